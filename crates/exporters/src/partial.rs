@@ -5,7 +5,8 @@
 
 use sluice_flow::Outcome;
 use sluice_net::client::peer_text;
-use sluice_net::grpc::answer::{Fields, Value};
+use sluice_otlp::Malformed;
+use sluice_otlp::wire::{Fields, LEN, VARINT};
 
 /// Turns the body of a successful answer into an outcome. A body that cannot be read changes
 /// nothing: the backend has said that it took the request.
@@ -55,23 +56,25 @@ fn outcome(partial: Partial) -> Outcome {
     Outcome::Delivered
 }
 
-fn read_proto(body: &[u8]) -> Option<Partial> {
+fn read_proto(body: &[u8]) -> Result<Partial, Malformed> {
     let mut partial = Partial::default();
-    let mut answer = Fields::new(body);
-    while let Some((number, value)) = answer.next()? {
-        let (1, Value::Bytes(bytes)) = (number, value) else { continue };
-        let mut fields = Fields::new(bytes);
-        while let Some(field) = fields.next()? {
-            match field {
-                (1, Value::Number(rejected)) => partial.rejected = rejected as i64,
-                (2, Value::Bytes(message)) => {
-                    partial.message = peer_text(&String::from_utf8_lossy(message))
-                }
+    let mut answer = Fields::of(body);
+    while let Some(field) = answer.next_field()? {
+        if !field.is_message(1) {
+            continue;
+        }
+        let success = &body[field.content()];
+        let mut fields = Fields::of(success);
+        while let Some(field) = fields.next_field()? {
+            let content = &success[field.content()];
+            match (field.number, field.wire_type) {
+                (1, VARINT) => partial.rejected = field.varint(success) as i64,
+                (2, LEN) => partial.message = peer_text(&String::from_utf8_lossy(content)),
                 _ => {}
             }
         }
     }
-    Some(partial)
+    Ok(partial)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! Only the fields that lead to identities are looked into, which makes this about as cheap as
 //! counting. Messages below an item's own fields are not validated.
 
-use sluice_net::grpc::answer::{Fields, Value};
-use sluice_otlp::{Signal, Value as AnyValue};
+use sluice_otlp::wire::{FIXED64, Field, Fields, LEN};
+use sluice_otlp::{Signal, Value};
 
 use super::text;
 use crate::identity::{Identity, REQUEST_ATTRIBUTE, Stamp};
@@ -63,32 +63,32 @@ pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Res
 }
 
 /// The fields of a message, up to the first that cannot be read.
-fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u64, Value<'_>), Malformed>> {
-    let mut fields = Fields::new(message);
-    std::iter::from_fn(move || fields.next().ok_or(Malformed).transpose())
+fn fields(message: &[u8]) -> impl Iterator<Item = Result<Field, Malformed>> {
+    let mut fields = Fields::of(message);
+    std::iter::from_fn(move || fields.next_field().map_err(|_| Malformed).transpose())
 }
 
 /// The content of each field of this number.
-fn contents(message: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+fn contents(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     fields(message).filter_map(move |field| match field {
-        Ok((found, Value::Bytes(content))) if found == number => Some(Ok(content)),
+        Ok(field) if field.is_message(number) => Some(Ok(&message[field.content()])),
         Ok(_) => None,
         Err(malformed) => Some(Err(malformed)),
     })
 }
 
 /// The content of the last field of this number; empty without one.
-fn last(message: &[u8], number: u64) -> Result<&[u8], Malformed> {
+fn last(message: &[u8], number: u32) -> Result<&[u8], Malformed> {
     contents(message, number).try_fold(&[][..], |_, content| content)
 }
 
 /// The stamp among the attributes, which are the fields of this number.
-fn find_stamp(message: &[u8], attributes: u64) -> Result<Option<Stamp>, Malformed> {
+fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<Stamp>, Malformed> {
     let mut stamp = None;
     for attribute in contents(message, attributes) {
         let attribute = attribute?;
         if last(attribute, 1)? == REQUEST_ATTRIBUTE.as_bytes()
-            && let AnyValue::String(text) = AnyValue::read(last(attribute, 2)?)
+            && let Value::String(text) = Value::read(last(attribute, 2)?)
         {
             stamp = Stamp::parse(text);
         }
@@ -106,8 +106,9 @@ fn scan_metric(
     items: &mut Vec<Item>,
 ) -> Result<(), Malformed> {
     for field in fields(metric) {
-        let (number @ (5 | 7 | 9..=11), Value::Bytes(data)) = field? else { continue };
-        for point in contents(data, 1) {
+        let field = field?;
+        let (number @ (5 | 7 | 9..=11), LEN) = (field.number, field.wire_type) else { continue };
+        for point in contents(&metric[field.content()], 1) {
             let point = point?;
             items.push(match number {
                 // Gauges and sums.
@@ -123,9 +124,10 @@ fn scan_metric(
 fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item, Malformed> {
     let (mut time_unix_ns, mut as_double, mut as_int) = (0, None, None);
     for field in fields(point) {
-        let (number, Value::Fixed(bytes)) = field? else { continue };
-        let Ok(bytes) = bytes.try_into() else { continue };
-        match number {
+        let field = field?;
+        let content = point[field.content()].try_into();
+        let (FIXED64, Ok(bytes)) = (field.wire_type, content) else { continue };
+        match field.number {
             3 => time_unix_ns = u64::from_le_bytes(bytes),
             4 => as_double = Some(f64::from_le_bytes(bytes)),
             6 => as_int = Some(u64::from_le_bytes(bytes)),

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-/// Of a gRPC message's prefix.
-const PREFIX_BYTES: usize = 5;
+use crate::grpc::frame::PREFIX_BYTES;
 
-/// Shared chunks, read front to back, with an optional gRPC message prefix before them. Making one
-/// allocates nothing.
+/// Shared chunks, with an optional gRPC message prefix before them. Making one allocates nothing.
 #[derive(Clone, Debug)]
 pub struct ChunkedBuf {
     prefix: [u8; PREFIX_BYTES],

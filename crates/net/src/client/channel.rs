@@ -1,5 +1,4 @@
-//! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections that are
-//! made when needed.
+//! A gRPC-style channel: requests to one name over at most so many HTTP/2 connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +16,7 @@ use super::body::ChunkedBuf;
 use super::connect::{Address, ConnectOptions, Connector};
 use super::connection::{Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
-use super::error::TransportError;
+use super::error::{Result, TransportError};
 use super::slot::{Look, Slot};
 
 /// How requests are spread.
@@ -34,8 +33,7 @@ pub struct ChannelOptions {
     pub connect: ConnectOptions,
     /// `:authority`, where it is not the target's host and port.
     pub authority: Option<String>,
-    /// Connections to the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least
-    /// 1.
+    /// To the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
     pub connections: usize,
     pub balancer: Balancer,
     pub keepalive: Option<Keepalive>,
@@ -132,12 +130,7 @@ impl Channel {
 
     /// Posts a body and reads the whole answer. The caller bounds the time by dropping the future,
     /// which resets the stream. A request that the peer refused unprocessed is sent once more.
-    pub async fn send(
-        &self,
-        uri: &Uri,
-        headers: &HeaderMap,
-        body: ChunkedBuf,
-    ) -> Result<Answer, TransportError> {
+    pub async fn send(&self, uri: &Uri, headers: &HeaderMap, body: ChunkedBuf) -> Result<Answer> {
         let mut sent_before = false;
         loop {
             let (slot, connection) = self.inner.acquire().await?;
@@ -173,7 +166,7 @@ impl Channel {
 
 impl Inner {
     /// A ready connection. Starts an attempt to connect where none is under way, and waits for it.
-    async fn acquire(self: &Arc<Self>) -> Result<(Arc<Slot>, Connection), TransportError> {
+    async fn acquire(self: &Arc<Self>) -> Result<(Arc<Slot>, Connection)> {
         let mut changed: Option<watch::Receiver<()>> = None;
         loop {
             if self.shutdown.is_cancelled() {
@@ -202,7 +195,7 @@ impl Inner {
 
     /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the
     /// way are started. `None`: an attempt is under way. An error: all have failed.
-    fn look(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>, TransportError> {
+    fn look(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>> {
         let slots = self.slots.load();
         let now = Instant::now();
         if slots.is_empty() {
@@ -258,8 +251,7 @@ impl Inner {
                 return;
             }
             inner.changed.send_replace(());
-            // Not held here: when the slot lets go of the connection and its requests are done, h2
-            // closes it.
+            // Not held here: h2 closes it once the slot lets go of it and its requests are done.
             let (state, address) = (connection.state.clone(), connection.address.clone());
             drop(connection);
             let reason = driver.await;
@@ -269,7 +261,7 @@ impl Inner {
         });
     }
 
-    async fn open(&self, slot: &Slot) -> Result<(Connection, Driver), TransportError> {
+    async fn open(&self, slot: &Slot) -> Result<(Connection, Driver)> {
         let addresses = match &slot.address {
             Some(address) => vec![address.clone()],
             None => {
@@ -286,8 +278,7 @@ impl Inner {
         self.resolved.lock().doubtful = true;
     }
 
-    /// Looks the name up again where it is time. `pick_first` also does so with every attempt to
-    /// connect.
+    /// Looks the name up again where it is time. `pick_first` does so at each attempt, too.
     fn refresh_addresses(self: &Arc<Self>) {
         if !self.connector.resolves() {
             return;
@@ -328,8 +319,7 @@ impl Inner {
             old.iter().for_each(|slot| slot.follow(addresses));
             return;
         }
-        // As many slots for each address as configured: the old ones where the address was there
-        // before.
+        // As many slots for each address as configured: the old ones if there are any.
         let slots_of = |address: &Address| {
             let old = old.iter().filter(|slot| slot.address.as_ref() == Some(address)).cloned();
             let new = std::iter::repeat_with(|| Arc::new(Slot::new(Some(address.clone()))));

@@ -14,13 +14,12 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::endpoint::Target;
-use super::error::{TransportError, rustls_reason};
+use super::error::{Result, TransportError, rustls_reason};
 use super::proxy::{self, Proxy};
 use super::resolve::{ADDRESSES_LIMIT, Resolve, SystemResolver};
 use crate::tls::ClientTls;
 
-/// The kernel probes a silent peer after this time, so that a vanished one is noticed without
-/// HTTP/2 pings, too.
+/// The kernel probes a silent peer after this time: a vanished one is noticed without pings.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A byte stream to a peer.
@@ -95,7 +94,7 @@ impl Connector {
     }
 
     /// The addresses of the target, or of the proxy on the way to it.
-    pub(crate) async fn addresses(&self) -> Result<Vec<Address>, TransportError> {
+    pub(crate) async fn addresses(&self) -> Result<Vec<Address>> {
         let target = self.first_hop();
         let (host, port) = match target {
             Target::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
@@ -109,10 +108,7 @@ impl Connector {
     }
 
     /// Connects to the first of the addresses that works.
-    pub(crate) async fn connect_any(
-        &self,
-        addresses: Vec<Address>,
-    ) -> Result<Connected, TransportError> {
+    pub(crate) async fn connect_any(&self, addresses: Vec<Address>) -> Result<Connected> {
         let limit = self.options.connect_timeout;
         let mut failure = TransportError::Resolve {
             host: self.target.to_string(),
@@ -131,7 +127,7 @@ impl Connector {
     }
 
     /// The byte stream, and whether the peer chose HTTP/2.
-    async fn connect(&self, address: &Address) -> Result<(BoxIo, bool), TransportError> {
+    async fn connect(&self, address: &Address) -> Result<(BoxIo, bool)> {
         let failed =
             |reason: String| TransportError::Connect { address: address.to_string(), reason };
         let mut io = open(address).await.map_err(|error| failed(error.to_string()))?;

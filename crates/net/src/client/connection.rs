@@ -14,18 +14,16 @@ use tokio::time::{sleep, timeout};
 
 use super::body::ChunkedBuf;
 use super::connect::{Address, BoxIo};
-use super::error::TransportError;
+use super::error::{Result, TransportError};
 
-/// Flow-control windows of what we receive. Answers are small; the windows bound what a hostile
-/// peer can make us hold.
+/// Flow-control windows: they bound what a hostile peer can make us hold. Answers are small.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const HEADERS_LIMIT_BYTES: u32 = 32 * 1024;
 /// Of an answer's body. Longer ones are not read.
 const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
-/// So many requests in a row without any sign of the peer make us ask whether the connection is
-/// still alive.
+/// After so many requests without a sign of the peer, ask whether the connection is alive.
 const SILENT_REQUESTS_LIMIT: u32 = 3;
 /// Time for the answer to that question.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,6 +73,27 @@ impl ConnectionState {
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
+
+    /// Pings as configured, and when requests go unanswered. Ends if the peer does not answer one.
+    async fn watch(&self, mut pings: PingPong, keepalive: Option<Keepalive>) -> String {
+        let time = keepalive.map_or(Duration::MAX, |keepalive| keepalive.time);
+        loop {
+            let limit = tokio::select! {
+                () = self.probe.notified() => PROBE_TIMEOUT,
+                () = sleep(time) => match keepalive {
+                    Some(keepalive) if keepalive.permit_without_stream || self.in_flight() > 0 => {
+                        keepalive.timeout
+                    }
+                    _ => continue,
+                },
+            };
+            match timeout(limit, pings.ping(Ping::opaque())).await {
+                Ok(Ok(_)) => self.silent.store(0, Ordering::Relaxed),
+                Ok(Err(error)) => return format!("the connection failed: {error}"),
+                Err(_) => return format!("no answer to a ping within {limit:?}"),
+            }
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -92,7 +111,7 @@ impl Connection {
         io: BoxIo,
         address: Address,
         keepalive: Option<Keepalive>,
-    ) -> Result<(Connection, Driver), TransportError> {
+    ) -> Result<(Connection, Driver)> {
         let (sender, mut connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW_BYTES)
@@ -112,7 +131,7 @@ impl Connection {
                     Ok(()) => "the peer closed the connection".to_owned(),
                     Err(error) => TransportError::from_h2(&error, &address).to_string(),
                 },
-                reason = watch(pings, keepalive, &state) => reason,
+                reason = state.watch(pings, keepalive) => reason,
             };
             state.closed.store(true, Ordering::Release);
             reason
@@ -126,10 +145,15 @@ impl Connection {
         uri: Uri,
         headers: HeaderMap,
         body: ChunkedBuf,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<Answer> {
         self.state.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut guard = SilenceGuard { state: &self.state, given_up: true };
-        let result = self.exchange(uri, headers, body).await;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = headers;
+        let result = self.exchange(request, body).await;
         guard.given_up = false;
         if result.as_ref().err().is_none_or(TransportError::spares_connection) {
             self.state.silent.store(0, Ordering::Relaxed);
@@ -138,21 +162,9 @@ impl Connection {
         result
     }
 
-    async fn exchange(
-        &self,
-        uri: Uri,
-        headers: HeaderMap,
-        body: ChunkedBuf,
-    ) -> Result<Answer, TransportError> {
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = headers;
-
+    async fn exchange(&self, request: Request<()>, body: ChunkedBuf) -> Result<Answer> {
         let failed = |error: h2::Error| TransportError::from_h2(&error, &self.address);
-        // A connection that is going away says so here, before anything was sent: the request is
-        // unprocessed.
+        // A connection that goes away says so before anything is sent: the request is unprocessed.
         let unsent = |error: h2::Error| match failed(error) {
             error if error.is_configuration() => error,
             error => TransportError::GoingAway { reason: error.to_string() },
@@ -160,8 +172,7 @@ impl Connection {
         let mut sender = self.sender.clone().ready().await.map_err(unsent)?;
         let (response, mut stream) = sender.send_request(request, false).map_err(unsent)?;
         drop(sender);
-        // The chunks are shared and in memory already, so h2 may queue them all: flow control paces
-        // the writing.
+        // The chunks are in memory already: h2 may queue them all, and flow control paces it.
         stream.send_data(body, true).map_err(failed)?;
 
         let (head, mut incoming) = response.await.map_err(failed)?.into_parts();
@@ -176,9 +187,8 @@ impl Connection {
     }
 }
 
-/// Adds a chunk to an answer's body. Nearly every answer is one small chunk: only a second one
-/// makes us copy.
-pub(crate) fn append(body: &mut Bytes, chunk: Bytes) -> Result<(), TransportError> {
+/// Adds a chunk to an answer's body. Nearly every answer is one chunk: a second one makes us copy.
+pub(crate) fn append(body: &mut Bytes, chunk: Bytes) -> Result<()> {
     if body.len() + chunk.len() > ANSWER_LIMIT_BYTES {
         return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_LIMIT_BYTES });
     }
@@ -206,32 +216,6 @@ impl Drop for SilenceGuard<'_> {
             && self.state.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_REQUESTS_LIMIT
         {
             self.state.probe.notify_one();
-        }
-    }
-}
-
-/// Pings as configured, and whenever requests go unanswered. Ends when the peer does not answer a
-/// ping.
-async fn watch(
-    mut pings: PingPong,
-    keepalive: Option<Keepalive>,
-    state: &ConnectionState,
-) -> String {
-    let time = keepalive.map_or(Duration::MAX, |keepalive| keepalive.time);
-    loop {
-        let limit = tokio::select! {
-            () = state.probe.notified() => PROBE_TIMEOUT,
-            () = sleep(time) => match keepalive {
-                Some(keepalive) if keepalive.permit_without_stream || state.in_flight() > 0 => {
-                    keepalive.timeout
-                }
-                _ => continue,
-            },
-        };
-        match timeout(limit, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => state.silent.store(0, Ordering::Relaxed),
-            Ok(Err(error)) => return format!("the connection failed: {error}"),
-            Err(_) => return format!("no answer to a ping within {limit:?}"),
         }
     }
 }

@@ -73,8 +73,7 @@ fn split_scheme(text: &str) -> (&str, &str) {
     if let Some((scheme, rest)) = text.split_once("://") {
         return (scheme, rest);
     }
-    // `dns:host:port` and `unix:path` have no slashes. A host that is called "dns" has a number
-    // behind its colon.
+    // `dns:host:port` and `unix:path` have no slashes. A host called "dns" has a port instead.
     match text.split_once(':') {
         Some(("unix", path)) => ("unix", path),
         Some((scheme @ ("dns" | "passthrough"), rest)) if rest.contains(':') => (scheme, rest),

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::text::cut;
 
-/// Nothing usable came back from the peer. Cheap to clone, because every call that waited for a
-/// connection gets it.
+/// Nothing usable came back. Cheap to clone: all calls that waited for a connection get it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     #[error("cannot resolve {host}: {reason}")]
@@ -16,8 +15,7 @@ pub enum TransportError {
     Connect { address: String, reason: String },
     #[error("cannot connect to {address} within {timeout:?}")]
     ConnectTimeout { address: String, timeout: Duration },
-    /// The handshake failed for a reason that lies in certificates, versions or settings, not in
-    /// the network.
+    /// The handshake failed because of certificates, versions or settings, not the network.
     #[error("TLS with {address} failed: {reason}")]
     Tls { address: String, reason: String },
     /// Our own certificates, keys or trust anchors cannot be used.
@@ -47,6 +45,8 @@ pub enum TransportError {
     ShutDown,
 }
 
+pub type Result<T, E = TransportError> = std::result::Result<T, E>;
+
 impl TransportError {
     /// True where waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
@@ -54,8 +54,7 @@ impl TransportError {
         matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. })
     }
 
-    /// True where the peer cannot have processed the request, so that sending it again cannot
-    /// repeat it.
+    /// True where the peer cannot have processed the request: it may be sent again.
     pub fn is_unprocessed(&self) -> bool {
         matches!(self, TransportError::Refused { .. } | TransportError::GoingAway { .. })
     }

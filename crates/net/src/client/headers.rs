@@ -3,8 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Fields;
 
-/// Headers that gRPC and HTTP set themselves. Set by the configuration they would break the
-/// request.
+/// Headers that gRPC and HTTP set themselves: the configuration's would break the request.
 const RESERVED: [&str; 8] = [
     "content-type",
     "content-encoding",

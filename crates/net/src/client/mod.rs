@@ -1,5 +1,4 @@
-//! Clients: how Sluice talks to backends. `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over
-//! HTTP.
+//! Clients of backends: `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over HTTP.
 
 mod body;
 mod channel;
@@ -21,7 +20,7 @@ pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::ConnectOptions;
 pub use connection::{Answer, Keepalive};
 pub use endpoint::{Endpoint, EndpointError, Origin, Security, Target, UrlError};
-pub use error::{TransportError, peer_text};
+pub use error::{Result, TransportError, peer_text};
 pub use headers::read_headers;
 pub use proxy::Proxy;
 pub use resolve::{Resolve, ResolveFuture};

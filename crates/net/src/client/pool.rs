@@ -1,5 +1,4 @@
-//! The connections of an HTTP client that are not in use, and the one HTTP/2 connection that all
-//! requests share.
+//! An HTTP client's unused connections, and the HTTP/2 connection that all requests share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,8 +48,7 @@ impl Pool {
         Pool { limit, idle_timeout, speaks_h1: AtomicBool::new(false), inner: Mutex::default() }
     }
 
-    /// A connection that is open, as far as is known: the shared one or, unless only that is
-    /// wanted, an idle one.
+    /// A connection that seems open: the shared one or, unless only that is wanted, an idle one.
     pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Line> {
         let mut inner = self.inner.lock();
         inner.shared.take_if(|shared| shared.state.is_closed());

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::connect::BoxIo;
 use super::endpoint::{Target, split_host_port};
-use super::error::{TransportError, peer_text};
+use super::error::{Result, TransportError, peer_text};
 
 /// The answer to `CONNECT` must end within this many bytes.
 const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
@@ -119,11 +119,7 @@ fn in_network(ip: IpAddr, network: &str, bits: &str) -> bool {
 }
 
 /// Asks the proxy for a tunnel to the target. The caller bounds the time.
-pub(crate) async fn tunnel(
-    mut io: BoxIo,
-    proxy: &Proxy,
-    target: &Target,
-) -> Result<BoxIo, TransportError> {
+pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Result<BoxIo> {
     let failed = |reason: String| TransportError::Proxy { proxy: proxy.target.to_string(), reason };
     let authority = target.authority();
     let authorization = proxy.authorization.as_ref();
@@ -134,8 +130,7 @@ pub(crate) async fn tunnel(
     let broken = |error: std::io::Error| failed(error.to_string());
     io.write_all(request.as_bytes()).await.map_err(broken)?;
 
-    // Byte by byte: what follows the empty line belongs to the tunnel. It is a few hundred bytes
-    // once a connection.
+    // Byte by byte, a few hundred in all: what follows the empty line belongs to the tunnel.
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == ANSWER_LIMIT_BYTES {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::net::lookup_host;
 
-use super::error::TransportError;
+use super::error::{Result, TransportError};
 
 /// More addresses than this behind one name are not used.
 pub(crate) const ADDRESSES_LIMIT: usize = 64;
@@ -15,15 +15,14 @@ pub(crate) const ADDRESSES_LIMIT: usize = 64;
 /// How long the system's resolver may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub type ResolveFuture<'a> = BoxFuture<'a, Result<Vec<SocketAddr>, TransportError>>;
+pub type ResolveFuture<'a> = BoxFuture<'a, Result<Vec<SocketAddr>>>;
 
 /// Finds the addresses of a name.
 pub trait Resolve: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a>;
 }
 
-/// The system's resolver (`getaddrinfo`), which honours /etc/hosts, search domains and `ndots` as
-/// every other program does.
+/// The system's resolver (`getaddrinfo`), which honours /etc/hosts, search domains and `ndots`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SystemResolver;
 
@@ -31,8 +30,7 @@ impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> ResolveFuture<'a> {
         Box::pin(async move {
             let failed = |reason: String| TransportError::Resolve { host: host.to_owned(), reason };
-            // getaddrinfo cannot be cancelled: past the timeout its thread goes on alone until the
-            // system's own limit.
+            // getaddrinfo cannot be cancelled: its thread goes on alone to the system's limit.
             match tokio::time::timeout(RESOLVE_TIMEOUT, lookup_host((host, port))).await {
                 Err(_) => Err(failed(format!("no answer within {RESOLVE_TIMEOUT:?}"))),
                 Ok(Err(error)) => Err(failed(error.to_string())),

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::connect::Address;
 use super::connection::{Connection, ConnectionState};
-use super::error::TransportError;
+use super::error::{Result, TransportError};
 
 /// How long to wait before connecting again: gRPC's connection backoff with shorter times, because
 /// the deliveries above wait, too, and a backend that is back should be used soon.
@@ -48,8 +48,7 @@ struct Inner {
 }
 
 pub(crate) struct Slot {
-    /// The address it is bound to (`round_robin`), or none: then the first of the name's addresses
-    /// that works.
+    /// Its address (`round_robin`). None: the first of the name's addresses that works.
     pub(crate) address: Option<Address>,
     inner: Mutex<Inner>,
 }
@@ -92,11 +91,7 @@ impl Slot {
 
     /// Takes the outcome of an attempt. False if the slot was removed meanwhile: then the
     /// connection is not wanted.
-    pub(crate) fn connected(
-        &self,
-        result: Result<Connection, TransportError>,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn connected(&self, result: Result<Connection>, now: Instant) -> bool {
         let mut inner = self.inner.lock();
         if matches!(inner.state, State::Removed) {
             return false;

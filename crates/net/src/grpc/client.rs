@@ -11,7 +11,7 @@ use sluice_otlp::Encoding;
 use super::frame::{MessageReader, Prefix};
 use super::status::{Code, Status};
 use super::timeout;
-use crate::client::{Answer, Channel, ChunkedBuf, TransportError, peer_text};
+use crate::client::{Answer, Channel, ChunkedBuf, Result, TransportError, peer_text};
 use crate::compress;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -32,11 +32,9 @@ pub struct Call<'a> {
 pub struct Reply {
     pub status: Status,
     /// The answer's message, uncompressed. Empty where there was none, or where it could not be
-    /// read behind an OK: then the call succeeded all the same, and to send it again would repeat
-    /// it.
+    /// read behind an OK: the call succeeded all the same.
     pub message: Bytes,
-    /// The HTTP status that the gRPC status was derived from, where a server or proxy answered
-    /// without gRPC.
+    /// The HTTP status behind the gRPC status, where a server or proxy answered without gRPC.
     pub http_status: Option<StatusCode>,
 }
 
@@ -62,11 +60,7 @@ pub fn call_headers(
 /// Makes the call. The caller bounds the time by dropping the future, which resets the stream.
 ///
 /// `answer_limit_bytes` bounds the answer's message after decompression.
-pub async fn call(
-    channel: &Channel,
-    call: Call<'_>,
-    answer_limit_bytes: usize,
-) -> Result<Reply, TransportError> {
+pub async fn call(channel: &Channel, call: Call<'_>, answer_limit_bytes: usize) -> Result<Reply> {
     let len_bytes = call.chunks.iter().map(Bytes::len).sum();
     let prefix = Prefix { compressed: call.encoding != Encoding::Identity, len_bytes };
     let prefix = prefix.encode().ok_or_else(|| TransportError::RequestTooLarge {
@@ -77,7 +71,7 @@ pub async fn call(
     read(&answer, answer_limit_bytes)
 }
 
-fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply, TransportError> {
+fn read(answer: &Answer, limit_bytes: usize) -> Result<Reply> {
     // A trailers-only answer has its status in the headers.
     let status = answer
         .trailers

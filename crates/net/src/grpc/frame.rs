@@ -1,6 +1,6 @@
 //! The five bytes before each message: one flag (compressed or not) and the length, big endian.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 
 /// Length of the prefix in bytes.
 pub const PREFIX_BYTES: usize = 5;
@@ -54,7 +54,7 @@ pub struct Message {
 
 /// Puts the one message of a unary call together from the chunks of a body, whatever their borders.
 ///
-/// Feed chunks until `prefix()` is known, decide whether the message may come in, then feed the
+/// Feed chunks until the prefix is known, decide whether the message may come in, then feed the
 /// rest. The buffer is exactly as large as the prefix says, and is allocated with the first bytes
 /// of the message, never for the prefix alone.
 #[derive(Debug, Default)]
@@ -66,18 +66,12 @@ pub struct MessageReader {
     message: Vec<u8>,
 }
 
-/// A message's buffer is reserved at once up to this size, beyond it as bytes arrive: a prefix is
-/// only a claim.
+/// Reserved at once up to this size, beyond it as bytes arrive: a prefix is only a claim.
 const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
 impl MessageReader {
     pub fn new(limit_bytes: usize) -> Self {
         MessageReader { limit_bytes, ..MessageReader::default() }
-    }
-
-    /// What the prefix says, once its five bytes have arrived.
-    pub fn prefix(&self) -> Option<Prefix> {
-        self.prefix
     }
 
     /// Bytes of the message that have arrived.
@@ -110,22 +104,13 @@ impl MessageReader {
         if chunk.remaining() > missing {
             return Err(FrameError::Trailing);
         }
-        if self.message.capacity() == 0 && chunk.has_remaining() {
-            self.message
-                .reserve_exact(prefix.len_bytes.min(RESERVED_AT_ONCE_BYTES.max(chunk.remaining())));
+        let needed = self.message.len() + chunk.remaining();
+        let capacity = self.message.capacity();
+        if needed > capacity {
+            let wanted = capacity.saturating_mul(2).max(RESERVED_AT_ONCE_BYTES).max(needed);
+            self.message.reserve_exact(wanted.min(prefix.len_bytes) - self.message.len());
         }
-        while chunk.has_remaining() {
-            let part = chunk.chunk();
-            let needed = self.message.len() + part.len();
-            let capacity = self.message.capacity();
-            if needed > capacity {
-                let doubled = capacity.saturating_mul(2).max(needed).min(prefix.len_bytes);
-                self.message.reserve_exact(doubled - self.message.len());
-            }
-            self.message.extend_from_slice(part);
-            let taken = part.len();
-            chunk.advance(taken);
-        }
+        self.message.put(chunk);
         Ok(())
     }
 
@@ -133,12 +118,12 @@ impl MessageReader {
         let received_bytes = self.message.len();
         match self.prefix {
             None if self.head_len == 0 => Err(FrameError::Missing),
-            None => Err(FrameError::Truncated { received_bytes, expected_bytes: 0 }),
-            Some(Prefix { len_bytes: expected_bytes, .. }) if expected_bytes > received_bytes => {
-                Err(FrameError::Truncated { received_bytes, expected_bytes })
-            }
-            Some(Prefix { compressed, .. }) => {
+            Some(Prefix { compressed, len_bytes }) if len_bytes == received_bytes => {
                 Ok(Message { bytes: Bytes::from(self.message), compressed })
+            }
+            prefix => {
+                let expected_bytes = prefix.map_or(0, |prefix| prefix.len_bytes);
+                Err(FrameError::Truncated { received_bytes, expected_bytes })
             }
         }
     }

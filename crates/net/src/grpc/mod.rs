@@ -1,7 +1,6 @@
 //! Unary gRPC over HTTP/2: message framing, status and deadlines, as the protocol's specification
 //! has them (grpc/grpc, doc/PROTOCOL-HTTP2.md).
 
-pub mod answer;
 pub mod client;
 pub mod frame;
 pub mod status;

@@ -155,19 +155,8 @@ impl Status {
         let retry_delay = headers
             .get(GRPC_STATUS_DETAILS)
             .and_then(|value| decode_base64(value.as_bytes()))
-            .and_then(|details| details::decode_retry_delay(&details));
+            .and_then(|details| Status::decode_details(&details)?.retry_delay);
         Some(Status { code, message: cut(&message).to_owned(), retry_delay })
-    }
-
-    /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors.
-    pub fn encode_details(&self) -> Vec<u8> {
-        details::encode(self)
-    }
-
-    /// Reads an encoded `google.rpc.Status`, as in the body of OTLP's HTTP errors. `None` if it is
-    /// malformed.
-    pub fn decode_details(bytes: &[u8]) -> Option<Status> {
-        details::decode(bytes)
     }
 }
 

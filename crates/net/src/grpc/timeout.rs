@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-const DIGITS_MAX: usize = 8;
+/// Of eight digits.
+const MOST: u128 = 99_999_999;
 
-/// Writes a header value in the finest unit that has room for it. Rounds up: a deadline is never
-/// made shorter.
+/// Writes a header value in the finest unit that has room for it. Rounded up, never shorter.
 pub fn format(timeout: Duration) -> String {
     let units =
         [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
-    for (nanos, unit) in units {
-        let count = timeout.as_nanos().div_ceil(nanos);
-        if count < 10_u128.pow(DIGITS_MAX as u32) {
-            return format!("{count}{unit}");
-        }
-    }
-    let hours = timeout.as_nanos().div_ceil(3_600_000_000_000).min(99_999_999);
-    format!("{hours}H")
+    let count = |nanos| timeout.as_nanos().div_ceil(nanos);
+    let fitting = units.into_iter().find(|(nanos, _)| count(*nanos) <= MOST);
+    let (nanos, unit) = fitting.unwrap_or((3_600_000_000_000, 'H'));
+    format!("{}{unit}", count(nanos).min(MOST))
 }
 
 #[cfg(test)]
@@ -28,8 +24,7 @@ mod tests {
     /// Reads a header value as a server does.
     fn parse(value: &[u8]) -> Option<Duration> {
         let (unit, digits) = value.split_last()?;
-        if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit)
-        {
+        if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
             return None;
         }
         let count = digits.iter().fold(0_u64, |count, digit| count * 10 + u64::from(digit - b'0'));

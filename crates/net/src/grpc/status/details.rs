@@ -1,29 +1,49 @@
 //! `google.rpc.Status`, `google.protobuf.Any`, `google.rpc.RetryInfo` and
 //! `google.protobuf.Duration` on the wire.
 
-use crate::grpc::answer::{Fields, Value};
 use std::time::Duration;
+
+use sluice_otlp::wire::{Fields, LEN, VARINT, write_len_field, write_varint};
 
 use super::{Code, RETRY_INFO_TYPE, Status};
 use crate::text::cut;
 
-/// google.rpc.Status: code = 1 (int32), message = 2 (string), details = 3 (repeated Any).
-pub(super) fn encode(status: &Status) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64 + status.message.len());
-    if status.code != Code::Ok {
-        bytes.extend_from_slice(&[0x08, status.code.number()]);
+impl Status {
+    /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors. Its fields are code = 1
+    /// (int32), message = 2 (string), details = 3 (repeated Any).
+    pub fn encode_details(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + self.message.len());
+        if self.code != Code::Ok {
+            bytes.extend_from_slice(&[0x08, self.code.number()]);
+        }
+        let message = cut(&self.message);
+        if !message.is_empty() {
+            write_len_field(&mut bytes, 2, message.as_bytes());
+        }
+        if let Some(delay) = self.retry_delay {
+            let mut any = Vec::with_capacity(64);
+            write_len_field(&mut any, 1, RETRY_INFO_TYPE.as_bytes());
+            write_len_field(&mut any, 2, &encode_retry_info(delay));
+            write_len_field(&mut bytes, 3, &any);
+        }
+        bytes
     }
-    let message = cut(&status.message);
-    if !message.is_empty() {
-        put_bytes(&mut bytes, 2, message.as_bytes());
+
+    /// Reads an encoded `google.rpc.Status`, the body of OTLP's HTTP errors. `None`: malformed.
+    pub fn decode_details(bytes: &[u8]) -> Option<Status> {
+        let mut status = Status::ok();
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next_field().ok()? {
+            let content = &bytes[field.content()];
+            match (field.number, field.wire_type) {
+                (1, VARINT) => status.code = Code::from_number(field.varint(bytes)),
+                (2, LEN) => status.message = cut(&String::from_utf8_lossy(content)).to_owned(),
+                (3, LEN) => status.retry_delay = status.retry_delay.or(decode_any(content)?),
+                _ => {}
+            }
+        }
+        Some(status)
     }
-    if let Some(delay) = status.retry_delay {
-        let mut any = Vec::with_capacity(64);
-        put_bytes(&mut any, 1, RETRY_INFO_TYPE.as_bytes());
-        put_bytes(&mut any, 2, &encode_retry_info(delay));
-        put_bytes(&mut bytes, 3, &any);
-    }
-    bytes
 }
 
 /// RetryInfo: retry_delay = 1 (Duration: seconds = 1, nanos = 2).
@@ -31,81 +51,40 @@ fn encode_retry_info(delay: Duration) -> Vec<u8> {
     let mut duration = Vec::with_capacity(16);
     if delay.as_secs() > 0 {
         duration.push(0x08);
-        put_varint(&mut duration, delay.as_secs().min(i64::MAX as u64));
+        write_varint(&mut duration, delay.as_secs().min(i64::MAX as u64));
     }
     if delay.subsec_nanos() > 0 {
         duration.push(0x10);
-        put_varint(&mut duration, u64::from(delay.subsec_nanos()));
+        write_varint(&mut duration, u64::from(delay.subsec_nanos()));
     }
     let mut info = Vec::with_capacity(18);
-    put_bytes(&mut info, 1, &duration);
+    write_len_field(&mut info, 1, &duration);
     info
-}
-
-fn put_bytes(into: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    into.push(field << 3 | 2);
-    put_varint(into, bytes.len() as u64);
-    into.extend_from_slice(bytes);
-}
-
-fn put_varint(into: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        into.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    into.push(value as u8);
-}
-
-pub(super) fn decode(bytes: &[u8]) -> Option<Status> {
-    let mut status = Status::ok();
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next()? {
-        match field {
-            (1, Value::Number(code)) => status.code = Code::from_number(code),
-            (2, Value::Bytes(message)) => {
-                status.message = cut(&String::from_utf8_lossy(message)).to_owned();
-            }
-            (3, Value::Bytes(any)) => status.retry_delay = status.retry_delay.or(decode_any(any)?),
-            _ => {}
-        }
-    }
-    Some(status)
-}
-
-pub(super) fn decode_retry_delay(bytes: &[u8]) -> Option<Duration> {
-    decode(bytes)?.retry_delay
 }
 
 /// The delay, if this detail is a RetryInfo. The outer `None` means malformed, here and below.
 fn decode_any(any: &[u8]) -> Option<Option<Duration>> {
+    let (type_url, _) = last(any, 1)?;
     // Only the last segment of the URL names the type.
-    if !bytes_of(any, 1)?.ends_with(b"/google.rpc.RetryInfo") {
+    if !type_url.ends_with(b"/google.rpc.RetryInfo") {
         return Some(None);
     }
-    let duration = bytes_of(bytes_of(any, 2)?, 1)?;
-    let (seconds, nanos) = (number_of(duration, 1)?, number_of(duration, 2)?);
-    let nanos = nanos.clamp(0, 999_999_999) as u32;
+    let (info, _) = last(any, 2)?;
+    let (duration, _) = last(info, 1)?;
+    let ((_, seconds), (_, nanos)) = (last(duration, 1)?, last(duration, 2)?);
+    let nanos = (nanos as i64).clamp(0, 999_999_999) as u32;
     // Negative durations count as zero.
-    let delay = u64::try_from(seconds).map_or(Duration::ZERO, |secs| Duration::new(secs, nanos));
+    let delay = i64::try_from(seconds).map_or(Duration::ZERO, |_| Duration::new(seconds, nanos));
     Some(Some(delay))
 }
 
-fn bytes_of(message: &[u8], field: u64) -> Option<&[u8]> {
-    let value = last(message, field)?;
-    Some(if let Some(Value::Bytes(bytes)) = value { bytes } else { &[] })
-}
-
-fn number_of(message: &[u8], field: u64) -> Option<i64> {
-    let value = last(message, field)?;
-    Some(if let Some(Value::Number(number)) = value { number as i64 } else { 0 })
-}
-
-/// The last value of a field counts.
-fn last(message: &[u8], field: u64) -> Option<Option<Value<'_>>> {
-    let (mut fields, mut found) = (Fields::new(message), None);
-    while let Some((number, value)) = fields.next()? {
-        if number == field {
-            found = Some(value);
+/// The last value of a field counts: its content, and its number if it is one.
+fn last(message: &[u8], number: u32) -> Option<(&[u8], u64)> {
+    let (mut fields, mut found) = (Fields::of(message), (&[][..], 0));
+    while let Some(field) = fields.next_field().ok()? {
+        if field.number == number {
+            let content = if field.wire_type == LEN { &message[field.content()] } else { &[] };
+            found = (content, field.varint(message));
         }
     }
     Some(found)
