@@ -1,6 +1,6 @@
 //! The kinds of components. The engine has the list; this crate only reads it.
 
-use std::fmt;
+use sluice_otlp::Signal;
 
 /// The class of a component. It decides the top-level key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,13 +18,7 @@ impl Class {
 
     /// The top-level key: `receivers`, …
     pub const fn key(self) -> &'static str {
-        match self {
-            Class::Receiver => "receivers",
-            Class::Processor => "processors",
-            Class::Exporter => "exporters",
-            Class::Extension => "extensions",
-            Class::Connector => "connectors",
-        }
+        ["receivers", "processors", "exporters", "extensions", "connectors"][self as usize]
     }
 
     /// `a receiver`, `an exporter`, …
@@ -40,44 +34,13 @@ impl Class {
     }
 }
 
-/// What a pipeline carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PipelineSignal {
-    Traces,
-    Metrics,
-    Logs,
-}
-
-impl PipelineSignal {
-    pub const ALL: [PipelineSignal; 3] =
-        [PipelineSignal::Traces, PipelineSignal::Metrics, PipelineSignal::Logs];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PipelineSignal::Traces => "traces",
-            PipelineSignal::Metrics => "metrics",
-            PipelineSignal::Logs => "logs",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
-    }
-}
-
-impl fmt::Display for PipelineSignal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
     /// Other names that mean the same.
     pub aliases: &'static [&'static str],
     /// The supported signals. A connector passes on each as the same signal. Unused for extensions.
-    pub signals: &'static [PipelineSignal],
+    pub signals: &'static [Signal],
     /// The text of the error, for a kind that is known but cannot be used.
     pub missing: Option<&'static str>,
     /// One line for `sluice components`.
@@ -87,7 +50,7 @@ pub struct Kind {
 impl Kind {
     /// A kind for all signals, without other names.
     pub const fn new(name: &'static str, summary: &'static str) -> Self {
-        Kind { name, aliases: &[], signals: &PipelineSignal::ALL, missing: None, summary }
+        Kind { name, aliases: &[], signals: &Signal::ALL, missing: None, summary }
     }
 
     #[must_use]

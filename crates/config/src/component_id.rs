@@ -14,8 +14,7 @@ pub struct ComponentId {
 }
 
 impl ComponentId {
-    /// Parses `type` or `type/name`. The error is a sentence part to follow "`x` is not a component
-    /// id: ".
+    /// Parses `type` or `type/name`. The error continues "`x` is not a component id: ".
     pub fn parse(text: &str) -> Result<Self, String> {
         let (kind, name) = text.split_once('/').unzip();
         let (kind, name) = (kind.unwrap_or(text).trim(), name.map(str::trim));

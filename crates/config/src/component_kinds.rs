@@ -53,8 +53,7 @@ impl<C, M: Copy> ComponentKinds<C, M> {
         self.list.iter().filter_map(|known| known.metrics)
     }
 
-    /// Reads the options of a component by its kind's name or one of its aliases. None if there is
-    /// no such kind.
+    /// Reads a component's options by its kind's name or one of its aliases. None: no such kind.
     pub fn read(&self, kind: &str, fields: &mut Fields<'_>) -> Option<C> {
         let known = self.list.iter().find(|known| known.kind.is_called(kind))?;
         known.read.map(|read| read(fields))

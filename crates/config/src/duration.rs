@@ -57,17 +57,12 @@ fn parse_part(text: &str) -> Result<(u128, &str), String> {
         _ => whole.parse::<u64>().map_err(|_| "the number is too large".to_owned())?,
     };
     // Digits beyond the 18th stand for less than a nanosecond in every unit.
-    let mut digit_ns = unit_ns * 1_000_000_000_000_000_000;
-    let mut fraction_scaled: u128 = 0;
-    for digit in fraction.bytes().take(18) {
-        digit_ns /= 10;
-        fraction_scaled += u128::from(digit - b'0') * digit_ns;
-    }
-    Ok((u128::from(whole) * unit_ns + fraction_scaled / 1_000_000_000_000_000_000, rest))
+    let fraction = &fraction[..fraction.len().min(18)];
+    let fraction_ns = fraction.parse().unwrap_or(0) * unit_ns / 10_u128.pow(fraction.len() as u32);
+    Ok((u128::from(whole) * unit_ns + fraction_ns, rest))
 }
 
-/// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `5s`, `1.5s`, `300ms`,
-/// `0s`.
+/// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `1.5s`, `300ms`, `0s`.
 pub fn format(duration: Duration) -> String {
     let total_ns = duration.as_nanos();
     if total_ns == 0 {

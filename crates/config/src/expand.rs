@@ -174,8 +174,7 @@ impl Expander<'_> {
         fits
     }
 
-    /// The value of a `${…}`. `is_written`: the reference is in the file as it is, so messages may
-    /// show it.
+    /// The value of a `${…}`. `is_written`: the file has the reference, so messages may show it.
     fn retrieve(&mut self, reference: &str, is_written: bool, span: Span) -> Option<Retrieved> {
         let inner = &reference[2..reference.len() - 1];
         let shown =

@@ -27,7 +27,7 @@ mod masking;
 mod nearest;
 mod render;
 
-pub use catalog::{Catalog, Class, Kind, PipelineSignal};
+pub use catalog::{Catalog, Class, Kind};
 pub use component_id::ComponentId;
 pub use component_kinds::{ComponentKind, ComponentKinds};
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};

@@ -9,7 +9,7 @@ use crate::expand::{Environment, expand};
 use crate::fields::Fields;
 use crate::merge::merge;
 use crate::source::{Source, Sources, Span};
-use crate::yaml::{self, Entry, Limits, Node, Value};
+use crate::yaml::{self, Entry, Limits, Node, Step, Value};
 
 /// Reads the configuration at the given locations, merged in their order. A location is a path, or,
 /// as for the Collector, `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity:
@@ -56,8 +56,7 @@ pub fn read_component<T>(
     Fields::read(&component.path, &component.node, component.span, diagnostics, read)
 }
 
-/// Reads a text as the options of one section, without `${…}`. For tests of components' read
-/// functions.
+/// Reads a text as the options of one section, without `${…}`. For tests of components.
 pub fn read_text<T>(
     path: &str,
     text: &str,
@@ -90,11 +89,7 @@ fn read_location(
     Some(if scheme == "yaml" { unflatten(node) } else { node })
 }
 
-fn source_at(
-    scheme: &str,
-    rest: &str,
-    environment: &dyn Environment,
-) -> Result<Source, Box<Diagnostic>> {
+fn source_at(scheme: &str, rest: &str, environment: &dyn Environment) -> Step<Source> {
     let error = |message: String| Box::new(Diagnostic::error(None, message));
     match scheme {
         "file" => {
@@ -132,7 +127,7 @@ fn split_scheme(location: &str) -> (&str, &str) {
     location.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).unwrap_or(("file", location))
 }
 
-fn parse_root(source: Source, sources: &mut Sources) -> Result<Node, Box<Diagnostic>> {
+fn parse_root(source: Source, sources: &mut Sources) -> Step<Node> {
     let text = source.text.clone();
     let node = yaml::parse(&text, sources.add(source), &Limits::default())?;
     if node.is_null() || node.as_mapping().is_some() {

@@ -23,8 +23,7 @@ pub(crate) struct MaskedLine {
 }
 
 impl MaskedLine {
-    /// Converts a range of the original line to the masked one. A range that touches a mask covers
-    /// it.
+    /// Converts a range of the original line to the masked one. One that touches a mask covers it.
     pub(crate) fn map(&self, range: Range<usize>) -> Range<usize> {
         let start = self.map_offset(range.start, false);
         let end = self.map_offset(range.end, true).max(start);
@@ -74,8 +73,7 @@ pub(crate) fn mask_line(
     MaskedLine { text: masked, replaced }
 }
 
-/// The part of the line that is a secret, judging by the name of its key or of an enclosing
-/// section.
+/// The part of the line that is a secret by the name of its key or of an enclosing section.
 fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let original = &text[line.clone()];
     let indent = indent_of(original);
@@ -88,8 +86,7 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
             if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };
         return Some(trimmed(original, value_start));
     }
-    // Flow mappings put several keys into one line: mask from the first secret value to the end of
-    // the line.
+    // Flow mappings have several keys in a line: mask from the first secret value to its end.
     let lower = original.to_ascii_lowercase();
     let names = telling_names().filter_map(|name| lower.find(name));
     let sections = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:")));

@@ -2,11 +2,9 @@
 
 use strsim::osa_distance;
 
-/// The candidate nearest to `name`, if one is near enough to be what was meant: about one edit for
-/// three characters.
+/// The candidate nearest to `name`, if it is near enough: about one edit for three characters.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // An absurdly long key would make the quadratic comparison slow, and nothing is near to it
-    // anyway.
+    // The comparison is quadratic, and nothing is near to an absurdly long key.
     if name.len() > 256 {
         return None;
     }

@@ -56,48 +56,43 @@ impl Diagnostics {
         let title = level.primary_title(normalize_untrusted_str(&diagnostic.message));
         let mut group = Group::with_title(title);
         if let Some(span) = diagnostic.span {
-            group = add_place(group, self, span, None);
+            group = self.add_place(group, span, None);
         }
         for (span, why) in &diagnostic.related {
-            group = add_place(group, self, *span, Some(why));
+            group = self.add_place(group, *span, Some(why));
         }
         if let Some(hint) = &diagnostic.hint {
             group = group.element(Level::HELP.message(normalize_untrusted_str(hint)));
         }
         group
     }
-}
 
-/// Adds the line in which a span starts, or only its position if the line cannot be shown.
-fn add_place<'a>(
-    group: Group<'a>,
-    diagnostics: &'a Diagnostics,
-    span: Span,
-    label: Option<&'a str>,
-) -> Group<'a> {
-    let source = diagnostics.sources.get(span.file);
-    let (start, end) = (span.start as usize, span.end as usize);
-    let line = line_around(&source.text, start);
-    if source.confidential || line.len() > LINE_LIMIT_BYTES {
-        let origin = Origin::path(source.name.as_str()).line(span.line as usize);
-        let group = group.element(origin.char_column(span.column as usize));
-        return match label {
-            Some(label) => group.element(Level::NOTE.message(label)),
-            None => group,
-        };
+    /// Adds the line in which a span starts, or only its position if the line cannot be shown.
+    fn add_place<'a>(&'a self, group: Group<'a>, span: Span, label: Option<&'a str>) -> Group<'a> {
+        let source = self.sources.get(span.file);
+        let (start, end) = (span.start as usize, span.end as usize);
+        let line = line_around(&source.text, start);
+        if source.confidential || line.len() > LINE_LIMIT_BYTES {
+            let origin = Origin::path(source.name.as_str()).line(span.line as usize);
+            let group = group.element(origin.char_column(span.column as usize));
+            return match label {
+                Some(label) => group.element(Level::NOTE.message(label)),
+                None => group,
+            };
+        }
+        let end = end.clamp(start, line.end.max(start));
+        let secrets = self.secrets.iter().filter(|secret| secret.file == span.file);
+        let secrets = secrets.map(|secret| secret.start as usize..secret.end as usize);
+        let masked = mask_line(&source.text, line.clone(), secrets);
+        let shown = masked.map(start - line.start..end - line.start);
+        let kind = if label.is_some() { AnnotationKind::Context } else { AnnotationKind::Primary };
+        let mut annotation = kind.span(shown);
+        if let Some(label) = label {
+            annotation = annotation.label(label);
+        }
+        let snippet = Snippet::source(masked.text).line_start(span.line as usize);
+        group.element(snippet.path(source.name.as_str()).annotation(annotation))
     }
-    let end = end.clamp(start, line.end.max(start));
-    let secrets = diagnostics.secrets.iter().filter(|secret| secret.file == span.file);
-    let secrets = secrets.map(|secret| secret.start as usize..secret.end as usize);
-    let masked = mask_line(&source.text, line.clone(), secrets);
-    let shown = masked.map(start - line.start..end - line.start);
-    let kind = if label.is_some() { AnnotationKind::Context } else { AnnotationKind::Primary };
-    let mut annotation = kind.span(shown);
-    if let Some(label) = label {
-        annotation = annotation.label(label);
-    }
-    let snippet = Snippet::source(masked.text).line_start(span.line as usize);
-    group.element(snippet.path(source.name.as_str()).annotation(annotation))
 }
 
 /// The line that a byte offset lies in, without its line break.

@@ -52,7 +52,7 @@ pub fn markdown() -> String {
 
 pub fn metrics_markdown() -> String {
     let mut text = METRICS_HEAD.to_owned();
-    for TableDoc { title, metrics } in metric_tables() {
+    for TableDoc { title, labels, metrics } in metric_tables() {
         let _ = write!(
             text,
             "\n## {title}\n\n| Metric | Kind | Unit | Labels | |\n|---|---|---|---|---|\n"
@@ -60,9 +60,10 @@ pub fn metrics_markdown() -> String {
         for metric in metrics {
             let only = |condition| format!(" Only while {condition}.");
             let (kind, unit) = (metric.kind.as_str(), metric.unit);
-            let (labels, meaning) = (metric.labels.join(", "), cell(metric.meaning));
+            let labels = [labels, metric.labels].concat().join(", ");
+            let meaning = cell(metric.meaning);
             let condition = metric.condition.map(only).unwrap_or_default();
-            let names = quoted(&metric.names);
+            let names = quoted(&metric.names());
             let _ =
                 writeln!(text, "| {names} | {kind} | {unit} | {labels} | {meaning}{condition} |");
         }

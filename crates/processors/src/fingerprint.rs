@@ -2,29 +2,25 @@
 
 use sha2::{Digest, Sha256};
 
-/// Takes in what makes up a configuration, piece by piece. Every piece is delimited, so that `ab,
-/// c` differs from `a, bc`.
+/// Takes in a configuration piece by piece, each delimited: `ab, c` differs from `a, bc`.
 pub(crate) struct Fingerprint(Sha256);
 
 impl Fingerprint {
     pub(crate) fn new(kind: &str) -> Self {
         let mut fingerprint = Fingerprint(Sha256::new());
-        fingerprint.bytes(kind.as_bytes());
+        fingerprint.add(kind);
         fingerprint
     }
 
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update((bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
+    pub(crate) fn add(&mut self, piece: impl AsRef<[u8]>) {
+        let piece = piece.as_ref();
+        self.0.update((piece.len() as u64).to_le_bytes());
+        self.0.update(piece);
     }
 
-    pub(crate) fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    pub(crate) fn optional(&mut self, bytes: Option<&[u8]>) {
-        self.0.update([u8::from(bytes.is_some())]);
-        self.bytes(bytes.unwrap_or_default());
+    pub(crate) fn optional<T: AsRef<[u8]>>(&mut self, piece: Option<T>) {
+        self.0.update([u8::from(piece.is_some())]);
+        self.add(piece.as_ref().map_or(&[][..], T::as_ref));
     }
 
     pub(crate) fn list<T>(&mut self, items: &[T], each: impl Fn(&mut Self, &T)) {

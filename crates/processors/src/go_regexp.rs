@@ -46,8 +46,7 @@ impl Pattern {
         self.regex.capture_names().skip(1)
     }
 
-    /// What the named groups of the first match hold, in order; empty for those that take no part
-    /// in it.
+    /// What the named groups of the first match hold, in order; empty for those without part in it.
     pub(crate) fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let names = self.regex.capture_names().enumerate().skip(1);

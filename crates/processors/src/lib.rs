@@ -20,8 +20,7 @@ mod text;
 use sluice_config::ComponentKinds;
 
 pub use processor::{
-    BatchLimits, BuildError, Built, Edit, MemoryLimit, MemoryLimiter, ProcessError, Processor,
-    ProcessorConfig,
+    BatchLimits, BuildError, Built, Edit, MemoryLimit, Processor, ProcessorConfig,
 };
 
 /// The kinds of processors in this build.

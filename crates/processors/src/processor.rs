@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::Metadata;
-use sluice_otlp::{Malformed, Signal};
+use sluice_otlp::Signal;
+use sluice_otlp::wire::Result;
 
 /// The options of one processor. `Debug` must not show secrets.
 pub trait ProcessorConfig: fmt::Debug + Send + Sync {
@@ -22,7 +23,7 @@ pub trait ProcessorConfig: fmt::Debug + Send + Sync {
     }
 
     /// The memory of the process, which the engine shares out.
-    fn memory_limiter(&self) -> Option<&MemoryLimiter> {
+    fn memory_limit(&self) -> Option<MemoryLimit> {
         None
     }
 }
@@ -44,22 +45,15 @@ pub struct BuildError {
 
 /// Edits one request after another. Keeps nothing between them.
 pub trait Processor: Send + Sync {
-    /// `request` is uncompressed and was accepted by [`sluice_otlp::scan`]; any other may be an
-    /// error.
-    fn process(
-        &self,
-        signal: Signal,
-        request: &Bytes,
-        metadata: &Metadata,
-    ) -> Result<Edit, ProcessError>;
+    /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit>;
 
     /// Names of the request metadata (lower case) that this processor reads.
     fn metadata_keys(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Stable hash of what the processor does: equal for equal configurations, over restarts and
-    /// releases.
+    /// Hash of what the processor does: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 }
 
@@ -68,13 +62,9 @@ pub trait Processor: Send + Sync {
 pub enum Edit {
     /// The request stays as it is, and so do the bytes in which it came.
     Unchanged,
-    /// The request is now this one (not compressed), with so many spans, metric points or log
-    /// records left in it.
+    /// The request is now this one, not compressed, with so many items left in it.
     Changed { payload: Bytes, items: u32 },
 }
-
-/// Why a request could not be processed. Cannot happen to one that was validated on its way in.
-pub type ProcessError = Malformed;
 
 /// Ceilings of a batch. Zero means none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +75,7 @@ pub struct BatchLimits {
     pub timeout: Duration,
     /// A batch never has more items; larger requests are split.
     pub send_batch_max_size: u32,
-    /// Names of request metadata, in lower case. Requests that differ in them never come into one
-    /// batch.
+    /// Names of request metadata, in lower case. Requests that differ in them are batched apart.
     pub metadata_keys: Vec<String>,
     /// How many combinations of their values may be batched at a time.
     pub metadata_cardinality_limit: u32,
@@ -102,11 +91,6 @@ impl Default for BatchLimits {
             metadata_cardinality_limit: 1000,
         }
     }
-}
-
-#[derive(Debug)]
-pub struct MemoryLimiter {
-    pub limit: MemoryLimit,
 }
 
 /// Hard limit, and how far below it refusing begins.

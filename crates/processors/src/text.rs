@@ -44,8 +44,7 @@ pub(crate) fn plain_double_text(value: f64) -> String {
     value.to_string()
 }
 
-/// JSON as Go writes it: keys sorted, of equal ones the last, no HTML escapes. Nothing where a
-/// number is not finite.
+/// JSON as Go writes it: keys sorted, the last of equal ones. Nothing where a number is not finite.
 fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
     match value {
         AnyValue::Empty => out.push_str("null"),
@@ -79,25 +78,10 @@ fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
     Some(())
 }
 
+/// Go escapes the two line separators, too.
 fn write_json_string(text: &str, out: &mut String) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "\\u{:04x}", character as u32);
-            }
-            _ => out.push(character),
-        }
-    }
-    out.push('"');
+    let json = serde_json::Value::from(text).to_string();
+    out.push_str(&json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"));
 }
 
 fn base64(bytes: &[u8]) -> String {

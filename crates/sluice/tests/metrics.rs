@@ -207,11 +207,12 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
     // The attributes of the resource are labels of every metric, also of those that have none of
     // their own.
     let constant = found["otelcol_process_uptime_seconds_total"].2.clone();
-    for metric in
-        sluice_engine::reference::metric_tables().into_iter().flat_map(|table| table.metrics)
-    {
+    let declared = sluice_engine::reference::metric_tables()
+        .into_iter()
+        .flat_map(|table| table.metrics.into_iter().map(move |metric| (table.labels, metric)));
+    for (common, metric) in declared {
         let suffix = if metric.kind == MetricKind::Counter { "_total" } else { "" };
-        for name in &metric.names {
+        for name in &metric.names() {
             let Some((kind, meaning, labels)) = found.remove(&format!("{name}{suffix}")) else {
                 assert!(metric.condition.is_some(), "{name} is declared, and is not in\n{page}");
                 continue;
@@ -221,7 +222,7 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
                 (metric.kind.as_str(), metric.meaning),
                 "{name}"
             );
-            let own = metric.labels.iter().map(|label| (*label).to_owned());
+            let own = common.iter().chain(metric.labels).map(|label| (*label).to_owned());
             assert_eq!(labels, own.chain(constant.iter().cloned()).collect(), "{name}");
         }
     }

@@ -13,8 +13,7 @@ pub struct Naming {
     pub without_type_suffix: bool,
     /// Leave unit suffixes such as `_seconds` off (`without_units`).
     pub without_units: bool,
-    /// Labels that every sample carries that has none of the name itself (see
-    /// [`labels_of_resource`]).
+    /// Labels of every sample that has none of the name itself: see [`labels_of_resource`].
     pub constant_labels: Vec<(String, String)>,
 }
 
@@ -57,16 +56,11 @@ impl Default for Naming {
 /// Of metrics that the Collector does not have: their unit is always part of the name.
 const OWN_PREFIX: &str = "sluice_";
 
-struct Family {
-    kind: MetricKind,
-    meaning: &'static str,
-    samples: String,
-}
-
 /// Collects samples by family, so that components may report in any order.
 pub struct Exposition<'a> {
     naming: &'a Naming,
-    families: BTreeMap<String, Family>,
+    /// What is declared of each, and its samples.
+    families: BTreeMap<String, (Declared, String)>,
 }
 
 impl<'a> Exposition<'a> {
@@ -90,15 +84,9 @@ impl<'a> Exposition<'a> {
     }
 
     fn full_name(&self, declared: &Declared, items: &str) -> String {
-        let mut full = declared.name.to_owned();
-        if !items.is_empty() {
-            let _ = write!(full, "_{items}");
-        }
         // Only the Collector's names exist in both spellings.
         let is_spelled_out = !self.naming.without_units || declared.name.starts_with(OWN_PREFIX);
-        if !declared.unit.is_empty() && is_spelled_out {
-            let _ = write!(full, "_{}", declared.unit);
-        }
+        let mut full = declared.name_of(items, if is_spelled_out { declared.unit } else { "" });
         if declared.kind == MetricKind::Counter && !self.naming.without_type_suffix {
             full.push_str("_total");
         }
@@ -123,22 +111,18 @@ impl<'a> Exposition<'a> {
         let series = line.clone() + " ";
         let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
         let _ = writeln!(line, " {text}");
-        let family = self.families.entry(name).or_insert_with(|| Family {
-            kind: declared.kind,
-            meaning: declared.meaning,
-            samples: String::new(),
-        });
+        let (_, samples) = self.families.entry(name).or_insert((*declared, String::new()));
         debug_assert!(
-            !family.samples.lines().any(|other| other.starts_with(&series)),
+            !samples.lines().any(|other| other.starts_with(&series)),
             "{series}is written twice, which Prometheus refuses"
         );
-        family.samples.push_str(&line);
+        samples.push_str(&line);
     }
 
     /// The text of a scrape, `text/plain; version=0.0.4`.
     pub fn render(self) -> String {
         let mut text = String::new();
-        for (name, Family { kind, meaning, samples }) in self.families {
+        for (name, (Declared { kind, meaning, .. }, samples)) in self.families {
             let kind = kind.as_str();
             let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{samples}");
         }
@@ -156,15 +140,11 @@ pub struct Series<'e, 'n> {
 impl Series<'_, '_> {
     /// `labels` are the values of the metric's own labels, in their order.
     pub fn add(&mut self, labels: &[&str], value: f64) {
-        self.write("", labels, value);
+        self.add_items("", labels, value);
     }
 
-    /// Of a metric that is declared by items: one of [`crate::table::ITEMS`] ends its name.
+    /// Of a metric that is declared by items: what its signal calls them ends its name.
     pub fn add_items(&mut self, items: &str, labels: &[&str], value: f64) {
-        self.write(items, labels, value);
-    }
-
-    fn write(&mut self, items: &str, labels: &[&str], value: f64) {
         debug_assert_eq!(labels.len(), self.declared.labels.len(), "{}", self.declared.name);
         debug_assert_eq!(self.declared.by_items, !items.is_empty(), "{}", self.declared.name);
         let name = self.exposition.full_name(self.declared, items);
@@ -308,10 +288,10 @@ mod tests {
         assert!(text.contains("\ntaken_spans{receiver=\"otlp\",transport=\"grpc\"} 1\n"), "{text}");
         let doc = TABLE.describe();
         assert_eq!(
-            doc.metrics[0].names,
+            doc.metrics[0].names(),
             ["taken_spans", "taken_metric_points", "taken_log_records"]
         );
-        assert_eq!(doc.metrics[0].labels, ["receiver", "transport"]);
+        assert_eq!([doc.labels, doc.metrics[0].labels], [["receiver"], ["transport"]]);
         assert_eq!(doc.metrics[0].condition, Some("sometimes"));
     }
 }

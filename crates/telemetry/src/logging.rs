@@ -6,9 +6,10 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use sluice_config::document::{LogSampling, OwnLogs};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -20,85 +21,52 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
 
-/// Of alike events within `window` the first `burst` are written, then every `thereafter`th (0:
-/// none).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampling {
-    pub window: Duration,
-    pub burst: u64,
-    pub thereafter: u64,
+/// `stderr`, `stdout` or the path of a file, which is appended to.
+fn output(options: &OwnLogs) -> &str {
+    options.output_paths.first().map_or("stderr", String::as_str)
 }
 
-/// How and where logs are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggingOptions {
-    /// `debug`, `info`, `warn`, `error`.
-    pub level: String,
-    /// JSON lines instead of text for people.
-    pub is_json: bool,
-    /// `stderr`, `stdout` or the path of a file, which is appended to.
-    pub output: String,
-    /// None: everything is written.
-    pub sampling: Option<Sampling>,
-}
-
-impl LoggingOptions {
-    /// Names of the options, except `level`, in which `other` differs.
-    fn differing(&self, other: &LoggingOptions) -> Vec<&'static str> {
-        let options = [
-            ("encoding", self.is_json == other.is_json),
-            ("output_paths", self.output == other.output),
-            ("sampling", self.sampling == other.sampling),
-        ];
-        options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
-    }
+/// Names of the options, except `level`, in which two configurations differ.
+fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
+    let options = [
+        ("encoding", one.is_json == other.is_json),
+        ("output_paths", output(one) == output(other)),
+        ("sampling", one.sampling == other.sampling),
+    ];
+    options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
 /// Changes what can be changed while running (reload of the configuration).
 pub struct LoggingHandle {
     level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
-    installed: LoggingOptions,
+    installed: OwnLogs,
 }
 
 impl LoggingHandle {
-    /// Sets the level. Returns the names of the other options that differ from those installed:
-    /// they need a restart.
-    pub fn apply(&self, options: &LoggingOptions) -> Vec<&'static str> {
-        let _ = self.level.reload(filter(&options.level));
-        self.installed.differing(options)
+    /// Sets the level. Returns the names of the other options that differ: they need a restart.
+    pub fn apply(&self, options: &OwnLogs) -> Vec<&'static str> {
+        let _ = self.level.reload(filter(options.level));
+        differing(&self.installed, options)
     }
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // HTTP libraries log every frame at debug: they stay at warn unless asked for.
-    let own = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
+    // HTTP libraries log every frame at debug: they stay at warn unless asked for. All of Sluice's
+    // crates begin with `sluice`.
+    let directives = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
         "debug" | "trace" => format!("warn,sluice={level}"),
         _ => level.to_owned(),
     });
-    EnvFilter::builder().parse_lossy(with_own_crates(&own))
-}
-
-const OWN_CRATES: [&str; 7] =
-    ["engine", "net", "receivers", "processors", "exporters", "extensions", "load_test"];
-
-/// `sluice=LEVEL` means all of Sluice's crates.
-fn with_own_crates(directives: &str) -> String {
-    let expanded = directives.split(',').map(|directive| {
-        let level = directive.strip_prefix("sluice=");
-        let own =
-            level.map(|level| OWN_CRATES.map(|name| format!(",sluice_{name}={level}")).concat());
-        directive.to_owned() + &own.unwrap_or_default()
-    });
-    expanded.collect::<Vec<_>>().join(",")
+    EnvFilter::builder().parse_lossy(directives)
 }
 
 /// Installs the process-wide subscriber. Call once.
 ///
 /// # Errors
 /// If the output is a file that cannot be opened.
-pub fn install(options: &LoggingOptions) -> std::io::Result<LoggingHandle> {
-    let (level_filter, level) = reload::Layer::new(filter(&options.level));
-    let (is_terminal, writer) = match options.output.as_str() {
+pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
+    let (level_filter, level) = reload::Layer::new(filter(options.level));
+    let (is_terminal, writer) = match output(options) {
         "stderr" => (std::io::stderr().is_terminal(), BoxMakeWriter::new(std::io::stderr)),
         "stdout" => (std::io::stdout().is_terminal(), BoxMakeWriter::new(std::io::stdout)),
         path => {
@@ -121,9 +89,9 @@ struct Account {
     seen: u64,
 }
 
-/// Lets through a burst of alike events a window, and then samples.
+/// Lets through so many alike events a tick, and then samples.
 struct RateLimit {
-    sampling: Option<Sampling>,
+    sampling: Option<LogSampling>,
     accounts: Mutex<HashMap<u64, Account>>,
 }
 
@@ -135,11 +103,11 @@ impl RateLimit {
         let key =
             if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
         let account = accounts.entry(key).or_insert(Account { since: now, seen: 0 });
-        if now.saturating_duration_since(account.since) >= sampling.window {
+        if now.saturating_duration_since(account.since) >= sampling.tick {
             *account = Account { since: now, seen: 0 };
         }
         account.seen += 1;
-        let beyond = account.seen.saturating_sub(sampling.burst);
+        let beyond = account.seen.saturating_sub(sampling.initial);
         beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
     }
 }
@@ -147,19 +115,9 @@ impl RateLimit {
 /// The fields that tell components apart.
 struct ComponentHash(DefaultHasher);
 
-fn is_component(field: &Field) -> bool {
-    matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component")
-}
-
 impl Visit for ComponentHash {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if is_component(field) {
-            value.hash(&mut self.0);
-        }
-    }
-
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if is_component(field) {
+        if matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component") {
             // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
             let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
         }
@@ -192,11 +150,13 @@ impl<S: Subscriber> Filter<S> for RateLimit {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn limit() -> RateLimit {
-        let window = Duration::from_secs(10);
-        let sampling = Some(Sampling { window, burst: 10, thereafter: 100 });
+        let tick = Duration::from_secs(10);
+        let sampling = Some(LogSampling { tick, initial: 10, thereafter: 100 });
         RateLimit { sampling, accounts: Mutex::default() }
     }
 
@@ -212,24 +172,21 @@ mod tests {
 
     #[test]
     fn all_but_the_level_needs_a_restart() {
-        let installed = LoggingOptions {
-            level: "info".to_owned(),
+        let installed = OwnLogs {
+            level: "info",
             is_json: false,
-            output: "stderr".to_owned(),
+            output_paths: vec!["stderr".to_owned()],
             sampling: limit().sampling,
         };
-        assert!(
-            installed
-                .differing(&LoggingOptions { level: "debug".to_owned(), ..installed.clone() })
-                .is_empty()
-        );
-        let other = LoggingOptions {
-            level: "info".to_owned(),
+        let quieter = OwnLogs { level: "debug", ..installed.clone() };
+        assert!(differing(&installed, &quieter).is_empty());
+        let other = OwnLogs {
+            level: "info",
             is_json: true,
-            output: "stdout".to_owned(),
+            output_paths: vec!["stdout".to_owned()],
             sampling: None,
         };
-        assert_eq!(installed.differing(&other), ["encoding", "output_paths", "sampling"]);
+        assert_eq!(differing(&installed, &other), ["encoding", "output_paths", "sampling"]);
     }
 
     #[test]

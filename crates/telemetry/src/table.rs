@@ -2,10 +2,9 @@
 //! meaning, together with how it is read. Both the text of `/metrics` and the documentation come
 //! from the same table, so that neither can have what the other does not.
 
-use crate::exposition::Series;
+use sluice_otlp::Signal;
 
-/// What items are called at the end of a metric's name, by signal.
-pub const ITEMS: [&str; 3] = ["spans", "metric_points", "log_records"];
+use crate::exposition::Series;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -50,7 +49,7 @@ pub struct Declared {
     /// Beside those of the table.
     pub labels: &'static [&'static str],
     pub meaning: &'static str,
-    /// The name ends in one of [`ITEMS`].
+    /// The name ends in what a signal calls its items.
     pub by_items: bool,
     /// When it is there. None: always.
     pub condition: Option<&'static str>,
@@ -103,8 +102,7 @@ impl<S> Metric<S> {
         self
     }
 
-    /// The name ends in what the items are called. Its reader says which with
-    /// [`Series::add_items`].
+    /// The name ends in what [`Series::add_items`] says that the items are called.
     #[must_use]
     pub const fn by_items(mut self) -> Self {
         self.declared.by_items = true;
@@ -123,36 +121,32 @@ impl<S> Metric<S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDoc {
     pub title: &'static str,
-    pub metrics: Vec<MetricDoc>,
-}
-
-/// A metric as it is documented.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetricDoc {
-    /// With unit, without the suffix of counters. Several for a metric by items.
-    pub names: Vec<String>,
-    pub kind: MetricKind,
-    pub unit: &'static str,
-    pub labels: Vec<&'static str>,
-    pub meaning: &'static str,
-    pub condition: Option<&'static str>,
+    /// Labels that all its metrics have.
+    pub labels: &'static [&'static str],
+    pub metrics: Vec<Declared>,
 }
 
 impl<S> Table<S> {
     pub fn describe(&self) -> TableDoc {
-        let metrics = self.metrics.iter().map(|metric| self.describe_metric(&metric.declared));
-        TableDoc { title: self.title, metrics: metrics.collect() }
+        let metrics = self.metrics.iter().map(|metric| metric.declared).collect();
+        TableDoc { title: self.title, labels: self.labels, metrics }
+    }
+}
+
+impl Declared {
+    /// With unit, without the suffix of counters. Several for a metric by items.
+    pub fn names(&self) -> Vec<String> {
+        let by_signal = Signal::ALL.map(Signal::items_name);
+        let items: &[&str] = if self.by_items { &by_signal } else { &[""] };
+        items.iter().map(|items| self.name_of(items, self.unit)).collect()
     }
 
-    fn describe_metric(&self, declared: &Declared) -> MetricDoc {
-        let Declared { kind, unit, meaning, condition, .. } = *declared;
-        let separator = if unit.is_empty() { "" } else { "_" };
-        let name = |items: &str| format!("{}{items}{separator}{unit}", declared.name);
-        let names = match declared.by_items {
-            false => vec![name("")],
-            true => ITEMS.iter().map(|items| name(&format!("_{items}"))).collect(),
-        };
-        let labels = self.labels.iter().chain(declared.labels).copied().collect();
-        MetricDoc { names, kind, unit, labels, meaning, condition }
+    pub(crate) fn name_of(&self, items: &str, unit: &str) -> String {
+        let mut name = self.name.to_owned();
+        for part in [items, unit].into_iter().filter(|part| !part.is_empty()) {
+            name.push('_');
+            name.push_str(part);
+        }
+        name
     }
 }

@@ -13,8 +13,7 @@ pub enum Acknowledge {
     Memory,
     /// After every delivery whose policy is backpressure has delivered it.
     Delivered,
-    /// After every delivery has delivered it, or when it is on disk, whichever comes first. Needs a
-    /// directory.
+    /// After every delivery has delivered it, or once it is on disk. Needs a directory.
     DeliveredOrDurable,
     /// As `DeliveredOrDurable`, but all data is written at once. Needs a directory.
     Durable,
@@ -43,15 +42,13 @@ pub struct Placed<T> {
 /// `buffer:` at the top level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where telemetry is stored on disk. Unset: the directory of `sending_queue.storage`, or
-    /// memory only.
+    /// Where telemetry is stored. Unset: the directory of `sending_queue.storage`, or memory only.
     pub directory: Option<Placed<String>>,
     /// Unset: `DeliveredOrDurable` with a directory, `Memory` without.
     pub ack: Option<Placed<Acknowledge>>,
     /// How long data waits for its deliveries before it is written.
     pub flush_after: Option<Placed<Duration>>,
-    /// How long the oldest frame of a batch waits for more data while a sender waits for its
-    /// delivery.
+    /// How long the oldest frame of a batch waits for more data while its sender waits.
     pub linger: Duration,
     /// Memory limit of the process; unset: that of `memory_limiter`, or the engine's default.
     pub memory_limit_mib: Option<u64>,
@@ -125,7 +122,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let (disk_limit_mib, segment_mib) = fields.section_or_default("disk", doc, |fields| {
         let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
                    share. Unset: half of the free space of the file system.";
-        let limit = read_limit(fields, 64..=DISK_LIMIT_MIB, doc);
+        let limit = read_mib(fields, 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
         let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
         (limit, place(fields, "segment_mib", Some(segment)))
@@ -162,7 +159,7 @@ pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
     let disk_limit_mib = fields.section_or_default("disk", doc, |fields| {
         let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as \
                    far as all backlogs may take together.";
-        read_limit(fields, 1..=DISK_LIMIT_MIB, doc)
+        read_mib(fields, 1..=DISK_LIMIT_MIB, doc)
     });
     PipelineBuffer { memory_limit_mib, disk_limit_mib, policy: read_policy(fields) }
 }
@@ -192,15 +189,11 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
 
 fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
     fields.section_or_default("memory", "Limits of memory.", |fields| {
-        read_limit(fields, 1..=MEMORY_LIMIT_MIB, doc)
+        read_mib(fields, 1..=MEMORY_LIMIT_MIB, doc)
     })
 }
 
-fn read_limit(
-    fields: &mut Fields<'_>,
-    range: RangeInclusive<u64>,
-    doc: &str,
-) -> Option<Placed<u64>> {
+fn read_mib(fields: &mut Fields<'_>, range: RangeInclusive<u64>, doc: &str) -> Option<Placed<u64>> {
     let limit = fields.optional_integer("limit_mib", range, doc);
     place(fields, "limit_mib", limit)
 }

@@ -50,9 +50,7 @@ impl<'c> Definitions<'c> {
             for entry in node.as_mapping().unwrap_or_default() {
                 match all.define(class, entry, catalog, diagnostics) {
                     Ok(definition) => all.0.push(definition),
-                    Err(error) => {
-                        diagnostics.push(Diagnostic { span: Some(entry.key_span), ..error });
-                    }
+                    Err(error) => diagnostics.push(error),
                 }
             }
         }
@@ -69,15 +67,14 @@ impl<'c> Definitions<'c> {
         let Entry { key, key_span: span, value } = entry;
         let id = ComponentId::parse(key).map_err(|why| {
             let class = class.with_article();
-            Diagnostic::error(None, format!("`{key}` cannot be the id of {class}: {why}"))
+            Diagnostic::error(*span, format!("`{key}` cannot be the id of {class}: {why}"))
         })?;
         if let Some(first) = self.find(class, &id) {
             let message = format!("the {} `{id}` is defined twice", class.name());
-            return Err(Diagnostic::error(None, message).with_related(first.span, "first here"));
+            return Err(Diagnostic::error(*span, message).with_related(first.span, "first here"));
         }
-        let kind = kind_of(class, &id, catalog)
-            .map_err(|error| diagnostics.push(Diagnostic { span: Some(*span), ..error }))
-            .ok();
+        let kind = kind_of(class, &id, *span, catalog);
+        let kind = kind.map_err(|error| diagnostics.push(error)).ok();
         Ok(Definition { class, id, kind, span: *span, node: value.clone() })
     }
 
@@ -102,21 +99,22 @@ impl<'c> Definitions<'c> {
 fn kind_of<'c>(
     class: Class,
     id: &ComponentId,
+    span: Span,
     catalog: &'c dyn Catalog,
 ) -> Result<&'c Kind, Diagnostic> {
     let name = id.kind();
     let kinds = catalog.kinds(class);
     if let Some(kind) = kinds.iter().find(|kind| kind.is_called(name)) {
         return match kind.missing {
-            Some(text) => Err(Diagnostic::error(None, text)),
+            Some(text) => Err(Diagnostic::error(span, text)),
             None => Ok(kind),
         };
     }
     if known_components::is_known(class, name) {
         let message = format!("`{name}` is a Collector component that Sluice does not have yet");
-        return Err(Diagnostic::error(None, message));
+        return Err(Diagnostic::error(span, message));
     }
-    let error = Diagnostic::error(None, format!("there is no {} of type `{name}`", class.name()));
+    let error = Diagnostic::error(span, format!("there is no {} of type `{name}`", class.name()));
     let in_class = |class: Class| {
         catalog.kinds(class).iter().any(|kind| kind.is_called(name) && kind.missing.is_none())
     };

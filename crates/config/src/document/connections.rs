@@ -9,11 +9,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::nearest::did_you_mean;
 
 /// Which side of a pipeline a list of ids is.
-const SIDES: [(&str, Class); 3] = [
-    ("receivers", Class::Receiver),
-    ("processors", Class::Processor),
-    ("exporters", Class::Exporter),
-];
+const SIDES: [Class; 3] = [Class::Receiver, Class::Processor, Class::Exporter];
 
 fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
     match class {
@@ -35,8 +31,8 @@ pub(super) struct Connections<'a> {
 impl Connections<'_> {
     pub(super) fn check(&mut self) {
         for pipeline in self.pipelines {
-            for (key, class) in SIDES {
-                let path = format!("service.pipelines.{}.{key}", pipeline.id);
+            for class in SIDES {
+                let path = format!("service.pipelines.{}.{}", pipeline.id, class.key());
                 for reference in side(pipeline, class) {
                     self.check_reference(&path, class, Some(pipeline), reference);
                 }
@@ -67,7 +63,7 @@ impl Connections<'_> {
             return self.diagnostics.push(error.with_related(connector.span, "connector"));
         }
         let Some(definition) = own.or(connector) else {
-            return self.diagnostics.push(undefined(path, class, reference, &self.definitions.0));
+            return self.diagnostics.push(self.undefined(path, class, reference));
         };
         if let (Some(pipeline), Some(kind)) = (pipeline, definition.kind)
             && !kind.signals.contains(&pipeline.signal)
@@ -80,9 +76,24 @@ impl Connections<'_> {
         }
     }
 
+    fn undefined(&self, path: &str, class: Class, reference: &Reference) -> Diagnostic {
+        let all = &self.definitions.0;
+        let Reference { id, span } = reference;
+        let message = format!("`{path}` names the {} `{id}`, which is not defined", class.name());
+        let error = Diagnostic::error(*span, message);
+        if let Some(other) = all.iter().find(|definition| definition.id == *id) {
+            return error.with_hint(format!("it is one of the `{}`", other.class.key()));
+        }
+        let fitting =
+            all.iter().filter(|one| one.class == class || is_connectable(one.class, class));
+        let names: Vec<String> = fitting.map(|definition| definition.id.to_string()).collect();
+        let hint = did_you_mean(&id.to_string(), names.iter().map(String::as_str))
+            .unwrap_or_else(|| format!("define it under `{}`", class.key()));
+        error.with_hint(hint)
+    }
+
     /// A connector takes data from pipelines that have it as exporter, and passes it to pipelines
-    /// of the same signal that have it as receiver. Both must exist, and the pipelines must not
-    /// form a cycle.
+    /// of the same signal that have it as receiver. Both must exist, without a cycle.
     fn check_connectors(&mut self) {
         let directions = [(Class::Exporter, Class::Receiver), (Class::Receiver, Class::Exporter)];
         for Definition { class, id, kind, .. } in &self.definitions.0 {
@@ -138,25 +149,6 @@ impl Connections<'_> {
             self.diagnostics.push(Diagnostic::warning(*span, message).with_hint_if(hint));
         }
     }
-}
-
-fn undefined(
-    path: &str,
-    class: Class,
-    reference: &Reference,
-    all: &[Definition<'_>],
-) -> Diagnostic {
-    let Reference { id, span } = reference;
-    let message = format!("`{path}` names the {} `{id}`, which is not defined", class.name());
-    let error = Diagnostic::error(*span, message);
-    if let Some(other) = all.iter().find(|definition| definition.id == *id) {
-        return error.with_hint(format!("it is one of the `{}`", other.class.key()));
-    }
-    let fitting = all.iter().filter(|one| one.class == class || is_connectable(one.class, class));
-    let names: Vec<String> = fitting.map(|definition| definition.id.to_string()).collect();
-    let hint = did_you_mean(&id.to_string(), names.iter().map(String::as_str))
-        .unwrap_or_else(|| format!("define it under `{}`", class.key()));
-    error.with_hint(hint)
 }
 
 fn is_connectable(class: Class, wanted: Class) -> bool {

@@ -50,17 +50,6 @@ impl Document {
         document
     }
 
-    /// All components of a class, in the file's order.
-    pub fn components(&self, class: Class) -> &[Component] {
-        match class {
-            Class::Receiver => &self.receivers,
-            Class::Processor => &self.processors,
-            Class::Exporter => &self.exporters,
-            Class::Extension => &self.extensions,
-            Class::Connector => &self.connectors,
-        }
-    }
-
     /// The options that belong to no component: `buffer`, `service` and what is under them.
     pub fn describe() -> Vec<OptionDoc> {
         Fields::describe(|fields| {

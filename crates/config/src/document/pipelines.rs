@@ -1,7 +1,8 @@
 //! `service.pipelines` and `service.extensions`.
 
+use sluice_otlp::Signal;
+
 use super::buffer::{self, PipelineBuffer};
-use crate::catalog::PipelineSignal;
 use crate::component_id::ComponentId;
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::fields::Fields;
@@ -13,7 +14,7 @@ use crate::source::Span;
 pub struct Pipeline {
     /// As the file writes it: `metrics/2`.
     pub id: String,
-    pub signal: PipelineSignal,
+    pub signal: Signal,
     /// Receivers, and connectors that feed this pipeline.
     pub receivers: Vec<Reference>,
     pub processors: Vec<Reference>,
@@ -57,20 +58,20 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
     pipelines.into_iter().filter_map(|(_, pipeline)| pipeline).collect()
 }
 
-fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<PipelineSignal> {
+fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<Signal> {
     if fields.is_describing() {
         return None;
     }
     let parsed = ComponentId::parse(id)
         .map_err(|why| fields.error(&format!("cannot be the id of a pipeline: {why}")))
         .ok()?;
-    let signal = PipelineSignal::from_name(parsed.kind());
+    let signal = Signal::from_name(parsed.kind());
     if signal.is_none() {
         let message = match parsed.kind() {
             "profiles" => "carries profiles, which Sluice does not have yet",
             _ => "must be called `traces`, `metrics` or `logs`, with `/name` if there are several",
         };
-        match did_you_mean(parsed.kind(), PipelineSignal::ALL.map(PipelineSignal::as_str)) {
+        match did_you_mean(parsed.kind(), Signal::ALL.map(Signal::as_str)) {
             Some(hint) => fields.error_with_hint(message, &hint),
             None => fields.error(message),
         }

@@ -1,5 +1,4 @@
-//! `service.telemetry`: Sluice's own metrics and logs. The Collector's options, of old and new
-//! releases.
+//! `service.telemetry`: own metrics and logs. The Collector's options, of old and new releases.
 
 use std::time::Duration;
 
@@ -8,8 +7,7 @@ use crate::yaml::{Entry, Node, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
-    /// Where Prometheus can scrape Sluice's metrics. Empty if `level` is `none` or the list in the
-    /// file is empty.
+    /// Where Prometheus can scrape own metrics. Empty if `level` is `none`, or the file's list is.
     pub readers: Vec<PrometheusReader>,
     pub logs: OwnLogs,
     /// Attributes of the process, over the defaults; those without value are removed.

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::catalog::{Kind, PipelineSignal};
+use sluice_otlp::Signal;
+
+use crate::catalog::Kind;
 use crate::expand::tests::{Fake, said};
 use crate::load::load;
 use crate::read_component;
@@ -11,10 +13,7 @@ struct Build;
 
 const RECEIVERS: &[Kind] = &[
     Kind::new("otlp", "OTLP over gRPC and HTTP"),
-    Kind {
-        signals: &[PipelineSignal::Logs],
-        ..Kind::new("file_log", "files").aliases(&["filelog"])
-    },
+    Kind { signals: &[Signal::Logs], ..Kind::new("file_log", "files").aliases(&["filelog"]) },
 ];
 const PROCESSORS: &[Kind] = &[
     Kind::new("batch", ""),

@@ -28,7 +28,8 @@ impl<'a> Fields<'a> {
         }
         let items = self.items_of(entry)?.iter().enumerate();
         let read = |(index, item): (usize, &'a Node)| {
-            Some((item.span, self.string_item(key, index, item, false)?))
+            let path = format!("{}[{index}]", self.path_of(key));
+            Some((item.span, self.string_at(&path, "a single value", item, false)?))
         };
         Some(items.filter_map(read).collect())
     }
@@ -66,7 +67,10 @@ impl<'a> Fields<'a> {
     pub fn secret_list(&mut self, key: &str, doc: &str) -> Vec<Secret> {
         let entry = self.take_secret(key, "list of secret strings", doc);
         let items = entry.and_then(|entry| self.items_of(entry)).unwrap_or_default();
-        let read = |(index, item)| self.string_item(key, index, item, true).map(Secret::new);
+        let read = |(index, item)| {
+            let path = format!("{}[{index}]", self.path_of(key));
+            self.string_at(&path, "a single value", item, true).map(Secret::new)
+        };
         items.iter().enumerate().filter_map(read).collect()
     }
 
@@ -116,17 +120,6 @@ impl<'a> Fields<'a> {
             self.error_at(&entry.key, &format!("must be a list, not {}", entry.value.kind()));
         }
         items
-    }
-
-    fn string_item(
-        &mut self,
-        key: &str,
-        index: usize,
-        item: &Node,
-        is_secret: bool,
-    ) -> Option<String> {
-        let path = format!("{}[{index}]", self.path_of(key));
-        self.string_at(&path, "a single value", item, is_secret)
     }
 
     fn string_at(

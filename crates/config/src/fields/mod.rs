@@ -87,8 +87,7 @@ impl<'a> Fields<'a> {
         result
     }
 
-    /// Runs a read function without a file and returns its options, in the order in which it
-    /// declares them.
+    /// Runs a read function without a file and returns its options, in the order of declaration.
     pub fn describe(read: impl FnOnce(&mut Fields<'_>)) -> Vec<OptionDoc> {
         let mut options = Vec::new();
         read(&mut Fields { path: String::new(), mode: Mode::Describing(&mut options) });

@@ -5,8 +5,7 @@ use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
 
 impl<'a> Fields<'a> {
-    /// An option of the Collector without effect here. It is accepted, with a warning that gives
-    /// the reason.
+    /// An option of the Collector without effect here: accepted, with a warning that says why.
     pub fn no_effect(&mut self, key: &str, why: &str) {
         let effect = Effect::NoEffect(why.to_owned());
         if self.take(key, OptionDoc { effect, ..OptionDoc::new("any", "", "") }).is_some() {
@@ -42,8 +41,7 @@ impl<'a> Fields<'a> {
         Some(if value.start < value.end { value } else { entry.key_span })
     }
 
-    /// Reports that an option's value is wrong. The message continues "`path.key` ": "must not be
-    /// empty".
+    /// Reports that an option's value is wrong. The message continues "`path.key` ".
     pub fn error_at(&mut self, key: &str, message: &str) {
         self.remark(Severity::Error, Some(key), message, None);
     }

@@ -269,8 +269,7 @@ impl<'a> Fields<'a> {
         if is_given { value } else { default.and_then(|default| parse(default).ok()) }
     }
 
-    /// Declares an option, finds it and parses it. Absent or null: nothing. Wrong: an error, and
-    /// nothing.
+    /// Declares an option, finds it and parses it. Nothing if absent, null, or wrong (an error).
     fn scalar<T>(
         &mut self,
         key: &str,

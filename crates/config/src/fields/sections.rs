@@ -22,8 +22,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A section that counts as absent if it is empty (`include:`), as the Collector's optional
-    /// ones without defaults do.
+    /// A section that counts as absent if empty (`include:`), as in the Collector without defaults.
     pub fn section_unless_empty<T>(
         &mut self,
         key: &str,
@@ -99,8 +98,7 @@ impl<'a> Fields<'a> {
         entries.iter().map(read_entry).collect()
     }
 
-    /// The node itself, for options of a shape that no other method reads. `kind` names the
-    /// expected type.
+    /// The node itself, for options that no other method reads. `kind` names the expected type.
     pub fn node(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Node> {
         self.take(key, OptionDoc::new(kind, "", doc)).map(|entry| &entry.value)
     }

@@ -1,5 +1,4 @@
-//! Parser events to a node tree: anchors, merge keys, duplicate keys, and bounds against hostile
-//! files.
+//! Parser events to a node tree: anchors, merge keys, duplicate keys, bounds on hostile files.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +26,7 @@ impl Default for Limits {
 }
 
 /// Parses one document. An empty text is null.
-pub fn parse(text: &str, file: FileId, limits: &Limits) -> Result<Node, Box<Diagnostic>> {
+pub fn parse(text: &str, file: FileId, limits: &Limits) -> Step<Node> {
     let whole = Span { file, start: 0, end: 0, line: 1, column: 1 };
     if text.len() > limits.text_bytes {
         let (bytes, limit) = (text.len(), limits.text_bytes);
@@ -131,7 +130,7 @@ struct Finished {
     depth: usize,
 }
 
-type Step<T = ()> = Result<T, Box<Diagnostic>>;
+pub(crate) type Step<T = ()> = Result<T, Box<Diagnostic>>;
 
 fn fail<T>(span: Span, message: impl Into<String>) -> Step<T> {
     Err(Box::new(Diagnostic::error(span, message)))
@@ -322,9 +321,7 @@ fn scalar(text: String, plain: bool, tag: Option<&Tag>, span: Span) -> Step<Scal
         (None, _) | (_, Some("str")) => Some(ScalarValue::String),
         (_, Some("null")) => fitting(resolved == ScalarValue::Null),
         (_, Some("bool")) => fitting(matches!(resolved, ScalarValue::Boolean(_))),
-        (_, Some("int")) => {
-            fitting(matches!(resolved, ScalarValue::Integer(_) | ScalarValue::Unsigned(_)))
-        }
+        (_, Some("int")) => fitting(matches!(resolved, ScalarValue::Integer(_))),
         (_, Some("float")) => scalar.as_float().map(ScalarValue::Float),
         (Some(tag), _) if tag.original() == "!" => Some(ScalarValue::String),
         (Some(tag), _) => {

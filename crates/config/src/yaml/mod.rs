@@ -1,10 +1,10 @@
-//! YAML text to nodes with positions, with the scalar rules of Go's yaml.v3, which the Collector
-//! uses.
+//! YAML text to nodes with positions, with the scalar rules of Go's yaml.v3, as in the Collector.
 
 mod build;
 mod node;
 mod scalar;
 
+pub(crate) use build::Step;
 pub use build::{Limits, parse};
 pub use node::{Entry, Node, Scalar, ScalarValue, Value};
 pub use scalar::resolve_plain;

@@ -18,8 +18,7 @@ pub enum Value {
     Mapping(Vec<Entry>),
 }
 
-/// One key of a mapping and its value. Keys are unique within a mapping; their order is that of the
-/// file.
+/// One key of a mapping and its value. Keys are unique within a mapping, in the order of the file.
 #[derive(Clone)]
 pub struct Entry {
     pub key: String,
@@ -40,9 +39,8 @@ pub struct Scalar {
 pub enum ScalarValue {
     Null,
     Boolean(bool),
-    Integer(i64),
-    /// Only values above the range of `i64`.
-    Unsigned(u64),
+    /// Of the range of `i64` or `u64`.
+    Integer(i128),
     Float(f64),
     String,
 }
@@ -68,8 +66,7 @@ impl Scalar {
     /// The value as a whole number; floats without fraction count, as they do for the Collector.
     pub fn as_integer(&self) -> Option<i128> {
         match self.value {
-            ScalarValue::Integer(value) => Some(i128::from(value)),
-            ScalarValue::Unsigned(value) => Some(i128::from(value)),
+            ScalarValue::Integer(value) => Some(value),
             ScalarValue::Float(value) if value.fract() == 0.0 && value.abs() < 1e18 => {
                 Some(value as i128)
             }
@@ -80,7 +77,6 @@ impl Scalar {
     pub fn as_float(&self) -> Option<f64> {
         match self.value {
             ScalarValue::Integer(value) => Some(value as f64),
-            ScalarValue::Unsigned(value) => Some(value as f64),
             ScalarValue::Float(value) => Some(value),
             _ => None,
         }
@@ -91,7 +87,7 @@ impl Scalar {
         match self.value {
             ScalarValue::Null => "null",
             ScalarValue::Boolean(_) => "a boolean",
-            ScalarValue::Integer(_) | ScalarValue::Unsigned(_) => "an integer",
+            ScalarValue::Integer(_) => "an integer",
             ScalarValue::Float(_) => "a number with a fraction",
             ScalarValue::String => "a string",
         }

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use sluice_flow::dispatch::{BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger};
 use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
+use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
-use sluice_processors::{Edit, ProcessError, Processor};
+use sluice_processors::{Edit, Processor};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
@@ -71,7 +72,7 @@ impl Exporter for Backend {
 struct DropsAll;
 
 impl Processor for DropsAll {
-    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Edit, ProcessError> {
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Edit, Malformed> {
         Ok(Edit::Changed { payload: Bytes::new(), items: 0 })
     }
 

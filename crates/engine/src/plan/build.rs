@@ -6,7 +6,6 @@ use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
 use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
-use sluice_telemetry::logging::LoggingOptions;
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
@@ -20,7 +19,6 @@ pub(super) fn build(
     document: &Document,
     read: Read,
     metrics: Option<MetricsPlan>,
-    logging: LoggingOptions,
     diagnostics: &mut Diagnostics,
 ) -> Plan {
     let connectors: BTreeSet<String> =
@@ -65,7 +63,7 @@ pub(super) fn build(
         paths,
         steps: read.steps,
         metrics,
-        logging,
+        logging: document.telemetry.logs.clone(),
     }
 }
 
@@ -86,8 +84,8 @@ fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = memory::available_bytes();
     let used: BTreeSet<&String> =
         read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
-    let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limiter());
-    let limiter = limiters.map(|limiter| limiter.limit.resolve(available));
+    let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limit());
+    let limiter = limiters.map(|limit| limit.resolve(available));
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
     match (own, limiter.min()) {
         (Some(own), _) => (own, None),

@@ -1,12 +1,9 @@
 //! From configuration files to a plan, with everything that is wrong on the way.
 
-use std::time::Duration;
-
-use sluice_config::document::{Document, OwnLogs, PrometheusReader};
+use sluice_config::document::{Document, PrometheusReader};
 use sluice_config::{Diagnostics, Environment};
 use sluice_receivers::{RECEIVERS, ReceiverKinds};
 use sluice_telemetry::exposition::{Naming, labels_of_resource};
-use sluice_telemetry::logging::{LoggingOptions, Sampling};
 
 use super::read::Read;
 use super::{MetricsPlan, Plan, build};
@@ -32,8 +29,7 @@ pub fn load_with(
         return (None, diagnostics);
     }
     let metrics = metrics(&document);
-    let logging = logging(&document.telemetry.logs);
-    let plan = build::build(&document, read, metrics, logging, &mut diagnostics);
+    let plan = build::build(&document, read, metrics, &mut diagnostics);
     ((!diagnostics.has_errors()).then_some(plan), diagnostics)
 }
 
@@ -47,17 +43,4 @@ fn metrics(document: &Document) -> Option<MetricsPlan> {
     );
     let naming = Naming { without_type_suffix, without_units, constant_labels };
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
-}
-
-fn logging(logs: &OwnLogs) -> LoggingOptions {
-    LoggingOptions {
-        level: logs.level.to_owned(),
-        is_json: logs.is_json,
-        output: logs.output_paths.first().cloned().unwrap_or_else(|| "stderr".to_owned()),
-        sampling: logs.sampling.map(|sampling| Sampling {
-            window: sampling.tick.max(Duration::from_millis(1)),
-            burst: sampling.initial,
-            thereafter: sampling.thereafter,
-        }),
-    }
 }

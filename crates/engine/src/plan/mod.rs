@@ -20,14 +20,13 @@ pub use disk::DiskPlan;
 pub use load::{load, load_with};
 pub(crate) use routes::by_receiver;
 pub use routes::{Path, PipelineSpec};
-use sluice_config::document::Acknowledge;
+use sluice_config::document::{Acknowledge, OwnLogs};
 use sluice_exporters::ExporterConfig;
 use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
 use sluice_otlp::Signal;
 use sluice_receivers::ReceiverConfig;
 use sluice_telemetry::exposition::Naming;
-use sluice_telemetry::logging::LoggingOptions;
 
 use crate::delivery::{DeliveryId, Policy};
 use crate::steps::Step;
@@ -49,7 +48,7 @@ pub struct Plan {
     pub paths: Vec<Path>,
     pub(crate) steps: BTreeMap<(String, Signal), Arc<Step>>,
     pub metrics: Option<MetricsPlan>,
-    pub logging: LoggingOptions,
+    pub logging: OwnLogs,
 }
 
 impl Plan {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use sluice_config::document::Document;
 use sluice_config::{
-    Component, ComponentKinds, Diagnostic, Diagnostics, Node, PipelineSignal, Span, Value, nearest,
-    read_component,
+    Component, ComponentKinds, Diagnostic, Diagnostics, Node, Span, Value, nearest, read_component,
 };
 use sluice_exporters::{EXPORTERS, ExporterConfig};
 use sluice_extensions::{EXTENSIONS, Extension};
@@ -187,11 +186,7 @@ fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {
     };
     PipelineSpec {
         id: pipeline.id.clone(),
-        signal: match pipeline.signal {
-            PipelineSignal::Traces => Signal::Traces,
-            PipelineSignal::Metrics => Signal::Metrics,
-            PipelineSignal::Logs => Signal::Logs,
-        },
+        signal: pipeline.signal,
         receivers: ids(&pipeline.receivers),
         processors: ids(&pipeline.processors),
         exporters: ids(&pipeline.exporters),

@@ -5,7 +5,7 @@ use sluice_otlp::AnyValue;
 
 use super::convert::ConvertedType;
 use super::source::{ContextKey, Source};
-use super::{Action, Actions, Put};
+use super::{Action, Actions, Put, What};
 use crate::go_regexp::Pattern;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
     let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
 
     // The options against the action, as the Collector checks them.
-    let name = name?;
+    let (shown, name) = name?;
     let takes_pattern_instead = matches!(name, Name::Delete | Name::Hash);
     if key.is_empty() && !takes_pattern_instead {
         fields.error_missing("key");
@@ -61,14 +61,14 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
         fields.error("needs a `key` or a `pattern`");
         return None;
     }
-    refuse_foreign_options(name, fields);
-    match name {
+    refuse_foreign_options(name, shown, fields);
+    let what = match name {
         Name::Put(on) => {
             check_source(&source, fields);
-            Some(Action::Put { key, on, source })
+            What::Put(on, source)
         }
-        Name::Delete => Some(Action::Delete { key, pattern }),
-        Name::Hash => Some(Action::Hash { key, pattern }),
+        Name::Delete => What::Delete(pattern),
+        Name::Hash => What::Hash(pattern),
         Name::Extract => {
             if !fields.is_present("pattern") {
                 fields.error_missing("pattern");
@@ -80,21 +80,21 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
                 let message = "has a group without a name: write `(?:…)` or `(?P<name>…)`";
                 fields.error_at("pattern", message);
             }
-            Some(Action::Extract { key, pattern })
+            What::Extract(pattern)
         }
         Name::Convert => {
             if !fields.is_present("converted_type") {
                 fields.error_missing("converted_type");
             }
-            converted_type.map(|to| Action::Convert { key, to })
+            What::Convert(converted_type?)
         }
-    }
+    };
+    Some(Action { name: shown, key, what })
 }
 
-fn read_name(fields: &mut Fields<'_>) -> Option<Name> {
+fn read_name(fields: &mut Fields<'_>) -> Option<(&'static str, Name)> {
     let parse = |text: &str| {
-        let found =
-            NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, name)| *name);
+        let found = NAMES.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         found.ok_or_else(|| "there is no such action".to_owned())
     };
     let kind = "one of `insert`, `update`, `upsert`, `delete`, `hash`, `extract`, `convert`";
@@ -141,8 +141,7 @@ pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
         Value::Scalar(scalar) => Some(match scalar.value {
             ScalarValue::Null => AnyValue::Empty,
             ScalarValue::Boolean(value) => AnyValue::Bool(value),
-            ScalarValue::Integer(value) => AnyValue::Int(value),
-            ScalarValue::Unsigned(_) => return None,
+            ScalarValue::Integer(value) => AnyValue::Int(value.try_into().ok()?),
             ScalarValue::Float(value) => AnyValue::Double(value),
             ScalarValue::String => AnyValue::String(scalar.text.clone()),
         }),
@@ -156,12 +155,11 @@ pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
     }
 }
 
-fn refuse_foreign_options(name: Name, fields: &mut Fields<'_>) {
+fn refuse_foreign_options(name: Name, shown: &str, fields: &mut Fields<'_>) {
     let is_put = matches!(name, Name::Put(_));
     let foreign = VALUE_SOURCES.iter().filter(|_| !is_put);
     let foreign = foreign.chain((is_put || name == Name::Convert).then_some(&"pattern"));
     let foreign = foreign.chain((name != Name::Convert).then_some(&"converted_type"));
-    let shown = NAMES.iter().find(|(_, other)| *other == name).map_or("", |(text, _)| text);
     for option in foreign {
         if fields.is_present(option) {
             fields.error_at(option, &format!("is not an option of the action `{shown}`"));

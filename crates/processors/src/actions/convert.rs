@@ -42,8 +42,7 @@ impl ConvertedType {
     }
 }
 
-/// Reads a number as Go's `strconv.ParseFloat` does, but for hexadecimal ones. What is too large is
-/// no number.
+/// Reads a number as Go's `strconv.ParseFloat`, but for hexadecimal ones. Too large: no number.
 fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_word = |word: &str| unsigned.eq_ignore_ascii_case(word);

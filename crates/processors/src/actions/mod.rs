@@ -1,5 +1,4 @@
-//! Actions on attributes: what `resource` and `attributes` have in common. They mean what they mean
-//! in the Collector 0.160.
+//! Actions on attributes, for `resource` and `attributes`, as in the Collector 0.160.
 
 mod config;
 mod convert;
@@ -21,18 +20,26 @@ use source::{ContextKey, Found, Source};
 pub(crate) struct Actions(pub Vec<Action>);
 
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// Sets an attribute, depending on whether it is there.
-    Put { key: String, on: Put, source: Source },
+pub(crate) struct Action {
+    /// As configurations name it.
+    name: &'static str,
+    /// Of the attribute that is meant.
+    key: String,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// Sets the attribute, depending on whether it is there.
+    Put(Put, Source),
     /// Removes the first attribute named `key`, then all whose key matches.
-    Delete { key: String, pattern: Option<Pattern> },
-    /// Replaces the value of the first attribute named `key`, then of all whose key matches, by its
-    /// SHA-256.
-    Hash { key: String, pattern: Option<Pattern> },
-    /// Sets one attribute for each named group of `pattern`, if the string in `key` matches.
-    Extract { key: String, pattern: Pattern },
-    /// Changes the type of a value, where that can be done.
-    Convert { key: String, to: ConvertedType },
+    Delete(Option<Pattern>),
+    /// Replaces the values of the attributes that `Delete` would remove by their SHA-256.
+    Hash(Option<Pattern>),
+    /// Sets one attribute for each named group of the pattern, if the string in `key` matches.
+    Extract(Pattern),
+    /// Changes the type of the value, where that can be done.
+    Convert(ConvertedType),
 }
 
 /// When an attribute is set.
@@ -45,20 +52,17 @@ pub(crate) enum Put {
     Upsert,
 }
 
-/// The actions for one request: what they take from its sender is looked up once.
-pub(crate) struct Prepared<'c> {
-    actions: &'c Actions,
-    /// For each action the encoded value that `from_context` stands for.
-    from_context: Vec<Option<Vec<u8>>>,
-}
+/// The actions for one request, each with the encoded value that its `from_context` stands for:
+/// what they take from the sender is looked up once.
+pub(crate) struct Prepared<'c>(Vec<(&'c Action, Option<Vec<u8>>)>);
 
 impl Actions {
     pub(crate) fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
-        let from_context = self.0.iter().map(|action| {
+        let from_context = |action: &Action| {
             let text = action.context_key()?.find(metadata)?;
             Some(AnyValue::String(text).encoded())
-        });
-        Prepared { actions: self, from_context: from_context.collect() }
+        };
+        Prepared(self.0.iter().map(|action| (action, from_context(action))).collect())
     }
 
     /// Names of the request metadata that actions read.
@@ -74,7 +78,7 @@ impl Actions {
 
 impl Prepared<'_> {
     pub(crate) fn apply(&self, attributes: &mut Attributes<'_>) {
-        for (action, from_context) in self.actions.0.iter().zip(&self.from_context) {
+        for (action, from_context) in &self.0 {
             action.apply(from_context.as_deref(), attributes);
         }
     }
@@ -83,24 +87,25 @@ impl Prepared<'_> {
 impl Action {
     /// What it takes from the request's sender.
     fn context_key(&self) -> Option<&ContextKey> {
-        match self {
-            Action::Put { source, .. } => source.from_context.as_ref(),
+        match &self.what {
+            What::Put(_, source) => source.from_context.as_ref(),
             _ => None,
         }
     }
 
     fn apply(&self, from_context: Option<&[u8]>, attributes: &mut Attributes<'_>) {
-        match self {
-            Action::Put { key, on, source } => {
-                put(key.as_bytes(), *on, source.find(from_context, attributes), attributes)
+        let key = self.key.as_bytes();
+        match &self.what {
+            What::Put(on, source) => {
+                put(key, *on, source.find(from_context, attributes), attributes)
             }
-            Action::Delete { key, pattern } => targets(key, pattern.as_ref(), attributes)
+            What::Delete(pattern) => targets(key, pattern.as_ref(), attributes)
                 .into_iter()
                 .for_each(|index| attributes.remove(index)),
-            Action::Hash { key, pattern } => hash(key, pattern.as_ref(), attributes),
-            Action::Extract { key, pattern } => extract(key.as_bytes(), pattern, attributes),
-            Action::Convert { key, to } => {
-                if let Some(index) = attributes.find(key.as_bytes())
+            What::Hash(pattern) => hash(key, pattern.as_ref(), attributes),
+            What::Extract(pattern) => extract(key, pattern, attributes),
+            What::Convert(to) => {
+                if let Some(index) = attributes.find(key)
                     && let Some(converted) = to.convert(attributes.value(index))
                 {
                     attributes.set(index, NewValue::Encoded(&converted.encoded()));
@@ -110,24 +115,15 @@ impl Action {
     }
 
     fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        let (name, key) = match self {
-            Action::Put { key, on: Put::Insert, .. } => ("insert", key),
-            Action::Put { key, on: Put::Update, .. } => ("update", key),
-            Action::Put { key, on: Put::Upsert, .. } => ("upsert", key),
-            Action::Delete { key, .. } => ("delete", key),
-            Action::Hash { key, .. } => ("hash", key),
-            Action::Extract { key, .. } => ("extract", key),
-            Action::Convert { key, .. } => ("convert", key),
-        };
-        fingerprint.text(name);
-        fingerprint.text(key);
-        match self {
-            Action::Put { source, .. } => source.fingerprint(fingerprint),
-            Action::Delete { pattern, .. } | Action::Hash { pattern, .. } => {
-                fingerprint.optional(pattern.as_ref().map(|pattern| pattern.text().as_bytes()));
+        fingerprint.add(self.name);
+        fingerprint.add(&self.key);
+        match &self.what {
+            What::Put(_, source) => source.fingerprint(fingerprint),
+            What::Delete(pattern) | What::Hash(pattern) => {
+                fingerprint.optional(pattern.as_ref().map(Pattern::text));
             }
-            Action::Extract { pattern, .. } => fingerprint.text(pattern.text()),
-            Action::Convert { to, .. } => fingerprint.text(to.name()),
+            What::Extract(pattern) => fingerprint.add(pattern.text()),
+            What::Convert(to) => fingerprint.add(to.name()),
         }
     }
 }
@@ -146,8 +142,8 @@ fn put(key: &[u8], on: Put, value: Found<'_>, attributes: &mut Attributes<'_>) {
 }
 
 /// The first attribute named `key`, and all whose key matches. An empty key stands for none.
-fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) -> Vec<usize> {
-    let named = if key.is_empty() { None } else { attributes.find(key.as_bytes()) };
+fn targets(key: &[u8], pattern: Option<&Pattern>, attributes: &Attributes<'_>) -> Vec<usize> {
+    let named = if key.is_empty() { None } else { attributes.find(key) };
     let mut targets: Vec<usize> = named.into_iter().collect();
     if let Some(pattern) = pattern {
         let matching = attributes.keys().filter(|(_, key)| pattern.matches(key));
@@ -157,9 +153,9 @@ fn targets(key: &str, pattern: Option<&Pattern>, attributes: &Attributes<'_>) ->
 }
 
 /// An attribute that is both named and matched is hashed twice, as in the Collector.
-fn hash(key: &str, pattern: Option<&Pattern>, attributes: &mut Attributes<'_>) {
+fn hash(key: &[u8], pattern: Option<&Pattern>, attributes: &mut Attributes<'_>) {
     let named = targets(key, None, attributes);
-    let matching = targets("", pattern, attributes);
+    let matching = targets(b"", pattern, attributes);
     for index in named.into_iter().chain(matching) {
         let hashed = AnyValue::String(hash_of(attributes.value(index)));
         attributes.set(index, NewValue::Encoded(&hashed.encoded()));

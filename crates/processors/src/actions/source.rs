@@ -7,8 +7,7 @@ use sluice_otlp::Attributes;
 
 use crate::fingerprint::Fingerprint;
 
-/// The first that yields something counts: the value, the sender's context, another attribute, the
-/// default.
+/// The first that yields something counts: value, sender's context, other attribute, default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Source {
     /// An encoded `AnyValue`, as is `default_value`.
@@ -48,9 +47,8 @@ impl Source {
     pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.optional(self.value.as_deref());
         let from_context = self.from_context.as_ref();
-        let from_context = from_context.map(|key| key.metadata_key().unwrap_or("").as_bytes());
-        fingerprint.optional(from_context);
-        fingerprint.optional(self.from_attribute.as_deref().map(str::as_bytes));
+        fingerprint.optional(from_context.map(|key| key.metadata_key().unwrap_or("")));
+        fingerprint.optional(self.from_attribute.as_deref());
         fingerprint.optional(self.default_value.as_deref());
     }
 }
@@ -91,8 +89,7 @@ impl ContextKey {
         }
     }
 
-    /// The address without its port (empty if it is not known); all values of a header, joined by
-    /// `;`.
+    /// The address without its port (empty if unknown); all values of a header, joined by `;`.
     pub(crate) fn find(&self, metadata: &Metadata) -> Option<String> {
         match self {
             ContextKey::ClientAddress => {

@@ -3,14 +3,13 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::Metadata;
-use sluice_otlp::{
-    Attributes as ItemAttributes, Item, ItemEditor, Metric, Scope, Signal, count, edit_items,
-};
+use sluice_otlp::wire::Result;
+use sluice_otlp::{Signal, count, edit_items};
 
-use crate::actions::{self, Actions, Prepared};
+use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
-use crate::matching::{self, Properties, Selecting, Selection};
-use crate::processor::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+use crate::matching::{self, Properties, Selection};
+use crate::processor::{BuildError, Built, Edit, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new(
@@ -104,14 +103,9 @@ fn restrict(
 }
 
 impl Processor for Attributes {
-    fn process(
-        &self,
-        signal: Signal,
-        request: &Bytes,
-        metadata: &Metadata,
-    ) -> Result<Edit, ProcessError> {
-        let mut editor =
-            Editor { prepared: self.actions.prepare(metadata), selecting: self.selection.start() };
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
+        let prepared = self.actions.prepare(metadata);
+        let mut editor = self.selection.start(|attributes| prepared.apply(attributes));
         match edit_items(signal, request, &mut editor)? {
             None => Ok(Edit::Unchanged),
             Some(payload) => Ok(Edit::Changed { items: count(signal, request)?, payload }),
@@ -127,31 +121,6 @@ impl Processor for Attributes {
         self.actions.fingerprint(&mut fingerprint);
         self.selection.fingerprint(&mut fingerprint);
         fingerprint.finish()
-    }
-}
-
-struct Editor<'p> {
-    prepared: Prepared<'p>,
-    selecting: Selecting<'p>,
-}
-
-impl ItemEditor for Editor<'_> {
-    fn resource(&mut self, attributes: &ItemAttributes<'_>) -> bool {
-        self.selecting.resource(attributes)
-    }
-
-    fn scope(&mut self, scope: Scope<'_>) -> bool {
-        self.selecting.scope(scope)
-    }
-
-    fn metric(&mut self, metric: Metric<'_>) -> bool {
-        self.selecting.metric(metric)
-    }
-
-    fn item(&mut self, item: Item<'_>, attributes: &mut ItemAttributes<'_>) {
-        if self.selecting.item(item, attributes) {
-            self.prepared.apply(attributes);
-        }
     }
 }
 

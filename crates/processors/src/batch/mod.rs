@@ -1,5 +1,4 @@
-//! `batch`: how large and how old a batch may become. The engine batches, behind its log, where
-//! nothing can be lost.
+//! `batch`: how large and how old a batch may become. The engine batches, behind its log.
 
 use sluice_config::{ComponentKind, Fields, Kind};
 

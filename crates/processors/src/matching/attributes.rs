@@ -25,8 +25,7 @@ pub(crate) enum ValueMatcher {
     Matches(Strings),
 }
 
-/// Whether all matchers find their attribute. Of several attributes with the same key the first one
-/// is meant.
+/// Whether all matchers find their attribute. Of several with the same key the first one is meant.
 pub(super) fn all_match(matchers: &[AttributeMatcher], attributes: &Attributes<'_>) -> bool {
     let matches = |AttributeMatcher { key, value }: &AttributeMatcher| {
         attributes.get(key.as_bytes()).is_some_and(|found| value.matches(found))
@@ -85,12 +84,12 @@ fn scalar_text(value: Value<'_>) -> Option<Cow<'_, [u8]>> {
 
 impl AttributeMatcher {
     pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
-        fingerprint.text(&self.key);
+        fingerprint.add(&self.key);
         match &self.value {
-            ValueMatcher::Any => fingerprint.text("any"),
+            ValueMatcher::Any => fingerprint.add("any"),
             ValueMatcher::Equal(value) => {
-                fingerprint.text("equal");
-                fingerprint.bytes(&value.encoded());
+                fingerprint.add("equal");
+                fingerprint.add(value.encoded());
             }
             ValueMatcher::Matches(strings) => Strings::fingerprint(Some(strings), fingerprint),
         }

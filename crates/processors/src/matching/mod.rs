@@ -1,11 +1,10 @@
-//! `include` and `exclude`: which items an action is for. They mean what they mean in the Collector
-//! 0.160.
+//! `include` and `exclude`: which items an action is for, as in the Collector 0.160.
 
 mod attributes;
 mod config;
 
 use attributes::AttributeMatcher;
-use sluice_otlp::{Attributes, Item, Metric, Scope, Signal, Value};
+use sluice_otlp::{Attributes, Item, ItemEditor, Metric, Scope, Signal, Value};
 
 pub(crate) use config::read;
 
@@ -13,8 +12,7 @@ use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
 use crate::text::text_of;
 
-/// What an item has to be. Every property that is given must match; of a list of strings one is
-/// enough.
+/// What an item has to be. Every given property must match; of a list of strings one is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Properties {
     /// Against the resource's `service.name`.
@@ -66,14 +64,14 @@ impl Strings {
 
     fn fingerprint(strings: Option<&Strings>, fingerprint: &mut Fingerprint) {
         match strings {
-            None => fingerprint.text("any"),
+            None => fingerprint.add("any"),
             Some(Strings::Strict(strings)) => {
-                fingerprint.text("strict");
-                fingerprint.list(strings, |out, string| out.text(string));
+                fingerprint.add("strict");
+                fingerprint.list(strings, |out, string| out.add(string));
             }
             Some(Strings::Regexp(patterns)) => {
-                fingerprint.text("regexp");
-                fingerprint.list(patterns, |out, pattern| out.text(pattern.text()));
+                fingerprint.add("regexp");
+                fingerprint.list(patterns, |out, pattern| out.add(pattern.text()));
             }
         }
     }
@@ -156,7 +154,7 @@ impl Properties {
         });
         let severity = self.log_severity_number;
         let severity = severity.map(|number| format!("{} {}", number.min, number.match_undefined));
-        fingerprint.optional(severity.as_deref().map(str::as_bytes));
+        fingerprint.optional(severity);
         for attributes in [&self.attributes, &self.resources] {
             fingerprint.list(attributes, |out, attribute| attribute.fingerprint(out));
         }
@@ -199,11 +197,11 @@ pub(crate) struct Selection {
     pub(crate) exclude: Option<Properties>,
 }
 
-/// Decides from the outside in: what the resource and the scope say is found out once for all their
-/// items.
-#[derive(Clone, Copy)]
-pub(crate) struct Selecting<'s> {
+/// Hands the attributes of selected items to `edit`. Decides from the outside in: what the resource
+/// and the scope say is found out once for all their items.
+pub(crate) struct Selecting<'s, E> {
     selection: &'s Selection,
+    edit: E,
     /// Whether the resource, scope and metric at hand have what `exclude` asks of them.
     excluded_by_resource: bool,
     excluded_by_scope: bool,
@@ -211,9 +209,10 @@ pub(crate) struct Selecting<'s> {
 }
 
 impl Selection {
-    pub(crate) fn start(&self) -> Selecting<'_> {
+    pub(crate) fn start<E: FnMut(&mut Attributes<'_>)>(&self, edit: E) -> Selecting<'_, E> {
         Selecting {
             selection: self,
+            edit,
             excluded_by_resource: false,
             excluded_by_scope: false,
             excluded_by_metric: true,
@@ -222,7 +221,7 @@ impl Selection {
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         for properties in [&self.include, &self.exclude] {
-            fingerprint.text(if properties.is_some() { "given" } else { "absent" });
+            fingerprint.add(if properties.is_some() { "given" } else { "absent" });
             if let Some(properties) = properties {
                 properties.fingerprint(fingerprint);
             }
@@ -230,31 +229,34 @@ impl Selection {
     }
 }
 
-impl Selecting<'_> {
-    /// False if no item of the resource can be selected.
-    pub(crate) fn resource(&mut self, resource: &Attributes<'_>) -> bool {
+impl<E: FnMut(&mut Attributes<'_>)> ItemEditor for Selecting<'_, E> {
+    fn resource(&mut self, resource: &Attributes<'_>) -> bool {
         self.excluded_by_resource = self.excludes(|exclude| exclude.matches_resource(resource));
         self.includes(|include| include.matches_resource(resource))
     }
 
-    pub(crate) fn scope(&mut self, scope: Scope<'_>) -> bool {
+    fn scope(&mut self, scope: Scope<'_>) -> bool {
         self.excluded_by_scope =
             self.excluded_by_resource && self.excludes(|exclude| exclude.matches_scope(scope));
         self.includes(|include| include.matches_scope(scope))
     }
 
-    pub(crate) fn metric(&mut self, metric: Metric<'_>) -> bool {
+    fn metric(&mut self, metric: Metric<'_>) -> bool {
         self.excluded_by_metric = self.excludes(|exclude| exclude.matches_metric(metric));
         self.includes(|include| include.matches_metric(metric))
     }
 
-    pub(crate) fn item(&self, item: Item<'_>, attributes: &Attributes<'_>) -> bool {
+    fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>) {
         let excluded = self.excluded_by_scope
             && self.excluded_by_metric
             && self.excludes(|exclude| exclude.matches_item(item, attributes));
-        !excluded && self.includes(|include| include.matches_item(item, attributes))
+        if !excluded && self.includes(|include| include.matches_item(item, attributes)) {
+            (self.edit)(attributes);
+        }
     }
+}
 
+impl<E> Selecting<'_, E> {
     fn includes(&self, matches: impl FnOnce(&Properties) -> bool) -> bool {
         self.selection.include.as_ref().is_none_or(matches)
     }

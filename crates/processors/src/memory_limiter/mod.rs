@@ -1,9 +1,8 @@
-//! `memory_limiter`: how much memory the process may take. The engine keeps to it, for all
-//! pipelines together.
+//! `memory_limiter`: how much memory the process may take, for all pipelines together.
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::processor::{MemoryLimit, MemoryLimiter, ProcessorConfig};
+use crate::processor::{MemoryLimit, ProcessorConfig};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -12,13 +11,13 @@ pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::
     |fields| Box::new(read(fields)),
 );
 
-impl ProcessorConfig for MemoryLimiter {
-    fn memory_limiter(&self) -> Option<&MemoryLimiter> {
-        Some(self)
+impl ProcessorConfig for MemoryLimit {
+    fn memory_limit(&self) -> Option<MemoryLimit> {
+        Some(*self)
     }
 }
 
-fn read(fields: &mut Fields<'_>) -> MemoryLimiter {
+fn read(fields: &mut Fields<'_>) -> MemoryLimit {
     fields.no_effect(
         "check_interval",
         "what telemetry takes is accounted for with every request, not looked at now and then",
@@ -43,13 +42,12 @@ fn read(fields: &mut Fields<'_>) -> MemoryLimiter {
     } else if limit_mib > 0 && spike_mib >= limit_mib {
         fields.error_at("spike_limit_mib", "must be less than `limit_mib`");
     }
-    let limit = match limit_mib {
+    match limit_mib {
         0 => MemoryLimit::Percent { limit, spike },
         mib => {
             MemoryLimit::Bytes { limit: u64::from(mib) * MIB, spike: u64::from(spike_mib) * MIB }
         }
-    };
-    MemoryLimiter { limit }
+    }
 }
 
 #[cfg(test)]
@@ -61,11 +59,11 @@ mod tests {
     /// Absolute limits go before percentages; the spike is a fifth where nothing is said.
     #[test]
     fn limits_are_resolved() {
-        let (config, diagnostics) = read_text("m", "limit_mib: 500\nlimit_percentage: 80", read);
+        let (limit, diagnostics) = read_text("m", "limit_mib: 500\nlimit_percentage: 80", read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-        assert_eq!(config.limit.resolve(1), (500 * MIB, 500 * MIB - 500 * MIB / 100 * 20));
-        let (config, _) = read_text("m", "limit_percentage: 75\nspike_limit_percentage: 15", read);
-        assert_eq!(config.limit.resolve(1000), (750, 600));
+        assert_eq!(limit.resolve(1), (500 * MIB, 500 * MIB - 500 * MIB / 100 * 20));
+        let (limit, _) = read_text("m", "limit_percentage: 75\nspike_limit_percentage: 15", read);
+        assert_eq!(limit.resolve(1000), (750, 600));
     }
 
     /// Options that the Collector refuses are refused; options without effect here are named.

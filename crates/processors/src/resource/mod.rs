@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
+use sluice_otlp::wire::Result;
 use sluice_otlp::{Signal, count, edit_resources};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
-use crate::processor::{BuildError, Built, Edit, ProcessError, Processor, ProcessorConfig};
+use crate::processor::{BuildError, Built, Edit, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
@@ -30,12 +31,7 @@ impl ProcessorConfig for Resource {
 }
 
 impl Processor for Resource {
-    fn process(
-        &self,
-        signal: Signal,
-        request: &Bytes,
-        metadata: &Metadata,
-    ) -> Result<Edit, ProcessError> {
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
         let prepared = self.actions.prepare(metadata);
         match edit_resources(request, |attributes| prepared.apply(attributes))? {
             None => Ok(Edit::Unchanged),

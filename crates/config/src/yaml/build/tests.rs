@@ -13,7 +13,6 @@ fn shape(node: &Node) -> String {
             ScalarValue::Null => "null".to_owned(),
             ScalarValue::Boolean(value) => value.to_string(),
             ScalarValue::Integer(value) => value.to_string(),
-            ScalarValue::Unsigned(value) => value.to_string(),
             ScalarValue::Float(value) => format!("{value:?}"),
             ScalarValue::String => format!("{:?}", scalar.text),
         },
