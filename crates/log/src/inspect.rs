@@ -4,7 +4,9 @@
 mod overview;
 mod verify;
 
-pub use overview::{CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, overview};
+pub use overview::{
+    CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, is_log, overview,
+};
 pub use verify::{Finding, Progress, Verification, verify};
 
 /// Name of the folder of the readers' files within a log's directory.

@@ -1,5 +1,4 @@
-//! `sluice demo`: this binary as a gateway, three backends, the load of the Kyma load test, and a
-//! table.
+//! `sluice demo`: this binary as a gateway, three backends, the Kyma load test, and a table.
 
 use std::process::ExitCode;
 use std::time::Duration;

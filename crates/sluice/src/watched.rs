@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_config::Sources;
 
-/// Each file with a hash of its content; none if it could not be read. Becoming readable is a
-/// change.
+/// Each file with a hash of its content. None: unreadable; becoming readable is a change.
 pub(crate) struct Watched(BTreeMap<PathBuf, Option<u64>>);
 
 impl Watched {

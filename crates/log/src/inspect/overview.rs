@@ -84,7 +84,8 @@ pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(
     Ok(logs)
 }
 
-fn is_log(entries: &[DirectoryEntry]) -> bool {
+/// Whether a folder with these entries holds a log.
+pub fn is_log(entries: &[DirectoryEntry]) -> bool {
     entries.iter().any(|entry| {
         let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
         if entry.is_directory { is_folder } else { SegmentName::parse(&entry.name).is_some() }

@@ -1,5 +1,4 @@
-//! What agents scrape and tail: `--farm-…` for `-t metricagent`, `--log-…` for `-t logagent` and
-//! `-t logs-fluentbit`.
+//! What agents scrape (`--farm-…`) and tail (`--log-…`).
 
 use std::time::Duration;
 

@@ -111,8 +111,7 @@ impl SubjectArguments {
     }
 }
 
-/// Sluice, and for what it cannot do yet those of the Kyma load test: the first of them that is
-/// installed.
+/// Sluice, or the first installed one of the Kyma load test for what Sluice cannot do yet.
 fn default_subject(target: Target) -> Result<Definition> {
     let names: &[_] = match target {
         Target::Traces | Target::Metrics | Target::LogsOtel => &[OURS],

@@ -10,9 +10,8 @@ use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, f
 use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader, DeadLetters};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::{CURSORS_DIRECTORY, LogOverview, overview};
+use sluice_log::inspect::{CURSORS_DIRECTORY, LogOverview, is_log, overview};
 use sluice_log::lock::{DirectoryLock, LockError};
-use sluice_log::segment::SegmentName;
 use sluice_otlp::Signal;
 
 /// A directory with logs.
@@ -61,7 +60,7 @@ impl Directory {
             }
             _ => anyhow::Error::new(error).context(shown.to_string()),
         })?;
-        if let Some(parent) = path.parent().filter(|_| is_inside_a_log(&entries)) {
+        if let Some(parent) = path.parent().filter(|_| is_log(&entries)) {
             let parent = if parent.as_os_str().is_empty() { Path::new("..") } else { parent };
             let parent = parent.display();
             bail!("{shown}: this is a part of a log; give the directory above it: {parent}");
@@ -237,13 +236,6 @@ fn list(path: &Path) -> Result<Vec<DirectoryEntry>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         entries => entries.with_context(|| path.display().to_string()),
     }
-}
-
-fn is_inside_a_log(entries: &[DirectoryEntry]) -> bool {
-    entries.iter().any(|entry| {
-        let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
-        if entry.is_directory { is_folder } else { SegmentName::parse(&entry.name).is_some() }
-    })
 }
 
 fn canonical(name: &str) -> String {

@@ -70,8 +70,7 @@ fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) ->
     Ok(held.unwrap_or_default())
 }
 
-/// The log itself releases the delivery's frames, and removes the segments that no other delivery
-/// needs.
+/// The log releases the delivery's frames, and removes segments that no other delivery needs.
 fn drop_backlog(delivery: &StoredDelivery) -> Result<Holding> {
     let signal = delivery.log.signal.as_str();
     let options = OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, signal);

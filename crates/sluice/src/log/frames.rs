@@ -37,8 +37,7 @@ impl Frames {
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
-    /// Only the backlog of a delivery: all frames if its cursor is lost. `None` if it has no
-    /// backlog.
+    /// Only the backlog of a delivery: all frames if its cursor is lost, `None` without a cursor.
     pub(super) fn backlog(delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
         let log = &delivery.log.path;
         Ok(match &delivery.cursor {
@@ -51,8 +50,7 @@ impl Frames {
         })
     }
 
-    /// The next whole frame. Damaged frames are skipped and counted; unreadable segments are
-    /// skipped and reported.
+    /// The next whole frame. Damaged frames are counted, unreadable segments reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
         while let Some(located) = readable(|| self.chain.next())? {
             let FrameHeader { offset: number, facts, charge, .. } = located.header;
@@ -81,8 +79,7 @@ pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> b
     !is_resolved && readers.contains(&cursor.id)
 }
 
-/// The receive time of the oldest frame of the delivery's backlog, if it has one. Reads headers
-/// only.
+/// When the oldest frame of the delivery's backlog was received. Reads headers only.
 pub(super) fn oldest_unix_ns(log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(Arc::new(RealDisk), log, cursor.floor)?;
     while let Some(located) = readable(|| chain.next())? {

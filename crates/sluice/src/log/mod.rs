@@ -1,9 +1,8 @@
 //! `sluice log`: inspects the telemetry in a data directory, and makes changes that only an
 //! operator may decide.
 //!
-//! Commands that only read need no lock and work while a process runs on the directory: they see
-//! the files that the process has written. Commands that change something take the directory's
-//! lock.
+//! Commands that only read see the files that are written, also while a process runs on the
+//! directory. Commands that change something take its lock.
 
 pub(crate) mod arguments;
 mod body;

@@ -3,17 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use sluice_otlp::civil_time;
 
 /// `1234567` as `1,234,567`.
 pub(super) fn count(number: u64) -> String {
-    let mut text = number.to_string();
-    let digits = text.len();
-    for position in (1..digits).rev().filter(|before| (digits - before).is_multiple_of(3)) {
-        text.insert(position, ',');
-    }
-    text
+    HumanCount(number).to_string()
 }
 
 /// `1 frame`, `2 frames`.

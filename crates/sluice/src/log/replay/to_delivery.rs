@@ -1,9 +1,7 @@
-//! Sends dead letters to their delivery again: they are appended to the log, and the next start
-//! delivers them.
+//! Sends dead letters to their delivery again: appends them to the log for the next start.
 //!
-//! Invariant: a letter is removed only after its frame is durable in the log. An interruption
-//! leaves the letters in place; letters that were already appended are delivered twice when the
-//! command is repeated.
+//! Invariant: a letter is removed only after its frame is durable in the log. After an interruption
+//! the letters are in place; repeating the command may deliver some twice.
 
 use std::process::ExitCode;
 use std::sync::Arc;
