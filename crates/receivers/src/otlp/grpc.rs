@@ -37,8 +37,7 @@ impl GrpcHandler {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let encoding = message_encoding(&head.headers)?;
             let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
-            // The header names what compressed messages are compressed with; a message may still be
-            // sent as it is.
+            // The header says how messages are compressed that are; a message may be sent as it is.
             let encoding = if message.compressed { encoding } else { Encoding::Identity };
             if message.compressed && encoding == Encoding::Identity {
                 return Err(Refused::invalid(

@@ -118,8 +118,7 @@ impl HttpHandler {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
         if let Some(delay) = refused.retry_delay {
-            // Whole seconds are all that the header can say: rounded up, so that no client comes
-            // too early.
+            // The header has whole seconds: rounded up, so that no client comes too early.
             let seconds = delay.as_millis().div_ceil(1000).max(1) as u64;
             headers.insert(RETRY_AFTER, seconds.into());
         }

@@ -49,8 +49,7 @@ pub(super) struct Arrived {
     pub permit: Permit,
 }
 
-/// What the request says of its content. `None` where it says nothing, or several things that
-/// differ.
+/// What the request says of its content. `None`: nothing, or several things that differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)

@@ -12,8 +12,7 @@
 //! 6. submitting, compressed as it came where the route keeps it so;
 //! 7. the answer.
 //!
-//! What cannot be accepted is refused with the answer that makes OTLP clients do the right thing;
-//! see [`refusal`].
+//! What is refused gets the answer that makes OTLP clients do the right thing: see [`refusal`].
 
 mod admitted;
 mod config;
@@ -86,8 +85,7 @@ struct Port {
 /// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
 pub struct Bound(Vec<Port>);
 
-/// Binds the configured ports, or takes over those of `held` that have the same addresses. All of
-/// them or none.
+/// Binds all configured ports or none. Takes over those of `held` that have the same addresses.
 pub async fn bind(config: &OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
     let mut ports = Vec::new();
     for (transport, config, http) in config.ports() {
@@ -126,8 +124,7 @@ impl BoundReceiver for Bound {
 }
 
 impl Bound {
-    /// Serves the ports inside the calling runtime until `shutdown`. All receivers share
-    /// `resources`.
+    /// Serves the ports in the calling runtime until `shutdown`. All receivers share `resources`.
     pub fn serve(
         self,
         ingress: Arc<dyn Ingress>,

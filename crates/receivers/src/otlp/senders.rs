@@ -9,8 +9,7 @@ use sluice_flow::Metadata;
 use sluice_flow::source::{Permit, Refusal};
 use sluice_net::server::Peer;
 
-/// A connection's part of the metadata: made once, shared by its requests where headers are not
-/// kept.
+/// A connection's part of the metadata, shared by its requests where headers are not kept.
 pub(super) struct Sender(Arc<Metadata>);
 
 impl Sender {

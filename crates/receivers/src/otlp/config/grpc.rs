@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_config::Fields;
 use sluice_net::server::{Protocols, ServerOptions};
 
-use super::{DEFAULT_LIMIT_BYTES, SharedConfig, address};
+use super::{DEFAULT_LIMIT_BYTES, SharedConfig, address, or_default};
 
 /// Shorter ages of connections, and pings more often, would only cost CPU.
 const AGE_LEAST: Duration = Duration::from_millis(1);
@@ -47,13 +47,6 @@ fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
     duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
 }
 
-fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
-    match fields.duration(key, default, doc) {
-        Duration::ZERO => default,
-        duration => duration.max(PING_LEAST),
-    }
-}
-
 fn keepalive(fields: &mut Fields<'_>, server: &mut ServerOptions) {
     fields.section("server_parameters", "As in gRPC's Go library.", |fields| {
         let doc = "A connection without a request for this long is asked to go. 0 or unset: never.";
@@ -66,10 +59,12 @@ fn keepalive(fields: &mut Fields<'_>, server: &mut ServerOptions) {
         server.max_connection_age_grace = or_never(fields, "max_connection_age_grace", doc);
         let doc = "A ping after this long without a sign of life, at least 10 ms. 0: the default. \
                    (The Collector's default is two hours.)";
-        server.keepalive_time = or_default(fields, "time", server.keepalive_time, doc);
+        let time = or_default(fields, "time", server.keepalive_time, doc);
+        server.keepalive_time = time.max(PING_LEAST);
         let doc = "The connection is closed if the ping is not answered within this time, at least \
                    10 ms. 0: the default.";
-        server.keepalive_timeout = or_default(fields, "timeout", server.keepalive_timeout, doc);
+        let timeout = or_default(fields, "timeout", server.keepalive_timeout, doc);
+        server.keepalive_timeout = timeout.max(PING_LEAST);
     });
     fields.section("enforcement_policy", "Bounds on clients' pings.", |fields| {
         let why = "clients may ping as often as they like: a ping costs nothing here";

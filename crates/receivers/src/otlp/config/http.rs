@@ -8,7 +8,7 @@ use sluice_net::compress::Packing;
 use sluice_net::server::{Cors, Protocols};
 use sluice_otlp::{Encoding, Signal};
 
-use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address};
+use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default};
 
 /// All content codings that there are, in the order in which they are offered.
 const ENCODINGS: [(&str, Packing); 7] = [
@@ -57,8 +57,7 @@ fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
     let doc = "What the body of a request may take to arrive. 0 means the default.";
     body.total = or_default(fields, "read_timeout", body.total, doc);
     body.gap = body.gap.min(body.total);
-    // One timer serves both in HTTP/1: it runs from the end of one request to the end of the next
-    // one's headers.
+    // One timer serves both in HTTP/1: from a request's end to the end of the next one's headers.
     let default = server.read_header_timeout;
     let doc = "What the headers of a request may take to arrive, on a new or an idle connection. 0 \
                means the default.";
@@ -67,10 +66,6 @@ fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
                bounded by `read_header_timeout`. 0 means the default.";
     server.max_connection_idle = Some(or_default(fields, "idle_timeout", default, doc).max(least));
     fields.no_effect("write_timeout", "answers are a few bytes");
-}
-
-fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
-    Some(fields.duration(key, default, doc)).filter(|given| !given.is_zero()).unwrap_or(default)
 }
 
 fn cors(fields: &mut Fields<'_>) -> Option<Cors> {

@@ -6,6 +6,7 @@ mod http;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
@@ -157,6 +158,11 @@ impl SharedConfig {
         self.server.max_connections =
             fields.integer("max_connections", default, 1..=1_000_000, doc);
     }
+}
+
+/// Zero stands for the default.
+fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
+    Some(fields.duration(key, default, doc)).filter(|given| !given.is_zero()).unwrap_or(default)
 }
 
 /// `auth.authenticator`.
