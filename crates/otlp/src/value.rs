@@ -71,7 +71,7 @@ impl AnyValue {
     /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
-    /// [`crate::Malformed`], with offsets into `encoded`, where it is no message or nests deeper than
+    /// [`crate::Malformed`], with offsets into `encoded`, if it is no message or nests deeper than
     /// [`crate::NESTING_LIMIT`].
     pub fn decode(encoded: &[u8]) -> Result<AnyValue> {
         let mut value = AnyValue::Empty;

@@ -9,7 +9,7 @@ use super::{Code, RETRY_INFO_TYPE, Status};
 use crate::text::cut;
 
 impl Status {
-    /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors. Its fields are code = 1
+    /// The encoded `google.rpc.Status`: also the body of OTLP's HTTP errors. Its fields: code = 1
     /// (int32), message = 2 (string), details = 3 (repeated Any).
     pub fn encode_details(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.message.len());
