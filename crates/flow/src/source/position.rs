@@ -1,13 +1,13 @@
 //! How far the data of a source that can be read again is resolved.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What of a source's streams is under way.
+/// What of one stream of a source is under way.
 ///
 /// A stream is anything with offsets that only rise: a file, a partition. The source asks for a
 /// [`Position`] for each range that it submits, in order, and keeps
@@ -15,84 +15,81 @@ use parking_lot::Mutex;
 /// has resolved its data or the log has it on disk: this process can no longer lose it. A refusal
 /// or the end of the process leaves a position unresolved, and with it all later ones.
 ///
-/// Memory: one entry for each range under way. Cloning shares them.
-#[derive(Clone, Debug, Default)]
+/// Memory: one entry for each range under way, until the source drops this and the last range ends.
+#[derive(Debug)]
 pub struct Positions {
-    streams: Arc<Mutex<HashMap<u64, Stream>>>,
+    stream: Arc<Mutex<Stream>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stream {
     /// Changes with each [`Positions::rewind`]. Positions of another one count for nothing.
     generation: u64,
     /// End of the last range.
     end: u64,
-    /// Ranges under way: start to end.
-    unresolved: BTreeMap<u64, u64>,
+    /// Starts of the ranges under way.
+    unresolved: BTreeSet<u64>,
     /// A range was dropped without being resolved.
     is_interrupted: bool,
 }
 
 impl Stream {
     fn lowest_unresolved(&self) -> u64 {
-        self.unresolved.first_key_value().map_or(self.end, |(start, _)| *start)
+        self.unresolved.first().copied().unwrap_or(self.end)
     }
 }
 
 impl Positions {
-    /// The position of a range that is about to be submitted. Ranges of a stream neither overlap
-    /// nor go back.
-    pub fn begin(&self, stream: u64, range: Range<u64>) -> Position {
+    /// Of a stream that is read from `offset` on.
+    pub fn starting_at(offset: u64) -> Self {
+        let (unresolved, is_interrupted) = (BTreeSet::new(), false);
+        let stream = Stream { generation: 0, end: offset, unresolved, is_interrupted };
+        Positions { stream: Arc::new(Mutex::new(stream)) }
+    }
+
+    /// The position of a range that is about to be submitted. Ranges neither overlap nor go back.
+    pub fn begin(&self, range: Range<u64>) -> Position {
         assert!(range.start < range.end, "a range holds something");
-        let mut streams = self.streams.lock();
-        let state = streams.entry(stream).or_default();
-        assert!(range.start >= state.end, "ranges are submitted in order");
-        state.unresolved.insert(range.start, range.end);
-        state.end = range.end;
+        let mut stream = self.stream.lock();
+        assert!(range.start >= stream.end, "ranges are submitted in order");
+        stream.unresolved.insert(range.start);
+        stream.end = range.end;
         Position {
-            streams: Arc::clone(&self.streams),
-            stream,
+            stream: self.stream.clone(),
             start: range.start,
-            generation: state.generation,
+            generation: stream.generation,
             is_resolved: AtomicBool::new(false),
         }
     }
 
-    /// Everything of the stream below is resolved: where its checkpoint may stand. `None` if
-    /// nothing was submitted yet.
-    pub fn lowest_unresolved(&self, stream: u64) -> Option<u64> {
-        self.streams.lock().get(&stream).map(Stream::lowest_unresolved)
+    /// Everything below is resolved: where the checkpoint may stand.
+    pub fn lowest_unresolved(&self) -> u64 {
+        self.stream.lock().lowest_unresolved()
     }
 
-    /// Whether a range of the stream was dropped without being resolved, so that the source has to
+    /// Whether a range was dropped without being resolved, so that the source has to
     /// [`Positions::rewind`].
-    pub fn is_interrupted(&self, stream: u64) -> bool {
-        self.streams.lock().get(&stream).is_some_and(|stream| stream.is_interrupted)
+    pub fn is_interrupted(&self) -> bool {
+        self.stream.lock().is_interrupted
     }
 
     /// Begins again at the lowest unresolved offset, which is returned. The source reads from
     /// there; what is still under way from before may arrive twice, and moves no checkpoint any
     /// more.
-    pub fn rewind(&self, stream: u64) -> Option<u64> {
-        let mut streams = self.streams.lock();
-        let state = streams.get_mut(&stream)?;
-        state.end = state.lowest_unresolved();
-        state.generation += 1;
-        state.unresolved.clear();
-        state.is_interrupted = false;
-        Some(state.end)
-    }
-
-    pub fn under_way(&self) -> usize {
-        self.streams.lock().values().map(|stream| stream.unresolved.len()).sum()
+    pub fn rewind(&self) -> u64 {
+        let mut stream = self.stream.lock();
+        stream.end = stream.lowest_unresolved();
+        stream.generation += 1;
+        stream.unresolved.clear();
+        stream.is_interrupted = false;
+        stream.end
     }
 }
 
 /// A range of a stream on its way. It travels with its request, and is resolved or dropped.
 #[derive(Debug)]
 pub struct Position {
-    streams: Arc<Mutex<HashMap<u64, Stream>>>,
-    stream: u64,
+    stream: Arc<Mutex<Stream>>,
     start: u64,
     generation: u64,
     is_resolved: AtomicBool,
@@ -109,11 +106,9 @@ impl Position {
     }
 
     fn change(&self, change: impl FnOnce(&mut Stream, u64)) {
-        let mut streams = self.streams.lock();
-        let stream =
-            streams.get_mut(&self.stream).filter(|stream| stream.generation == self.generation);
-        if let Some(stream) = stream {
-            change(stream, self.start);
+        let mut stream = self.stream.lock();
+        if stream.generation == self.generation {
+            change(&mut stream, self.start);
         }
     }
 }
@@ -134,45 +129,50 @@ mod tests {
 
     #[test]
     fn a_checkpoint_stands_at_the_lowest_range_that_is_not_resolved() {
-        let positions = Positions::default();
-        assert_eq!(positions.lowest_unresolved(1), None);
-        let [first, second, third] = [0..10, 10..20, 25..30].map(|range| positions.begin(1, range));
-        let other = positions.begin(2, 0..5);
+        let (positions, others) = (Positions::starting_at(0), Positions::starting_at(7));
+        assert_eq!((positions.lowest_unresolved(), others.lowest_unresolved()), (0, 7));
+        let [first, second, third] = [0..10, 10..20, 25..30].map(|range| positions.begin(range));
+        let other = others.begin(7..9);
         second.resolve();
-        assert_eq!(positions.lowest_unresolved(1), Some(0));
+        assert_eq!(positions.lowest_unresolved(), 0);
         first.resolve();
-        assert_eq!(positions.lowest_unresolved(1), Some(25));
+        assert_eq!(positions.lowest_unresolved(), 25);
         third.resolve();
-        assert_eq!(
-            (positions.lowest_unresolved(1), positions.lowest_unresolved(2)),
-            (Some(30), Some(0))
-        );
+        assert_eq!((positions.lowest_unresolved(), others.lowest_unresolved()), (30, 7));
         drop(other);
-        assert_eq!((positions.lowest_unresolved(2), positions.under_way()), (Some(0), 1));
+        assert_eq!((others.lowest_unresolved(), others.is_interrupted()), (7, true));
+    }
+
+    /// Guarantee: what a source has done with costs nothing, once what it submitted has ended.
+    #[test]
+    fn a_stream_is_forgotten_with_its_source_and_its_last_range() {
+        let positions = Positions::starting_at(0);
+        let stream = Arc::downgrade(&positions.stream);
+        let (first, second) = (positions.begin(0..10), positions.begin(10..20));
+        drop(positions);
+        first.resolve();
+        drop((first, second));
+        assert_eq!(stream.strong_count(), 0);
     }
 
     #[test]
     fn what_is_dropped_is_read_again_with_everything_behind_it() {
-        let positions = Positions::default();
-        let [first, dropped, behind] =
-            [0..10, 10..20, 20..30].map(|range| positions.begin(1, range));
+        let positions = Positions::starting_at(0);
+        let [first, dropped, behind] = [0..10, 10..20, 20..30].map(|range| positions.begin(range));
         first.resolve();
         drop(first);
-        assert!(!positions.is_interrupted(1));
+        assert!(!positions.is_interrupted());
         drop(dropped);
-        assert!(positions.is_interrupted(1));
-        assert_eq!(positions.rewind(1), Some(10));
-        assert!(!positions.is_interrupted(1));
-        let again = positions.begin(1, 10..25);
+        assert!(positions.is_interrupted());
+        assert_eq!(positions.rewind(), 10);
+        assert!(!positions.is_interrupted());
+        let again = positions.begin(10..25);
         // It was submitted before the rewind: the checkpoint waits for what was read again.
         behind.resolve();
         drop(behind);
-        assert_eq!(
-            (positions.lowest_unresolved(1), positions.is_interrupted(1)),
-            (Some(10), false)
-        );
+        assert_eq!((positions.lowest_unresolved(), positions.is_interrupted()), (10, false));
         again.resolve();
-        assert_eq!(positions.lowest_unresolved(1), Some(25));
+        assert_eq!(positions.lowest_unresolved(), 25);
     }
 
     proptest! {
@@ -183,11 +183,11 @@ mod tests {
             lengths in prop::collection::vec(1_u64..50, 1..40),
             order in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..60),
         ) {
-            let positions = Positions::default();
+            let positions = Positions::starting_at(0);
             let mut end = 0;
             let mut under_way: Vec<(u64, Option<Position>)> = Vec::new();
             for length in lengths {
-                under_way.push((end, Some(positions.begin(7, end..end + length))));
+                under_way.push((end, Some(positions.begin(end..end + length))));
                 end += length;
             }
             for (which, resolves) in order {
@@ -198,7 +198,7 @@ mod tests {
                     }
                 } else if let Some(position) = &under_way[index].1 {
                     // Looking at it changes nothing.
-                    prop_assert!(positions.lowest_unresolved(7) <= Some(position.start));
+                    prop_assert!(positions.lowest_unresolved() <= position.start);
                 }
                 let left: Vec<u64> = under_way
                     .iter()
@@ -206,8 +206,8 @@ mod tests {
                     .map(|(start, _)| *start)
                     .collect();
                 let expected = left.first().copied().unwrap_or(end);
-                prop_assert_eq!(positions.lowest_unresolved(7), Some(expected));
-                prop_assert_eq!(positions.under_way(), left.len());
+                prop_assert_eq!(positions.lowest_unresolved(), expected);
+                prop_assert_eq!(positions.stream.lock().unresolved.len(), left.len());
             }
         }
     }

@@ -34,7 +34,6 @@ pub(crate) struct Reader {
     checkpoint: Checkpoint,
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
-    positions: Positions,
     files: Vec<OpenFile>,
 }
 
@@ -43,6 +42,7 @@ struct OpenFile {
     file: File,
     /// Where reading goes on.
     offset: u64,
+    positions: Positions,
 }
 
 impl Reader {
@@ -52,14 +52,7 @@ impl Reader {
         ingress: Arc<dyn Ingress>,
         counters: Arc<Counters>,
     ) -> Reader {
-        Reader {
-            include,
-            checkpoint,
-            ingress,
-            counters,
-            positions: Positions::default(),
-            files: Vec::new(),
-        }
+        Reader { include, checkpoint, ingress, counters, files: Vec::new() }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
@@ -103,20 +96,19 @@ impl Reader {
                 continue;
             }
             if let Ok(file) = File::open(Path::new(folder).join(&name)) {
-                self.files.push(OpenFile { offset: self.checkpoint.of(&name), name, file });
+                let offset = self.checkpoint.of(&name);
+                let positions = Positions::starting_at(offset);
+                self.files.push(OpenFile { name, file, offset, positions });
             }
         }
     }
 
     /// Reads the next lines of a file and submits them. False if there are none.
     async fn read(&mut self, index: usize) -> Result<bool, Refusal> {
-        let stream = index as u64;
-        if self.positions.is_interrupted(stream)
-            && let Some(offset) = self.positions.rewind(stream)
-        {
-            self.files[index].offset = offset;
+        let OpenFile { file, offset, positions, .. } = &mut self.files[index];
+        if positions.is_interrupted() {
+            *offset = positions.rewind();
         }
-        let OpenFile { file, offset, .. } = &mut self.files[index];
         if file.metadata().map_or(0, |metadata| metadata.len()) <= *offset {
             return Ok(false);
         }
@@ -131,7 +123,7 @@ impl Reader {
         let (payload, items) = encode(&chunk);
         permit.grow_to(payload.bytes.len())?;
         let end = *offset + chunk.len() as u64;
-        let position = Some(self.positions.begin(stream, *offset..end));
+        let position = Some(positions.begin(*offset..end));
         *offset = end;
         self.counters.read_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         self.counters.read_lines.fetch_add(u64::from(items), Ordering::Relaxed);
@@ -144,11 +136,8 @@ impl Reader {
     }
 
     fn keep_checkpoint(&mut self) {
-        let resolved = |(stream, file): (usize, &OpenFile)| {
-            let lowest = self.positions.lowest_unresolved(stream as u64);
-            (file.name.clone(), lowest.unwrap_or(file.offset))
-        };
-        let offsets: BTreeMap<String, u64> = self.files.iter().enumerate().map(resolved).collect();
+        let resolved = |file: &OpenFile| (file.name.clone(), file.positions.lowest_unresolved());
+        let offsets: BTreeMap<String, u64> = self.files.iter().map(resolved).collect();
         self.checkpoint.set(offsets).expect("the checkpoint can be written");
     }
 }
