@@ -15,26 +15,6 @@ use crate::source::Span;
 const LINE_LIMIT_BYTES: usize = 400;
 
 impl Diagnostics {
-    /// `file:line:column: error: message`, and the hint in brackets: one line, for logs.
-    pub fn one_line(&self, diagnostic: &Diagnostic) -> String {
-        let severity = match diagnostic.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        let place = |span: Span| {
-            format!("{}:{}:{}", self.sources.get(span.file).name, span.line, span.column)
-        };
-        let mut text = diagnostic.span.map_or(String::new(), |span| place(span) + ": ");
-        text.push_str(&format!("{severity}: {}", diagnostic.message));
-        for (span, why) in &diagnostic.related {
-            text.push_str(&format!("; {why}: {}", place(*span)));
-        }
-        if let Some(hint) = &diagnostic.hint {
-            text.push_str(&format!(" ({hint})"));
-        }
-        normalize_untrusted_str(&text).replace('\n', " ")
-    }
-
     /// All findings with their lines. Errors come last, where a terminal shows them.
     pub fn render(&self, colours: bool) -> String {
         let renderer = match colours {

@@ -54,7 +54,7 @@ impl SecretSource {
 
 /// What is made from secrets, made again when their files change. The last good one stays in use
 /// while they cannot be used; an error until there is one.
-pub(crate) struct MadeFromSecrets<T>(Arc<Reloading<Result<T, AuthError>>>);
+pub(crate) struct MadeFromSecrets<T>(pub(crate) Arc<Reloading<Result<T, AuthError>>>);
 
 impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
     /// `what` names it in logs.
@@ -86,12 +86,6 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
         };
         let made = Reloading::start(what, files, Some(CREDENTIALS_RELOAD_INTERVAL), build);
         MadeFromSecrets(made.expect("the first error is a value"))
-    }
-
-    /// Reads the files now instead of at the next interval.
-    #[cfg(test)]
-    pub(crate) fn check_files(&self) {
-        self.0.check();
     }
 
     pub(crate) fn get(&self) -> Result<T, AuthError> {

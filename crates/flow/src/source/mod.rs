@@ -30,7 +30,7 @@ use crate::export::BoxFuture;
 use crate::frame::{Metadata, Payload};
 
 pub trait Ingress: Send + Sync + 'static {
-    /// Where data of the signal goes as things stand now: one snapshot, to be held for the life of
+    /// Where data of the signal goes as things stand now: one snapshot, to be kept for the life of
     /// one request. A reload in between changes nothing for that request. `None`: no pipeline takes
     /// the signal from this receiver.
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
@@ -88,9 +88,9 @@ impl Connection for Patient {
 
 /// Memory for requests on their way from their source to the log.
 pub trait MemoryPool: Send + Sync + 'static {
-    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there
+    /// Takes `bytes` more for a request that has `has_bytes` already. Refuses at once where there
     /// are none: a request that can never fit with [`Refusal::TooLarge`].
-    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal>;
+    fn take(&self, has_bytes: usize, bytes: usize) -> Result<(), Refusal>;
 
     fn give_back(&self, bytes: usize);
 
@@ -200,8 +200,6 @@ pub enum Refusal {
     Rejected { reason: String },
     /// The same, but the backend says that it has failed itself: UNKNOWN, 500.
     Failed { reason: String },
-    /// No pipeline takes this signal from this receiver: UNIMPLEMENTED, 404.
-    Unrouted,
 }
 
 impl Refusal {

@@ -147,13 +147,6 @@ impl ControlGroup {
             .or_else(|| self.number("memory.oom_control", "oom_kill "))
     }
 
-    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without one, or
-    /// where the kernel does not say.
-    pub(super) fn throttled_periods(&self) -> Option<u64> {
-        self.limits.cpu_cores?;
-        self.number("cpu.stat", "nr_throttled ")
-    }
-
     /// The number in the line of a flat keyed file that begins like this.
     fn number(&self, file: &str, key: &str) -> Option<u64> {
         self.folders.iter().find_map(|folder| {

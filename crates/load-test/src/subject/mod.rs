@@ -160,11 +160,6 @@ impl Subject {
         self.supervised.lock().group.oom_kills()
     }
 
-    /// Periods of 100 ms in which it wanted more CPU time than its quota; `None` without a quota.
-    pub fn throttled_periods(&self) -> Option<u64> {
-        self.supervised.lock().group.throttled_periods()
-    }
-
     pub fn lives(&self) -> Lives {
         self.supervised.lock().lives()
     }
@@ -227,11 +222,6 @@ impl Subject {
     pub fn terminate(&self) {
         self.supervised.lock().end_with_this_life();
         self.signal(Signal::TERM);
-    }
-
-    /// SIGHUP: asks it to read its configuration again.
-    pub fn hang_up(&self) {
-        self.signal(Signal::HUP);
     }
 
     /// Sends a signal to the whole group.

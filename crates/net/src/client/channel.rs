@@ -151,11 +151,6 @@ impl Channel {
         self.inner.tasks.len()
     }
 
-    /// Requests under way.
-    pub fn in_flight(&self) -> usize {
-        self.inner.slots.load().iter().map(|slot| slot.in_flight()).sum()
-    }
-
     /// Closes all connections; later requests fail.
     pub fn shut_down(&self) {
         self.inner.shutdown.cancel();

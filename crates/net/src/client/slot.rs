@@ -130,13 +130,6 @@ impl Slot {
     pub(crate) fn remove(&self) {
         self.inner.lock().state = State::Removed;
     }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        match &self.inner.lock().state {
-            State::Ready(connection) => connection.state.in_flight(),
-            _ => 0,
-        }
-    }
 }
 
 impl Inner {

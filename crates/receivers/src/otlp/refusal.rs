@@ -132,9 +132,6 @@ impl From<Refusal> for Refused {
             Refusal::Invalid { reason } => (RefusedReason::Invalid, reason),
             Refusal::Rejected { reason } => (RefusedReason::Rejected, reason),
             Refusal::Failed { reason } => (RefusedReason::Failed, reason),
-            Refusal::Unrouted => {
-                (RefusedReason::Unrouted, "no pipeline takes this signal".to_owned())
-            }
         };
         Refused { reason, message, retry_delay }
     }

@@ -144,7 +144,6 @@ async fn the_engines_other_refusals_are_final() {
         (Refusal::Rejected { reason: "x".to_owned() }, Code::InvalidArgument, 400),
         (Refusal::Failed { reason: "x".to_owned() }, Code::Unknown, 500),
         (Refusal::TooLarge { reason: "x".to_owned() }, Code::ResourceExhausted, 413),
-        (Refusal::Unrouted, Code::Unimplemented, 404),
     ] {
         let receiver = Receiver::start(
             BOTH,

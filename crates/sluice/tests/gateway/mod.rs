@@ -95,9 +95,18 @@ impl Gateway {
         self.subject.usage().expect("the gateway runs")
     }
 
-    /// Periods of 100 ms in which it wanted more CPU time than its quota.
+    /// Periods of 100 ms in which it wanted more CPU time than its quota; zero if the kernel does
+    /// not say.
     pub(crate) fn throttled_periods(&self) -> u64 {
-        self.subject.throttled_periods().unwrap_or(0)
+        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", self.pid()));
+        let throttled = |line: &str| -> Option<u64> {
+            let (_, group) = line.split_once(':')?;
+            let (controllers, path) = group.split_once(':')?;
+            let stat = format!("/sys/fs/cgroup/{controllers}{path}/cpu.stat");
+            let stat = std::fs::read_to_string(stat).ok()?;
+            stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse().ok())
+        };
+        groups.unwrap_or_default().lines().find_map(throttled).unwrap_or(0)
     }
 
     /// Limits of the operating system that could not be set.
@@ -149,7 +158,7 @@ impl Gateway {
     /// Writes another configuration in the place of the first, and asks for a reload.
     pub(crate) fn reconfigure(&self, config: &str) {
         std::fs::write(self.config_path(), config).expect("the configuration can be written");
-        self.subject.hang_up();
+        self.signal(rustix::process::Signal::HUP);
     }
 
     /// [`Gateway::reconfigure`], and waits until it is in force.
