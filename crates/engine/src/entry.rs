@@ -86,7 +86,7 @@ impl Entry {
     /// has.
     pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
         if result.is_ok() {
-            self.settle_source();
+            self.resolve_source();
         }
         if let Some(ack) = &self.ack {
             ack.resolved(reader, result);
@@ -96,14 +96,14 @@ impl Entry {
     /// `reader` has given the frame up, as its policy declares. `is_lost`: no delivery has taken
     /// it, and it is nowhere any more. Then a sender that still waits is told to come back.
     pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
-        self.settle_source();
+        self.resolve_source();
         if let Some(ack) = &self.ack {
             let lost = || Err(Refusal::overloaded("dropped before it was delivered or on disk"));
             ack.resolved(reader, if is_lost { lost() } else { Ok(()) });
         }
     }
 
-    fn settle_source(&self) {
+    fn resolve_source(&self) {
         if let Some(source) = &self.source {
             source.is_resolved.store(true, Ordering::SeqCst);
             source.leave(1);

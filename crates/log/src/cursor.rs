@@ -15,7 +15,7 @@ use crate::ranges::RangeSet;
 use crate::types::{Charge, Holding, Offset, Wake};
 
 /// Of more ranges the lowest are joined: what lies between them counts as not taken.
-const UNTAKEN_RANGES_LIMIT: usize = 16 << 10;
+const UNTAKEN_RANGES_IN_MEMORY: usize = 16 << 10;
 
 /// What remains of a frame in memory that is on disk and leased or read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,23 +53,20 @@ pub(crate) struct Cursor<T> {
     pub(crate) persistent_id: u32,
     /// The unreadable file of this reader, which keeps all that was found, until it is forgotten.
     pub(crate) damaged_file: Option<String>,
-    /// Somebody reads: it is no orphan.
+    /// It has a subscriber: it is no orphan.
     pub(crate) is_subscribed: bool,
     pub(crate) wake: Wake,
     pub(crate) floor: Offset,
     /// The next offset to read.
     pub(crate) next: Offset,
     pub(crate) resolved: RangeSet,
-    /// Of what is resolved and may be on disk: what this reader did not take, as far as it is known
-    /// since the start.
+    /// Of what is resolved and may be on disk: what this reader did not take.
     pub(crate) untaken: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// What the reader was given and has not resolved.
     pub(crate) leased: Holding,
     /// What waits for the reader to come to it.
     pub(crate) unread: Holding,
-    /// Bytes of those of both that are in memory and that every other reader has resolved.
-    pub(crate) alone_bytes: u64,
     /// That it took a frame is no reason to give the frame up for another reader.
     pub(crate) is_best_effort: bool,
     /// Nothing below is unread and may be given up, as far as shedding has looked.
@@ -116,7 +113,7 @@ impl<T> Ahead<T> {
 impl<T> Cursor<T> {
     pub(crate) fn at(offset: Offset, name: String, persistent_id: u32) -> Self {
         let gauges = Arc::<ReaderGauges>::default();
-        gauges.set_limit(u64::MAX);
+        gauges.limit_bytes.set(u64::MAX);
         Cursor {
             name,
             persistent_id,
@@ -130,7 +127,6 @@ impl<T> Cursor<T> {
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
-            alone_bytes: 0,
             is_best_effort: false,
             shed_from: 0,
             gauges,
@@ -176,7 +172,7 @@ impl<T> Cursor<T> {
     /// Takes note that the reader resolved `start..end` without taking it.
     pub(crate) fn note_untaken(&mut self, start: Offset, end: Offset) {
         self.untaken.insert_run(start, end);
-        while self.untaken.len() > UNTAKEN_RANGES_LIMIT {
+        while self.untaken.len() > UNTAKEN_RANGES_IN_MEMORY {
             self.untaken.join_lowest();
         }
     }
@@ -212,7 +208,7 @@ impl<T> Cursor<T> {
     }
 
     pub(crate) fn is_over_limit(&self) -> bool {
-        self.held().bytes > self.gauges.limit_bytes()
+        self.held().bytes > self.gauges.limit_bytes.get()
     }
 
     /// What the reader has leased there of what is on disk only.
@@ -222,11 +218,11 @@ impl<T> Cursor<T> {
 
     /// To be called before the log's lock is released, after anything that changes what is held.
     pub(crate) fn publish(&self) {
-        self.gauges.publish(self.held(), self.unread.bytes, self.unwritten.bytes, self.alone_bytes);
-    }
-
-    pub(crate) fn may_lease(&self) -> bool {
-        self.leased.frames == 0 || self.leased.bytes < self.lease_limit_bytes
+        let held = self.held();
+        self.gauges.held_bytes.set(held.bytes);
+        self.gauges.held_frames.set(held.frames);
+        self.gauges.unread_bytes.set(self.unread.bytes);
+        self.gauges.unwritten_bytes.set(self.unwritten.bytes);
     }
 
     /// Takes back what was read ahead: the cursor goes elsewhere.

@@ -15,7 +15,7 @@ pub use reader::{DeadLetter, DeadLetterReader};
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
-use crate::error::{FileError, IoContext as _};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
@@ -34,17 +34,6 @@ const STATE_NAME: &str = "state";
 /// A full store has about this many segments; the oldest of them goes at once.
 const SEGMENTS_WHEN_FULL: u64 = 8;
 const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
-
-#[derive(Debug, thiserror::Error)]
-pub enum DeadLetterError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error(
-        "a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its \
-         delivery"
-    )]
-    ExceedsLimit { letter_bytes: u64, limit_bytes: u64 },
-}
 
 /// A frame that was refused.
 #[derive(Clone, Debug)]
@@ -95,7 +84,7 @@ impl DeadLetters {
         log_directory: &Path,
         delivery: &str,
         limit_bytes: u64,
-    ) -> Result<Self, DeadLetterError> {
+    ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
         disk.create_directory(&directory).at(&directory, "cannot create")?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
@@ -119,20 +108,20 @@ impl DeadLetters {
     /// Adds letters and makes them durable with one sync; returns the number of the first. Older
     /// ones make room for them. After an error none, some or all of them are stored, and the call
     /// can be repeated.
-    pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64, DeadLetterError> {
+    pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64> {
         let first = self.head;
         let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
         if appended.is_ok()
             && let Some(writer) = &mut self.writer
         {
-            appended = writer.sync().map_err(DeadLetterError::from);
+            appended = writer.sync();
         }
         self.abandon_failed();
         appended.map(|()| first)
     }
 
     /// Removes all letters below a number. Durable when this returns.
-    pub fn remove_below(&mut self, number: u64) -> Result<(), DeadLetterError> {
+    pub fn remove_below(&mut self, number: u64) -> Result<()> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
         let is_written = self.writer.as_ref().is_some_and(|writer| writer.totals().frames > 0);
@@ -167,7 +156,7 @@ impl DeadLetters {
         &self.directory
     }
 
-    fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<(), DeadLetterError> {
+    fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<()> {
         let mut metadata = Vec::new();
         letter.refusal.encode(&mut metadata);
         metadata.extend_from_slice(letter.metadata);
@@ -190,7 +179,7 @@ impl DeadLetters {
     }
 
     /// Makes sure that a segment has room for the frame. The oldest segments go for that.
-    fn make_room(&mut self, frame: &FrameRef<'_>) -> Result<(), DeadLetterError> {
+    fn make_room(&mut self, frame: &FrameRef<'_>) -> Result<()> {
         if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
             return Ok(());
         }
@@ -201,7 +190,7 @@ impl DeadLetters {
         let len_bytes = usual.max(letter_bytes);
         if len_bytes > self.limit_bytes {
             let limit_bytes = self.limit_bytes;
-            return Err(DeadLetterError::ExceedsLimit { letter_bytes, limit_bytes });
+            return Err(FileError::LetterExceedsLimit { letter_bytes, limit_bytes });
         }
         self.finish_segment()?;
         while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
@@ -221,12 +210,12 @@ impl DeadLetters {
         Ok(())
     }
 
-    fn finish_segment(&mut self) -> Result<(), DeadLetterError> {
+    fn finish_segment(&mut self) -> Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let sealed = writer.seal();
         let (name, len_bytes, totals) = (writer.name(), writer.len_bytes(), writer.totals());
         self.stored.push_back(Stored { name, len_bytes, totals });
-        Ok(sealed.map(drop)?)
+        sealed.map(drop)
     }
 
     /// A segment that failed is left as it is, for what was durable in it before.
@@ -238,7 +227,7 @@ impl DeadLetters {
         }
     }
 
-    fn drop_oldest(&mut self) -> Result<(), DeadLetterError> {
+    fn drop_oldest(&mut self) -> Result<()> {
         let Some(oldest) = self.stored.front() else { return Ok(()) };
         let end = (oldest.totals.last_offset + 1).max(self.state.floor);
         let dropped = self.left_in(oldest)?;
@@ -254,25 +243,25 @@ impl DeadLetters {
     }
 
     /// What a segment holds at or above the floor.
-    fn left_in(&self, segment: &Stored) -> Result<Holding, DeadLetterError> {
+    fn left_in(&self, segment: &Stored) -> Result<Holding> {
         let path = self.directory.join(segment.name.to_string());
         let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
         let mut left = Holding::default();
-        while let Some(Located { header, .. }) = reader.next()? {
+        while let Some(Located { header, .. }) = reader.next_frame()? {
             if header.offset >= self.state.floor {
-                left.add_charge(header.charge);
+                left.add(header.charge);
             }
         }
         Ok(left)
     }
 
-    fn store_state(&mut self) -> Result<(), DeadLetterError> {
+    fn store_state(&mut self) -> Result<()> {
         self.state.head = self.head;
-        Ok(self.state_file.store(&*self.disk, &self.state)?)
+        self.state_file.store(&*self.disk, &self.state)
     }
 
     /// Removes the segments that are wholly below the floor.
-    fn remove_resolved(&mut self) -> Result<(), DeadLetterError> {
+    fn remove_resolved(&mut self) -> Result<()> {
         while let Some(oldest) = self.stored.front() {
             if oldest.totals.frames > 0 && oldest.totals.last_offset >= self.state.floor {
                 break;
@@ -285,12 +274,12 @@ impl DeadLetters {
     }
 
     /// Learns what is in a segment of an earlier run, and cuts off its unused space.
-    fn take_over(&mut self, name: SegmentName) -> Result<(), DeadLetterError> {
+    fn take_over(&mut self, name: SegmentName) -> Result<()> {
         let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
             Err(FileError::Unfinished { .. }) => {
-                return Ok(self.disk.remove_file(&path).at(&path, "cannot remove")?);
+                return self.disk.remove_file(&path).at(&path, "cannot remove");
             }
             // Left as it is, to be looked at.
             Err(FileError::NoSegment { .. }) => return Ok(()),
@@ -301,7 +290,7 @@ impl DeadLetters {
             totals = footer;
         } else {
             len_bytes = reader.position();
-            while let Some(located) = reader.next()? {
+            while let Some(located) = reader.next_frame()? {
                 totals.count(located.header.offset, located.header.charge);
                 len_bytes = located.end();
             }
@@ -320,13 +309,13 @@ fn open_state(
     disk: &dyn Disk,
     directory: &Path,
     delivery: &str,
-) -> Result<(CursorFile, CursorState), DeadLetterError> {
+) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
     match CursorFile::open(disk, &path) {
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
-        opened => return Ok(opened?),
+        opened => return opened,
     }
     let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };

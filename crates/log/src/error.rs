@@ -29,6 +29,11 @@ pub enum FileError {
     DamagedCursor { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
+    #[error(
+        "a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its \
+         delivery"
+    )]
+    LetterExceedsLimit { letter_bytes: u64, limit_bytes: u64 },
     /// An earlier write or sync failed. What was not durable has to be written to another segment.
     #[error("{}: an earlier write failed", path.display())]
     Failed { path: PathBuf },
@@ -46,8 +51,9 @@ impl FileError {
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
-    pub(crate) fn trouble(&self) -> DiskTrouble {
-        DiskTrouble { reason: self.to_string(), out_of_space: self.is_out_of_space() }
+    pub(crate) fn trouble(&self, stops_writing: bool) -> DiskTrouble {
+        let (reason, out_of_space) = (self.to_string(), self.is_out_of_space());
+        DiskTrouble { reason, out_of_space, stops_writing }
     }
 }
 

@@ -1,47 +1,42 @@
 //! Figures of a log that are read without its lock.
 
-use crate::types::Holding;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A number that the log alone changes.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+}
 
 /// Memory of frames, in bytes of charge. Logs that share one pool of memory share one of these.
 #[derive(Debug, Default)]
 pub struct MemoryUse {
-    stored_bytes: AtomicU64,
-    unwritten_bytes: AtomicU64,
-}
-
-impl MemoryUse {
     /// Frames in memory that some reader has not resolved, each counted once.
-    pub fn stored_bytes(&self) -> u64 {
-        self.stored_bytes.load(Ordering::Relaxed)
-    }
-
+    pub stored_bytes: Gauge,
     /// Those of them that are not durable, of logs on disk.
-    pub fn unwritten_bytes(&self) -> u64 {
-        self.unwritten_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add_stored(&self, bytes: u64) {
-        self.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn remove_stored(&self, bytes: u64) {
-        self.stored_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_unwritten(&self, bytes: u64) {
-        self.unwritten_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn remove_unwritten(&self, bytes: u64) {
-        self.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
+    pub unwritten_bytes: Gauge,
 }
 
 /// Which of its unresolved frames a reader may give up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum GiveUp {
+pub enum Sheds {
     #[default]
     Nothing,
     /// Those that another reader has taken, a best-effort one not counted.
@@ -49,13 +44,13 @@ pub enum GiveUp {
     Everything,
 }
 
-impl GiveUp {
+impl Sheds {
     /// Whether a frame may go, which another reader may have taken.
     pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
         match self {
-            GiveUp::Nothing => false,
-            GiveUp::Taken => is_taken(),
-            GiveUp::Everything => true,
+            Sheds::Nothing => false,
+            Sheds::Taken => is_taken(),
+            Sheds::Everything => true,
         }
     }
 }
@@ -63,73 +58,36 @@ impl GiveUp {
 /// What waits for one reader, as of the last time that the log's lock was released.
 #[derive(Debug, Default)]
 pub struct ReaderGauges {
-    held_bytes: AtomicU64,
-    held_frames: AtomicU64,
-    unread_bytes: AtomicU64,
-    unwritten_bytes: AtomicU64,
-    alone_bytes: AtomicU64,
-    limit_bytes: AtomicU64,
-    give_up: AtomicU8,
+    /// How far the reader is behind the head: what was appended for it and is not resolved.
+    pub held_bytes: Gauge,
+    pub held_frames: Gauge,
+    /// What of that the reader has not come to.
+    pub unread_bytes: Gauge,
+    /// What of that is not durable.
+    pub unwritten_bytes: Gauge,
+    /// What of that only this reader keeps in memory.
+    pub alone_bytes: Gauge,
+    /// The reader's budget.
+    pub limit_bytes: Gauge,
+    sheds: AtomicU8,
 }
 
 impl ReaderGauges {
-    /// How far the reader is behind the head: what was appended for it and is not resolved.
-    pub fn held_bytes(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
-
-    pub fn held_frames(&self) -> u64 {
-        self.held_frames.load(Ordering::Relaxed)
-    }
-
-    /// What of that the reader has not come to.
-    pub fn unread_bytes(&self) -> u64 {
-        self.unread_bytes.load(Ordering::Relaxed)
-    }
-
-    /// What of that is not durable.
-    pub fn unwritten_bytes(&self) -> u64 {
-        self.unwritten_bytes.load(Ordering::Relaxed)
-    }
-
-    /// What of that only this reader keeps in memory.
-    pub fn alone_bytes(&self) -> u64 {
-        self.alone_bytes.load(Ordering::Relaxed)
-    }
-
-    /// The reader's budget.
-    pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes.load(Ordering::Relaxed)
-    }
-
     /// True if more waits for the reader than its budget allows, a single frame excepted.
     pub fn is_over_budget(&self) -> bool {
-        self.held_frames() > 1 && self.held_bytes() > self.limit_bytes()
+        self.held_frames.get() > 1 && self.held_bytes.get() > self.limit_bytes.get()
     }
 
-    pub fn may_give_up(&self) -> GiveUp {
-        match self.give_up.load(Ordering::Relaxed) {
-            0 => GiveUp::Nothing,
-            1 => GiveUp::Taken,
-            _ => GiveUp::Everything,
+    pub fn may_shed(&self) -> Sheds {
+        match self.sheds.load(Ordering::Relaxed) {
+            0 => Sheds::Nothing,
+            1 => Sheds::Taken,
+            _ => Sheds::Everything,
         }
     }
 
     /// Says what the reader may give up from now on.
-    pub fn allow(&self, give_up: GiveUp) {
-        self.give_up.store(give_up as u8, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_limit(&self, limit_bytes: u64) {
-        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
-    }
-
-    /// The last three in bytes.
-    pub(crate) fn publish(&self, held: Holding, unread: u64, unwritten: u64, alone: u64) {
-        self.held_bytes.store(held.bytes, Ordering::Relaxed);
-        self.held_frames.store(held.frames, Ordering::Relaxed);
-        self.unread_bytes.store(unread, Ordering::Relaxed);
-        self.unwritten_bytes.store(unwritten, Ordering::Relaxed);
-        self.alone_bytes.store(alone, Ordering::Relaxed);
+    pub fn allow(&self, sheds: Sheds) {
+        self.sheds.store(sheds as u8, Ordering::Relaxed);
     }
 }

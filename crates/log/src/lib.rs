@@ -34,7 +34,7 @@ mod writer;
 
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
-pub use gauges::{GiveUp, MemoryUse, ReaderGauges};
+pub use gauges::{Gauge, MemoryUse, ReaderGauges, Sheds};
 pub use log::{GivenUp, Log};
 pub use options::{FlushPolicy, OpenOptions, Recovered};
 pub use ranges::RangeSet;

@@ -100,9 +100,9 @@ impl<S> Slots<S> {
         })
     }
 
-    /// Slots that are held in memory, resolved ones in live chunks included.
+    /// Slots in memory, resolved ones in live chunks included.
     #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         self.chunks.iter().flatten().map(|chunk| chunk.slots.len()).sum()
     }
 
@@ -139,7 +139,7 @@ mod tests {
             let offset = slots.push(Some("passes"));
             assert_eq!(slots.remove(offset), Some("passes"));
         }
-        assert!(slots.held() <= 2 * CHUNK as usize, "{} slots held", slots.held());
+        assert!(slots.kept() <= 2 * CHUNK as usize, "{} slots kept", slots.kept());
         assert_eq!((slots.get(0), slots.base), (Some(&"waits"), 0));
         assert_eq!(
             slots.next_live(CHUNK + 1),
@@ -147,7 +147,7 @@ mod tests {
             "what was let go is skipped"
         );
         assert_eq!(slots.remove(0), Some("waits"));
-        assert!(slots.held() <= CHUNK as usize);
+        assert!(slots.kept() <= CHUNK as usize);
         assert_eq!(slots.base, slots.head() / CHUNK * CHUNK);
     }
 }

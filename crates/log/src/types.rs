@@ -27,38 +27,33 @@ pub struct Holding {
 }
 
 impl Holding {
-    pub fn add(&mut self, other: Holding) {
+    pub fn add(&mut self, other: impl Into<Holding>) {
+        let other = other.into();
         self.frames += other.frames;
         self.items += other.items;
         self.bytes += other.bytes;
     }
 
-    pub(crate) fn add_charge(&mut self, charge: Charge) {
-        self.frames += 1;
-        self.items += charge.items;
-        self.bytes += charge.bytes;
-    }
-
     /// Saturates: after a crash too little may be known of what waits on disk.
-    pub(crate) fn remove_charge(&mut self, charge: Charge) {
-        self.frames = self.frames.saturating_sub(1);
-        self.items = self.items.saturating_sub(charge.items);
-        self.bytes = self.bytes.saturating_sub(charge.bytes);
+    pub(crate) fn remove(&mut self, other: impl Into<Holding>) {
+        let other = other.into();
+        self.frames = self.frames.saturating_sub(other.frames);
+        self.items = self.items.saturating_sub(other.items);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
     }
+}
 
-    pub(crate) fn without(self, other: Holding) -> Holding {
-        Holding {
-            frames: self.frames.saturating_sub(other.frames),
-            items: self.items.saturating_sub(other.items),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
+/// Of one frame.
+impl From<Charge> for Holding {
+    fn from(Charge { bytes, items }: Charge) -> Self {
+        Holding { frames: 1, items, bytes }
     }
 }
 
 impl FromIterator<Charge> for Holding {
     fn from_iter<I: IntoIterator<Item = Charge>>(charges: I) -> Self {
         let mut holding = Holding::default();
-        charges.into_iter().for_each(|charge| holding.add_charge(charge));
+        charges.into_iter().for_each(|charge| holding.add(charge));
         holding
     }
 }
@@ -143,12 +138,15 @@ pub struct Orphan {
     pub dropped: Holding,
 }
 
-/// Why the log cannot write. It goes on trying; nothing is made durable meanwhile.
+/// What the disk refuses. The log goes on trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTrouble {
     pub reason: String,
     /// Nothing but space (or a quota, or inodes) is missing.
     pub out_of_space: bool,
+    /// Frames cannot be written: nothing is made durable meanwhile. Otherwise segments cannot be
+    /// read, or cursors cannot be written.
+    pub stops_writing: bool,
 }
 
 /// Counters of a log since it was opened, and sizes as they are now.

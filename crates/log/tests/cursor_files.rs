@@ -11,7 +11,7 @@ use sluice_log::cursor_file::{CursorFile, damaged_slots, file_name};
 use sluice_log::disk::Disk as _;
 use sluice_log::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, RANGES_LIMIT, SLOT_LEN_BYTES,
-    decode_slot, encode_slot,
+    UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,
 };
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
@@ -34,6 +34,7 @@ fn state(floor: u64) -> CursorState {
         resolved: (0..floor % 7)
             .map(|index| (floor + 10 * index + 1, floor + 10 * index + 4))
             .collect(),
+        untaken: (0..floor % 5).map(|index| (10 * index, 10 * index + 3)).collect(),
         head: floor + 100,
         held: holding(floor % 50),
         dropped: holding(floor / 3),
@@ -84,12 +85,16 @@ fn what_exceeds_the_bounds_is_left_out_and_the_rest_is_kept() {
     large.gaps = (0..40)
         .map(|start| DroppedRange { start, end: start + 1, ..DroppedRange::default() })
         .collect();
+    large.untaken =
+        (0..UNTAKEN_RANGES_LIMIT as u64 + 2).map(|index| (10 * index, 10 * index + 3)).collect();
     large.name = "é".repeat(2000);
     let slot = encode_slot(&large, 7);
     assert!(slot.len() as u64 <= SLOT_LEN_BYTES);
     let (sequence, read) = decode_slot(&slot).unwrap();
     assert_eq!(sequence, 7);
     assert_eq!(read.resolved, large.resolved[..RANGES_LIMIT]);
+    assert_eq!(read.untaken[0], (0, 23), "the lowest are one: too much rather than too little");
+    assert_eq!(read.untaken[1..], large.untaken[3..]);
     assert_eq!(read.gaps, large.gaps[40 - DROPPED_RANGES_LIMIT..]);
     assert_eq!(read.name, "é".repeat(512));
 }

@@ -6,12 +6,12 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_log::RecordFacts;
 use sluice_log::dead_letters::{
-    DeadLetter, DeadLetterError, DeadLetterReader, DeadLetters, NewDeadLetter, directory_of,
+    DeadLetter, DeadLetterReader, DeadLetters, NewDeadLetter, directory_of,
 };
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal};
+use sluice_log::{FileError, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
 const LOG: &str = "/log/traces";
@@ -50,7 +50,7 @@ fn read(disk: &FaultyDisk, from: u64) -> Vec<DeadLetter> {
         DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
     assert!(reader.state().name.is_empty() || reader.state().name == DELIVERY);
     let mut letters = Vec::new();
-    while let Some(letter) = reader.next().unwrap() {
+    while let Some(letter) = reader.next_letter().unwrap() {
         letters.push(letter);
     }
     assert!(reader.damage().is_none());
@@ -132,7 +132,7 @@ fn a_letter_that_exceeds_the_whole_bound_is_refused_and_the_others_stay() {
     let large = vec![0; 70_000];
     assert!(matches!(
         letters.append(&[letter(1, &large)]),
-        Err(DeadLetterError::ExceedsLimit { .. })
+        Err(FileError::LetterExceedsLimit { .. })
     ));
     assert_eq!(letters.append(&[letter(1, b"small")]).unwrap(), 1);
     assert_eq!(read(&disk, 0).len(), 2);

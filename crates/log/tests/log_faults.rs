@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_log::{FileError, FlushPolicy, GiveUp, Keep, Log, OpenOptions};
+use sluice_log::{DiskTrouble, FileError, FlushPolicy, Keep, Log, OpenOptions, Sheds};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -186,7 +186,8 @@ fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
     for value in 0..200 {
         append(&log, value, 1000, &[id], &durable);
     }
-    wait_until("trouble", || log.trouble().is_some_and(|trouble| trouble.out_of_space));
+    let is_full = |trouble: DiskTrouble| trouble.out_of_space && trouble.stops_writing;
+    wait_until("trouble", || log.trouble().is_some_and(is_full));
     std::thread::sleep(Duration::from_millis(150));
     let durable_now = durable.lock().len();
     assert!(durable_now > 20 && durable_now < 200, "{durable_now}");
@@ -404,10 +405,33 @@ fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
     disk.fail_operation(Operation::Read, input_output);
     log.read(gone);
     wait_until("reading fails", || log.trouble().is_some());
+    assert!(!log.trouble().expect("there is trouble").stops_writing, "what is written is durable");
+    append(&log, 200, 1_000, &[stays], &durable);
+    wait_durable(&durable, 201);
     log.unsubscribe(gone, Keep::Backlog);
     disk.clear_fault();
-    assert_eq!(read_all(&log, stays).len(), 200);
+    assert_eq!(read_all(&log, stays).len(), 201);
     wait_until("the trouble ends", || log.trouble().is_none());
+}
+
+/// Scenario: the disk gives no answer to a read. Guarantee: the log ends all the same, with all
+/// written, and says that it left a thread behind.
+#[test]
+fn a_read_that_hangs_does_not_hold_up_the_end() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..20 {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_until("all are let go from memory", || log.stats().frames_evicted == 20);
+    disk.set_read_delay(Duration::from_secs(3_600));
+    log.read(id);
+    wait_until("the read hangs", || disk.delayed_reads() == 1);
+    assert_eq!(log.close(PATIENCE).frames, 0);
+    let trouble = log.trouble().expect("it is said").reason;
+    assert!(trouble.starts_with("1 threads"), "{trouble}");
 }
 
 /// Guarantee: a frame of which only the disk knows who took it is not given up as one that another
@@ -426,7 +450,7 @@ fn what_is_on_disk_alone_does_not_count_as_taken() {
     wait_durable(&durable, 100);
     wait_until("all are let go from memory", || log.stats().frames_evicted == 100);
     let read = read_all(&log, reader);
-    log.gauges(reader).allow(GiveUp::Taken);
+    log.gauges(reader).allow(Sheds::Taken);
     assert_eq!(read.len(), 100);
     assert!(read.iter().all(|(offset, _)| !log.may_give_up(reader, *offset)));
 }

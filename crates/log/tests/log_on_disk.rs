@@ -126,11 +126,11 @@ fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
     }
     wait_durable(&durable, 2000);
     wait_until("memory within its limit", || log.stored_bytes() <= 10_000);
-    log.set_memory_limits(10_000, 1_000);
+    log.set_disk_limits(FlushPolicy::AtOnce, 10_000, 1_000);
     assert_eq!(next(&log, slow).unwrap().1.value, 0);
     std::thread::sleep(Duration::from_millis(20));
     assert!(log.stats().frames_read <= 20, "{:?}", log.stats());
-    log.set_memory_limits(10_000, 100_000);
+    log.set_disk_limits(FlushPolicy::AtOnce, 10_000, 100_000);
     assert_eq!(next(&log, slow).unwrap().1.value, 1);
     wait_until("more is read ahead", || log.stats().frames_read > 100);
 }

@@ -142,7 +142,7 @@ fn the_second_owner_of_a_directory_is_refused_with_the_first_ones_process_id() {
     let root = tempfile::tempdir().unwrap();
     let lock = DirectoryLock::acquire(&RealDisk, root.path()).unwrap();
     match DirectoryLock::acquire(&RealDisk, root.path()) {
-        Err(LockError::Held { holder, .. }) => assert_eq!(holder, Some(std::process::id())),
+        Err(LockError::InUse { holder, .. }) => assert_eq!(holder, Some(std::process::id())),
         other => panic!("{:?}", other.map(drop)),
     }
     assert_eq!(mode(&root.path().join("lock")), 0o600);

@@ -139,7 +139,7 @@ fn whatever_happens_to_a_file_no_frame_is_made_up_and_every_untouched_one_is_fou
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 5);
     let mut reader = open(&disk, &path, small_read_ahead());
     let mut places = Vec::new();
-    while let Some(located) = reader.next().unwrap() {
+    while let Some(located) = reader.next_frame().unwrap() {
         places.push(located.position as usize..located.end() as usize);
     }
     let whole = disk.contents().remove(0).1[..64 << 10].to_vec();
@@ -201,7 +201,7 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 2);
     let mut reader = open(&disk, &path, small_read_ahead());
     let mut ends = Vec::new();
-    while let Some(located) = reader.next().unwrap() {
+    while let Some(located) = reader.next_frame().unwrap() {
         ends.push(
             located.position + located.header.header_len_bytes() + located.header.body_len_bytes(),
         );
@@ -244,8 +244,8 @@ fn a_payload_cannot_pass_for_frames_even_if_the_header_before_it_is_damaged() {
             let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 10);
             assert_eq!(read_all(&mut open(&disk, &path, small_read_ahead())).0, frames);
             let mut reader = open(&disk, &path, small_read_ahead());
-            reader.next().unwrap();
-            let position = reader.next().unwrap().unwrap().position;
+            reader.next_frame().unwrap();
+            let position = reader.next_frame().unwrap().unwrap().position;
             disk.flip_bit(&path, (position + 16) * 8);
             let (read, damage) = read_all(&mut open(&disk, &path, small_read_ahead()));
             assert_eq!(read, [frames[0].clone(), frames[2].clone()], "shift {shift}");
@@ -262,7 +262,7 @@ fn a_block_that_cannot_be_read_is_an_error_or_damage_as_one_asks() {
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 100);
     let mut reader = open(&disk, &path, ReaderOptions::default());
     disk.fail_operation(Operation::Read, input_output);
-    assert!(reader.next().is_err());
+    assert!(reader.next_frame().is_err());
     disk.clear_fault();
     assert_eq!(read_all(&mut reader).0, frames, "the call can be repeated");
 
@@ -323,7 +323,7 @@ fn headers_are_walked_without_reading_large_payloads() {
     reader.set_end(writer.durable_end());
     disk.reset_counts();
     let mut offsets = Vec::new();
-    while let Some(located) = reader.next().unwrap() {
+    while let Some(located) = reader.next_frame().unwrap() {
         offsets.push(located.header.offset);
         assert_eq!(reader.readers(), frames[located.header.offset as usize].readers);
     }
@@ -340,7 +340,7 @@ fn reading_goes_on_where_it_stopped_while_the_segment_grows() {
     let mut read = Vec::new();
     for frame in &frames {
         reader.set_end(writer.durable_end());
-        assert_eq!(reader.next().unwrap(), None);
+        assert_eq!(reader.next_frame().unwrap(), None);
         writer.append(&frame.as_ref()).unwrap();
         writer.sync().unwrap();
         reader.set_end(writer.durable_end());

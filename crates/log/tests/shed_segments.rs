@@ -2,7 +2,8 @@
 
 mod support;
 
-use sluice_log::{FlushPolicy, GiveUp, Log, OpenOptions, Subscription};
+use sluice_log::format::UNTAKEN_RANGES_LIMIT;
+use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Sheds, Subscription};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
@@ -11,6 +12,24 @@ const FRAMES: u64 = 2_000;
 fn log_with(disk: &FaultyDisk, memory_limit_bytes: u64) -> Log<Note> {
     let options = OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes, ..options(disk) };
     Log::open(options).expect("the log opens").0
+}
+
+/// Appends durable frames, each for the readers that it is for.
+fn append_all(log: &Log<Note>, readers_of: impl Fn(u64) -> Vec<CursorId>) {
+    let durable = Durable::default();
+    for value in 0..FRAMES {
+        append(log, value, 1_000, &readers_of(value), &durable);
+    }
+    wait_durable(&durable, FRAMES as usize);
+}
+
+/// A log of frames for a reader that has gone without resolving any.
+fn log_with_orphan() -> Log<Note> {
+    let log = log_with(&FaultyDisk::new(7), 0);
+    let gone = subscribe(&log, "gone");
+    append_all(&log, |_| vec![gone]);
+    log.unsubscribe(gone, Keep::Backlog);
+    log
 }
 
 /// Scenario: a dead reader and one that keeps up; too much is on disk, and maybe in memory too.
@@ -22,14 +41,10 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
         let disk = FaultyDisk::new(7);
         let log = log_with(&disk, memory_limit_bytes);
         let (healthy, dead) = (subscribe(&log, "healthy"), subscribe(&log, "dead"));
-        let durable = Durable::default();
-        for value in 0..FRAMES {
-            append(&log, value, 1_000, &[healthy, dead], &durable);
-        }
-        wait_durable(&durable, FRAMES as usize);
+        append_all(&log, |_| vec![healthy, dead]);
         wait_until("sealed", || log.stats().segments > 10);
-        log.gauges(healthy).allow(GiveUp::Nothing);
-        log.gauges(dead).allow(GiveUp::Taken);
+        log.gauges(healthy).allow(Sheds::Nothing);
+        log.gauges(dead).allow(Sheds::Taken);
         let before = log.needed_disk_bytes();
         let (freed, given_up) = log.shed_segments(500_000);
         assert_eq!((freed, given_up.len()), (0, 0), "the healthy reader has not come to any of it");
@@ -59,21 +74,13 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
 /// Guarantee: the backlog of a reader without a subscriber is not given up.
 #[test]
 fn an_orphan_keeps_its_backlog() {
-    let disk = FaultyDisk::new(7);
-    let log = log_with(&disk, 0);
-    let gone = subscribe(&log, "gone");
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &[gone], &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
-    log.unsubscribe(gone, sluice_log::Keep::Backlog);
+    let log = log_with_orphan();
     assert_eq!(log.shed_segments(u64::MAX).0, 0);
     assert_eq!(log.orphans()[0].held.frames, FRAMES);
 }
 
 /// Scenario: a delivery of two receivers lags; another one has taken the frames of one of them.
-/// Guarantee: under [`GiveUp::Taken`] these frames go and no others, for the disk and for the
+/// Guarantee: under [`Sheds::Taken`] these frames go and no others, for the disk and for the
 /// reader's own budget.
 #[test]
 fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
@@ -81,20 +88,17 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
         let disk = FaultyDisk::new(7);
         let log = log_with(&disk, memory_limit_bytes);
         let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
-        let durable = Durable::default();
         // The first half is mixed, the second half is for both.
         let is_for_both = |value: u64| value >= FRAMES / 2 || value.is_multiple_of(2);
-        for value in 0..FRAMES {
-            let ids = [behind, other];
-            let ids = if is_for_both(value) { &ids[..] } else { &ids[..1] };
-            append(&log, value, 1_000, ids, &durable);
-        }
-        wait_durable(&durable, FRAMES as usize);
+        append_all(&log, |value| match is_for_both(value) {
+            true => vec![behind, other],
+            false => vec![behind],
+        });
         for (offset, _) in read_all(&log, other) {
             log.resolve(other, offset);
         }
-        log.gauges(other).allow(GiveUp::Nothing);
-        log.gauges(behind).allow(GiveUp::Taken);
+        log.gauges(other).allow(Sheds::Nothing);
+        log.gauges(behind).allow(Sheds::Taken);
         wait_until("all that may go has gone", || {
             log.shed_segments(u64::MAX);
             log.dropped_total(behind).frames > FRAMES / 2 - 200
@@ -116,6 +120,41 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
     }
 }
 
+/// Scenario: of some frames a reader wants nothing, others it gives up, the rest it takes, in turn;
+/// another one is behind, and the process starts anew. Guarantee: only what was taken goes. Where a
+/// cursor's file cannot tell all of it apart, what was not taken stays all the same.
+#[test]
+fn what_no_reader_took_stays_after_a_restart() {
+    for (every, most_that_goes) in [(3, FRAMES / 3 + 1), (2, UNTAKEN_RANGES_LIMIT as u64)] {
+        let disk = FaultyDisk::new(7);
+        let log = log_with(&disk, 0);
+        let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
+        append_all(&log, |_| vec![behind, other]);
+        for (offset, value) in read_all(&log, other) {
+            match value % every {
+                0 => assert!(log.resolve(other, offset)),
+                1 => assert!(log.resolve_unwanted(other, offset)),
+                _ => assert_eq!(log.give_up(other, offset), Some(false)),
+            }
+        }
+        assert_eq!(log.close(PATIENCE).frames, 0);
+        drop(log);
+
+        let log = log_with(&disk, 0);
+        let (behind, _) = (subscribe(&log, "behind"), subscribe(&log, "other"));
+        log.gauges(behind).allow(Sheds::Taken);
+        log.set_limits(behind, 1, u64::MAX);
+        wait_until("all that may go has gone", || {
+            log.drop_oldest_unread(behind);
+            log.dropped_total(behind).frames >= most_that_goes
+        });
+        let left = values(&read_all(&log, behind));
+        assert_eq!(left.len() as u64, FRAMES - most_that_goes);
+        let untaken = left.iter().filter(|&value| value % every > 0).count() as u64;
+        assert_eq!(untaken, (0..FRAMES).filter(|value| value % every > 0).count() as u64);
+    }
+}
+
 /// Scenario: between two segments' worth of frames of a lagging reader stand frames that a reader
 /// wants which gives nothing up. Guarantee: nothing goes of a segment that has to stay.
 #[test]
@@ -123,16 +162,13 @@ fn of_a_segment_that_stays_nothing_is_dropped() {
     let disk = FaultyDisk::new(7);
     let log = log_with(&disk, 0);
     let (behind, wants) = (subscribe(&log, "behind"), subscribe(&log, "wants"));
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        let ids = [behind, wants];
-        // In each segment there are some frames of a reader that wants them, up to the middle.
-        let is_wanted = value < FRAMES / 2 && value.is_multiple_of(5);
-        append(&log, value, 1_000, if is_wanted { &ids[..] } else { &ids[..1] }, &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
-    log.gauges(wants).allow(GiveUp::Nothing);
-    log.gauges(behind).allow(GiveUp::Everything);
+    // In each segment there are some frames of a reader that wants them, up to the middle.
+    append_all(&log, |value| match value < FRAMES / 2 && value.is_multiple_of(5) {
+        true => vec![behind, wants],
+        false => vec![behind],
+    });
+    log.gauges(wants).allow(Sheds::Nothing);
+    log.gauges(behind).allow(Sheds::Everything);
     let before = log.needed_disk_bytes();
     log.shed_segments(200_000);
     wait_until("dropped", || log.needed_disk_bytes() + 200_000 <= before);
@@ -146,19 +182,11 @@ fn of_a_segment_that_stays_nothing_is_dropped() {
 /// Guarantee: a reader that comes back gives up nothing before it was said what it may.
 #[test]
 fn a_reader_that_comes_back_keeps_its_backlog_until_it_may_give_it_up() {
-    let disk = FaultyDisk::new(7);
-    let log = log_with(&disk, 0);
-    let gone = subscribe(&log, "gone");
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &[gone], &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
-    log.unsubscribe(gone, sluice_log::Keep::Backlog);
+    let log = log_with_orphan();
     let back = log.subscribe(Subscription::new("gone"));
     assert_eq!(log.shed_segments(u64::MAX).0, 0);
     assert_eq!(log.held(back).frames, FRAMES);
-    log.gauges(back).allow(GiveUp::Everything);
+    log.gauges(back).allow(Sheds::Everything);
     assert!(log.shed_segments(u64::MAX).0 > 0);
 }
 
@@ -169,18 +197,15 @@ fn giving_up_what_is_in_memory_keeps_what_is_on_disk() {
     let disk = FaultyDisk::new(7);
     let log = log_with(&disk, FRAMES / 2 * 1_000);
     let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        let ids = [behind, other];
-        let ids = if value < FRAMES / 2 { &ids[..1] } else { &ids[..] };
-        append(&log, value, 1_000, ids, &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
+    append_all(&log, |value| match value < FRAMES / 2 {
+        true => vec![behind],
+        false => vec![behind, other],
+    });
     wait_until("evicted", || log.stats().frames_evicted >= FRAMES / 2);
     for (offset, _) in read_all(&log, other) {
         log.resolve(other, offset);
     }
-    log.gauges(behind).allow(GiveUp::Taken);
+    log.gauges(behind).allow(Sheds::Taken);
     let given_up = log.shed_together(100_000).len() as u64;
     assert!(given_up > 0);
     let left = values(&read_all(&log, behind));

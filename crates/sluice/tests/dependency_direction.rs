@@ -44,7 +44,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
-    ("flow", &["otlp"]),
+    ("flow", &["log", "otlp"]),
     ("log", &[]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),

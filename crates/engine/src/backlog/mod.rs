@@ -151,7 +151,7 @@ impl Backlog {
 
     /// What all deliveries hold in memory.
     fn held_in_memory_bytes(&self) -> u64 {
-        self.memory.stored_bytes() + self.private_bytes.load(Ordering::Relaxed)
+        self.memory.stored_bytes.get() + self.private_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_limit(&self, limit_bytes: u64) {

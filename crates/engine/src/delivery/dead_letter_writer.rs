@@ -1,4 +1,4 @@
-//! Writes dead letters beside the delivery's task. A part of a frame is settled only when its
+//! Writes dead letters beside the delivery's task. A part of a frame is resolved only when its
 //! letter is kept: on disk that takes time, and another thread.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl DeadLetterWriter {
         DeadLetterWriter { delivery, waiting: Vec::new(), storing: None, ends: Arc::default() }
     }
 
-    /// Stores the letter of a part. Returns the part if it is settled now: in memory that is at
+    /// Stores the letter of a part. Returns the part if it is resolved now: in memory that is at
     /// once.
     pub(super) fn store(&mut self, letter: DeadLetter, part: Arc<Leased>) -> Option<Arc<Leased>> {
         if !self.delivery.dead_letters.is_on_disk() {

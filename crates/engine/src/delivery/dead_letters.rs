@@ -11,11 +11,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 use sluice_log::dead_letters::{
-    DeadLetterError, DeadLetterReader, DeadLetters as Store, NewDeadLetter, directory_of,
+    DeadLetterReader, DeadLetters as Store, NewDeadLetter, directory_of,
 };
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
-use sluice_log::{Record, RecordFacts};
+use sluice_log::{FileError, Record, RecordFacts};
 
 use crate::entry::Entry;
 use crate::stored;
@@ -92,7 +92,7 @@ impl DeadLetters {
 
     /// Stores letters; on disk that blocks, and they are durable after it. After an error some of
     /// them may be stored.
-    pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
+    pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
             DeadLetters::OnDisk(store) => return store.append(letters),
@@ -200,7 +200,7 @@ impl OnDisk {
         log_directory: PathBuf,
         delivery: String,
         limit_bytes: u64,
-    ) -> Result<Self, DeadLetterError> {
+    ) -> Result<Self, FileError> {
         let letters = OnDisk {
             disk,
             log_directory,
@@ -218,12 +218,12 @@ impl OnDisk {
         Ok(letters)
     }
 
-    fn open_store(&self) -> Result<Store, DeadLetterError> {
+    fn open_store(&self) -> Result<Store, FileError> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
     }
 
-    fn append(&self, letters: &[DeadLetter]) -> Result<(), DeadLetterError> {
+    fn append(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
         let mut opened = self.store.lock();
         let store = match &mut *opened {
             Some(store) => store,
@@ -238,7 +238,7 @@ impl OnDisk {
             payload: &letter.payload,
         });
         let new: Vec<_> = new.collect();
-        let exceeds = |it: &Result<_, _>| matches!(it, Err(DeadLetterError::ExceedsLimit { .. }));
+        let exceeds = |it: &Result<_, _>| matches!(it, Err(FileError::LetterExceedsLimit { .. }));
         let appended = store.append(&new);
         if !exceeds(&appended) {
             appended?;
@@ -275,7 +275,7 @@ impl OnDisk {
         let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };
-        while let Ok(Some(letter)) = reader.next() {
+        while let Ok(Some(letter)) = reader.next_letter() {
             items += letter.items;
             newest.push_front(summary(letter.items, &letter.refusal));
             newest.truncate(count);

@@ -21,7 +21,7 @@ pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
 pub(crate) use prepare::{Preparer, inflated};
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
-use sluice_log::{CursorId, GiveUp, GivenUp, Log, ReaderGauges, Subscription};
+use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
 pub(crate) use task::{Stop, run};
 use tokio::sync::Notify;
@@ -146,33 +146,25 @@ impl Delivery {
             policy: bounds.policy,
             is_best_effort: bounds.is_best_effort,
             limit_bytes: bounds.limit_bytes,
-            lag_bytes: self.gauges.held_bytes(),
-            unread_bytes: self.gauges.unread_bytes(),
+            lag_bytes: self.gauges.held_bytes.get(),
+            unread_bytes: self.gauges.unread_bytes.get(),
             private_bytes: self.private.used_bytes(),
-            is_far_behind: self.on_disk && disk::is_backlog(self.gauges.unread_bytes()),
+            is_far_behind: self.on_disk && disk::is_backlog(self.gauges.unread_bytes.get()),
             backend: self.health.at(now, is_cpu_bound),
         }
     }
 
     /// Says what the delivery may shed from now on.
     pub(crate) fn allow(&self, sheds: Sheds) {
-        self.gauges.allow(match sheds {
-            Sheds::Nothing => GiveUp::Nothing,
-            Sheds::Taken => GiveUp::Taken,
-            Sheds::Everything => GiveUp::Everything,
-        });
+        self.gauges.allow(sheds);
     }
 
     pub(crate) fn may_shed(&self) -> Sheds {
-        match self.gauges.may_give_up() {
-            GiveUp::Nothing => Sheds::Nothing,
-            GiveUp::Taken => Sheds::Taken,
-            GiveUp::Everything => Sheds::Everything,
-        }
+        self.gauges.may_shed()
     }
 
     pub(crate) fn lag_bytes(&self) -> u64 {
-        self.gauges.held_bytes()
+        self.gauges.held_bytes.get()
     }
 
     /// How far it may lag as things are: its limit, or what the pool has left where this delivery
@@ -186,7 +178,7 @@ impl Delivery {
 
     /// Memory that is free once this delivery lets go of it.
     pub(crate) fn alone_bytes(&self) -> u64 {
-        self.gauges.alone_bytes() + self.private.used_bytes()
+        self.gauges.alone_bytes.get() + self.private.used_bytes()
     }
 
     /// Waits until the backend has taken something, but no longer than until `latest`.
@@ -241,7 +233,7 @@ impl Delivery {
     /// The disk does not keep up: frames that are not written go, the oldest first, as far as they
     /// may, until at most `keep_bytes` of them wait for this delivery.
     pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
-        if self.may_shed() != Sheds::Nothing && self.gauges.unwritten_bytes() > keep_bytes {
+        if self.may_shed() != Sheds::Nothing && self.gauges.unwritten_bytes.get() > keep_bytes {
             self.note_given_up(self.log.drop_unwritten(self.cursor, keep_bytes));
         }
     }

@@ -1,4 +1,4 @@
-//! The task of a delivery: reads the log, sends what the dispatcher says, and settles what comes
+//! The task of a delivery: reads the log, sends what the dispatcher says, and resolves what comes
 //! back.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::future::OptionFuture;
-use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, Settled, State, Unit};
+use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, State, Unit, Verdict};
 use sluice_flow::{Outcome, Packed, Refusal};
 use sluice_log::Next;
 use tokio::sync::watch;
@@ -183,7 +183,7 @@ impl Task {
     /// Leaves unacknowledged units to their senders.
     fn hand_back(&mut self, units: Vec<Unit<Lease>>, reason: &str) {
         let cause = Cause::NotRetried { asked: None };
-        self.settle(Settled::Dead { units, cause, reason: reason.to_owned() });
+        self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
     }
 
     /// Nothing of the batch was acknowledged, and senders wait for this delivery alone.
@@ -249,13 +249,13 @@ impl Task {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
         self.log_outcome(&outcome, batch.items);
-        let settled = self.dispatcher.settle(batch, outcome, Instant::now(), fastrand::f64());
-        if !matches!(settled, Settled::Kept) {
+        let verdict = self.dispatcher.note_outcome(batch, outcome, Instant::now(), fastrand::f64());
+        if !matches!(verdict, Verdict::Kept) {
             // There is no next attempt: what was kept for it is gone with the batch.
             self.packed_waiting.give_back(kept_bytes);
         }
         self.note_state();
-        self.settle(settled);
+        self.apply(verdict);
     }
 
     /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it. Returns
@@ -273,10 +273,10 @@ impl Task {
         copied
     }
 
-    fn settle(&mut self, settled: Settled<Lease>) {
-        match settled {
-            Settled::Kept => {}
-            Settled::Delivered { units, rejected_items, reason } => {
+    fn apply(&mut self, verdict: Verdict<Lease>) {
+        match verdict {
+            Verdict::Kept => {}
+            Verdict::Delivered { units, rejected_items, reason } => {
                 let items: u64 = units.iter().map(|unit| u64::from(unit.items)).sum();
                 let stats = &self.delivery.stats;
                 stats.sent_items.fetch_add(items.saturating_sub(rejected_items), Ordering::Relaxed);
@@ -291,14 +291,14 @@ impl Task {
                 }
                 units.iter().for_each(|unit| self.part_done(&unit.lease.leased, Ok(())));
             }
-            Settled::Divide { unit, limits } => {
+            Verdict::Divide { unit, limits } => {
                 let (lease, items) = (unit.lease.clone(), unit.items);
                 match self.preparer.divide(unit, limits) {
                     Ok(parts) => self.dispatcher.divided(parts),
                     Err(reason) => self.set_part_aside(&lease, items, None, reason),
                 }
             }
-            Settled::Dead { units, cause, reason } => self.dead(units, cause, &reason),
+            Verdict::Dead { units, cause, reason } => self.dead(units, cause, &reason),
         }
         self.delivery.receiving.note_freed(self.delivery.signal);
         self.delivery.note_room();

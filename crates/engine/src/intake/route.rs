@@ -20,7 +20,7 @@ use crate::storage::LogWatch;
 /// A request that waited for a delivery within this time shows that slowing senders down has not
 /// helped. What waited before may be senders that were on their way when answers began to be
 /// delayed.
-const STILL_HELD_UP: Duration = Duration::from_millis(100);
+const STILL_IN_THE_WAY: Duration = Duration::from_millis(100);
 
 /// Where the frames of one receiver and signal go.
 pub(crate) struct Route {
@@ -60,7 +60,7 @@ impl Route {
         let arrival = Arrival { bytes: arriving_bytes, is_cpu_bound, may_be_paced };
         let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
-            delivery.health.held_up.set(now);
+            delivery.health.in_the_way.set(now);
         }
         admitted
     }
@@ -102,8 +102,9 @@ impl Route {
     ) {
         let health = &delivery.health;
         let grew = delivery.lag_bytes() > lag_bytes;
-        let goes_on =
-            grew || health.shed.is_after(began) || health.held_up.is_after(now - STILL_HELD_UP);
+        let goes_on = grew
+            || health.shed.is_after(began)
+            || health.in_the_way.is_after(now - STILL_IN_THE_WAY);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
         if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
@@ -124,7 +125,7 @@ impl Route {
                 return Err(Refusal::overloaded(disk.watch.trouble().unwrap_or_default()));
             }
         }
-        let unwritten = || self.backlog.memory.unwritten_bytes();
+        let unwritten = || self.backlog.memory.unwritten_bytes.get();
         let limit = disk.unwritten_limit_bytes;
         if let Some(keep_bytes) = disk::keep_unwritten_bytes(unwritten(), arriving_bytes, limit) {
             self.backlog.look(now);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::lock::DirectoryLock;
-use sluice_log::{Holding, Log, MemoryUse, OpenOptions, Recovered};
+use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
 
@@ -100,8 +100,7 @@ impl Storage {
     pub(crate) fn apply(&self, plan: &Plan) {
         let Some(disk) = &plan.disk else { return };
         for log in &self.logs {
-            log.set_flush_policy(disk.flush);
-            log.set_memory_limits(disk.tail_bytes, disk.read_ahead_bytes);
+            log.set_disk_limits(disk.flush, disk.tail_bytes, disk.read_ahead_bytes);
         }
     }
 
@@ -130,7 +129,13 @@ impl Storage {
         }
         let closing = Signal::ALL.map(|signal| {
             let log = self.log(signal).clone();
-            tokio::task::spawn_blocking(move || (signal, log.close(timeout)))
+            tokio::task::spawn_blocking(move || {
+                let unwritten = log.close(timeout);
+                if let Some(DiskTrouble { reason, .. }) = log.trouble() {
+                    tracing::error!(%signal, reason, "the disk was in trouble when the log ended");
+                }
+                (signal, unwritten)
+            })
         });
         let closed = futures_util::future::join_all(closing).await;
         closed.into_iter().flatten().filter(|(_, unwritten)| unwritten.frames > 0).collect()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sluice_log::Log;
+use sluice_log::{DiskTrouble, Log};
 use sluice_otlp::Signal;
 
 use crate::backlog::Backlog;
@@ -27,6 +27,7 @@ pub(crate) struct LogWatch {
 #[derive(Default)]
 struct Seen {
     trouble: Option<String>,
+    /// Since when frames cannot be written.
     since: Option<Instant>,
     /// When it was last logged.
     logged_at: Option<Instant>,
@@ -34,7 +35,7 @@ struct Seen {
 }
 
 impl LogWatch {
-    /// The disk has not worked for so long that senders should not wait for it.
+    /// The disk has taken nothing for so long that senders should not wait for it.
     pub(crate) fn has_lasting_trouble(&self) -> bool {
         self.is_lasting.load(Ordering::Relaxed)
     }
@@ -44,24 +45,33 @@ impl LogWatch {
         self.seen.lock().trouble.clone()
     }
 
-    fn look(&self, signal: Signal, log: &Log<Entry>, now: Instant) {
-        let trouble = log.trouble().map(|trouble| match trouble.out_of_space {
+    /// `damaged`: frames on disk that were passed over so far.
+    fn look(&self, signal: Signal, trouble: Option<DiskTrouble>, damaged: u64, now: Instant) {
+        let mut seen = self.seen.lock();
+        let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
+        seen.since = stops_writing.then(|| seen.since.unwrap_or(now));
+        let trouble = trouble.map(|trouble| match trouble.out_of_space {
             true => format!("the disk is full: {}", trouble.reason),
             false => format!("the disk fails: {}", trouble.reason),
         });
-        let damaged = log.stats().frames_damaged;
-        let mut seen = self.seen.lock();
-        seen.since = trouble.as_ref().map(|_| seen.since.unwrap_or(now));
         let is_lasting = seen.since.is_some_and(|since| now.duration_since(since) >= LASTING);
         self.is_lasting.store(is_lasting, Ordering::Relaxed);
         match (&trouble, seen.logged_at) {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
                 seen.logged_at = Some(now);
-                tracing::error!(
-                    %signal, reason,
-                    "telemetry cannot be held on disk: nothing is acknowledged but what was \
-                     delivered, until the disk works again"
-                );
+                if stops_writing {
+                    tracing::error!(
+                        %signal, reason,
+                        "telemetry cannot be held on disk: nothing is acknowledged but what was \
+                         delivered, until the disk works again"
+                    );
+                } else {
+                    tracing::error!(
+                        %signal, reason,
+                        "telemetry is held on disk, but some of it cannot be read, or what was \
+                         delivered cannot be noted; this is tried again until the disk works"
+                    );
+                }
             }
             (None, Some(_)) => {
                 seen.logged_at = None;
@@ -90,8 +100,35 @@ pub(crate) async fn watch(
         interval.tick().await;
         let now = Instant::now();
         for signal in Signal::ALL {
-            watches[signal as usize].look(signal, &logs[signal as usize], now);
+            let log = &logs[signal as usize];
+            let damaged = log.stats().frames_damaged;
+            watches[signal as usize].look(signal, log.trouble(), damaged, now);
         }
         backlog.tick(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: senders are not refused because something cannot be read; what cannot be written
+    /// is why, once it has lasted.
+    #[test]
+    fn only_what_stops_writing_is_a_reason_to_refuse_senders() {
+        let start = Instant::now();
+        for stops_writing in [true, false] {
+            let watch = LogWatch::default();
+            let trouble =
+                DiskTrouble { reason: "EIO".to_owned(), out_of_space: false, stops_writing };
+            for since in [Duration::ZERO, LASTING] {
+                assert!(!watch.has_lasting_trouble());
+                watch.look(Signal::Logs, Some(trouble.clone()), 0, start + since);
+                assert_eq!(watch.trouble().as_deref(), Some("the disk fails: EIO"));
+            }
+            assert_eq!(watch.has_lasting_trouble(), stops_writing);
+            watch.look(Signal::Logs, None, 0, start + LASTING);
+            assert_eq!((watch.has_lasting_trouble(), watch.trouble()), (false, None));
+        }
     }
 }

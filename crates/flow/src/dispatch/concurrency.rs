@@ -1,7 +1,7 @@
 //! How many requests may be in flight: as many as raise the goodput, no more.
 //!
 //! A hill climb on delivered bytes a second, judged only in windows in which the limit was what
-//! held requests back. Unlike schemes that react to latency or to refusals it leaves a backend
+//! delayed requests. Unlike schemes that react to latency or to refusals it leaves a backend
 //! alone that refuses at random (fewer in flight would deliver less) and backs off from one that
 //! slows down under more (fewer deliver as much).
 

@@ -32,8 +32,8 @@ pub struct DispatchPolicy {
     pub retry: RetryPolicy,
     pub concurrency: ConcurrencyLimits,
     /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack:
-    /// delivered`): requests are bisected down to frames, never within one, and nothing is held
-    /// back.
+    /// delivered`): requests are bisected down to frames, never within one, and the delivery is never
+    /// held.
     pub return_rejections: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum State {
 
 /// What an outcome means for the units of a batch.
 #[derive(Debug)]
-pub enum Settled<L> {
+pub enum Verdict<L> {
     /// The dispatcher keeps them and sends them again by itself.
     Kept,
     /// Done: the cursor may pass them. `rejected_items` were refused by the backend for good
@@ -156,7 +156,7 @@ impl<L> Dispatcher<L> {
         SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
 
-    /// Nothing is held: every unit that was offered is settled.
+    /// Every unit that was offered is resolved.
     pub fn is_idle(&self) -> bool {
         self.batcher.is_empty()
             && self.waiting.is_empty()
@@ -187,7 +187,7 @@ impl<L> Dispatcher<L> {
     }
 
     /// The next batch to send, if there is a slot and something is due. The caller sends it and
-    /// reports to `settle`.
+    /// reports to `note_outcome`.
     pub fn next(&mut self, now: Instant) -> Option<Batch<L>> {
         if self.concurrency.free() == 0 {
             return None;
@@ -236,13 +236,13 @@ impl<L> Dispatcher<L> {
     }
 
     /// Takes note of what became of a batch. `random` is uniform in 0..1.
-    pub fn settle(
+    pub fn note_outcome(
         &mut self,
         batch: Batch<L>,
         outcome: Outcome,
         now: Instant,
         random: f64,
-    ) -> Settled<L> {
+    ) -> Verdict<L> {
         self.concurrency.finish(if outcome.is_taken() { batch.bytes as u64 } else { 0 }, now);
         if !matches!(outcome, Outcome::RetryAfter { .. }) {
             self.failures_in_a_row = 0;
@@ -262,7 +262,7 @@ impl<L> Dispatcher<L> {
             Outcome::Failed { reason } => return self.rejected(batch, Cause::Failed, reason, at),
         };
         self.note_delivered(now);
-        Settled::Delivered { units: batch.units, rejected_items, reason }
+        Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
     /// The parts of a unit that was cut, in order, each going out as a request of its own.
@@ -309,7 +309,7 @@ impl<L> Dispatcher<L> {
         asked: Option<Duration>,
         reason: String,
         at: Moment,
-    ) -> Settled<L> {
+    ) -> Verdict<L> {
         if self.failures_in_a_row == 0 {
             self.share_before_failures = self.taken_share.get();
         }
@@ -324,7 +324,7 @@ impl<L> Dispatcher<L> {
             RetryPolicy::Disabled => {
                 let reason = format!("not retried (retry_on_failure is disabled): {reason}");
                 let cause = Cause::NotRetried { asked };
-                return Settled::Dead { units: batch.units, cause, reason };
+                return Verdict::Dead { units: batch.units, cause, reason };
             }
         };
         let own = backoff.delay(batch.attempts, at.random);
@@ -336,7 +336,7 @@ impl<L> Dispatcher<L> {
             let reason = format!(
                 "given up after {attempts} attempts in {seconds}s (max_elapsed_time): {reason}"
             );
-            return Settled::Dead { units: batch.units, cause: Cause::GivenUp, reason };
+            return Verdict::Dead { units: batch.units, cause: Cause::GivenUp, reason };
         }
         let most_failures = retry::failures_of_an_outage(self.share_before_failures);
         let is_open = self.state == State::Open;
@@ -352,14 +352,14 @@ impl<L> Dispatcher<L> {
         self.wait_until(batch, due)
     }
 
-    fn wait_until(&mut self, batch: Batch<L>, due: Instant) -> Settled<L> {
+    fn wait_until(&mut self, batch: Batch<L>, due: Instant) -> Verdict<L> {
         self.waiting_sequence += 1;
         self.waiting.insert((due, self.waiting_sequence), batch);
-        Settled::Kept
+        Verdict::Kept
     }
 
     /// Keeps the batch whole: when the probe of it succeeds, the rest follows.
-    fn hold(&mut self, batch: Batch<L>, reason: String, at: Moment) -> Settled<L> {
+    fn hold(&mut self, batch: Batch<L>, reason: String, at: Moment) -> Verdict<L> {
         if !matches!(self.state, State::Held(_)) {
             self.probing = Probing::default();
         }
@@ -376,7 +376,7 @@ impl<L> Dispatcher<L> {
         self.probing.next = Some(at.now + own.max(asked.unwrap_or_default()));
     }
 
-    fn too_large(&mut self, batch: Batch<L>, reason: String) -> Settled<L> {
+    fn too_large(&mut self, batch: Batch<L>, reason: String) -> Verdict<L> {
         if batch.items > 1 {
             let policy = &mut self.batcher.policy;
             policy.max_bytes = policy.max_bytes.min((batch.bytes / 2).max(1));
@@ -391,33 +391,33 @@ impl<L> Dispatcher<L> {
         cause: Cause,
         reason: String,
         at: Moment,
-    ) -> Settled<L> {
+    ) -> Verdict<L> {
         if !self.policy.return_rejections {
             self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
             if self.rejections_in_a_row >= HOLD_AFTER_REJECTIONS {
                 return self.hold(batch, reason, at);
             }
         } else if batch.units.len() == 1 {
-            return Settled::Dead { units: batch.units, cause, reason };
+            return Verdict::Dead { units: batch.units, cause, reason };
         }
         self.halve(batch, cause, reason)
     }
 
     /// Cuts a batch in two that go out ahead of everything else, the first half first.
-    fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Settled<L> {
+    fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Verdict<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
             let first_attempt = batch.first_attempt;
             let halves = [second, batch.units].map(Batch::new);
             self.suspects.extend(halves.map(|half| Batch { first_attempt, ..half }));
-            return Settled::Kept;
+            return Verdict::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
                 let max_items = (unit.items as usize).div_ceil(2);
-                Settled::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
+                Verdict::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
             }
-            last => Settled::Dead { units: last.into_iter().collect(), cause, reason },
+            last => Verdict::Dead { units: last.into_iter().collect(), cause, reason },
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What one delivery does next: batches, slots, retries, outages, bisection. No I/O and no clock of
-//! its own: units and outcomes go in with a time, batches to send and settled units come out.
+//! its own: units and outcomes go in with a time, batches to send and resolved units come out.
 
 mod batcher;
 mod concurrency;
@@ -10,7 +10,7 @@ mod tests;
 
 pub use batcher::{BatchPolicy, Trigger};
 pub use concurrency::{Concurrency, ConcurrencyLimits};
-pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, Settled, State};
+pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, State, Verdict};
 pub use retry::{Backoff, RetryPolicy};
 
 use std::time::Instant;

@@ -32,7 +32,7 @@ fn retry_after(delay: Option<Duration>) -> Outcome {
 }
 
 /// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms,
-/// goes on until all is settled or `limit` is over. Returns the delivered ids by time, and the dead
+/// goes on until all is resolved or `limit` is over. Returns the delivered ids by time, and the dead
 /// ones.
 struct Run {
     delivered: Vec<(Duration, u64)>,
@@ -53,13 +53,13 @@ fn simulate(
     let mut dispatcher = Dispatcher::new(policy);
     let total = rate * offered.as_millis() as u64 / 1000;
     let mut queue: std::collections::VecDeque<u64> = Default::default();
-    let (mut arrived, mut settled) = (0, 0);
+    let (mut arrived, mut resolved) = (0, 0);
     let mut in_flight: Vec<(Duration, Batch<u64>)> = Vec::new();
     let mut wakes: BinaryHeap<Reverse<Duration>> = BinaryHeap::new();
     let mut run = Run { delivered: Vec::new(), dead: Vec::new(), undelivered: 0, most_waiting: 0 };
     wakes.push(Reverse(Duration::ZERO));
     while let Some(Reverse(elapsed)) = wakes.pop() {
-        if elapsed > limit || settled == total {
+        if elapsed > limit || resolved == total {
             break;
         }
         let now = start + elapsed;
@@ -75,17 +75,17 @@ fn simulate(
         in_flight = rest;
         for (_, batch) in done {
             let outcome = answer(elapsed, &batch);
-            match dispatcher.settle(batch, outcome, now, random.f64()) {
-                Settled::Kept => {}
-                Settled::Delivered { units, .. } => {
-                    settled += units.len() as u64;
+            match dispatcher.note_outcome(batch, outcome, now, random.f64()) {
+                Verdict::Kept => {}
+                Verdict::Delivered { units, .. } => {
+                    resolved += units.len() as u64;
                     run.delivered.extend(units.into_iter().map(|unit| (elapsed, unit.lease)));
                 }
-                Settled::Dead { units, .. } => {
-                    settled += units.len() as u64;
+                Verdict::Dead { units, .. } => {
+                    resolved += units.len() as u64;
                     run.dead.extend(units.into_iter().map(|unit| unit.lease));
                 }
-                Settled::Divide { .. } => panic!("these units are not divided here"),
+                Verdict::Divide { .. } => panic!("these units are not divided here"),
             }
         }
         loop {
@@ -107,7 +107,7 @@ fn simulate(
         }
         wakes = wakes.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
     }
-    run.undelivered = (total - settled) as usize;
+    run.undelivered = (total - resolved) as usize;
     run
 }
 
@@ -210,7 +210,10 @@ fn the_delay_that_a_backend_asks_for_is_kept() {
     dispatcher.offer(unit(0, 512, 1000), now);
     let batch = dispatcher.next(now).unwrap();
     let asked = Duration::from_secs(7);
-    assert!(matches!(dispatcher.settle(batch, retry_after(Some(asked)), now, 0.5), Settled::Kept));
+    assert!(matches!(
+        dispatcher.note_outcome(batch, retry_after(Some(asked)), now, 0.5),
+        Verdict::Kept
+    ));
     assert_eq!(
         (dispatcher.in_flight(), dispatcher.next_wake()),
         (0, Some(now + asked)),
@@ -232,7 +235,7 @@ fn a_backend_that_asks_for_ages_is_left_alone_for_a_day() {
     for id in 0..40 {
         dispatcher.offer(unit(id, 512, 1000), now);
         let batch = dispatcher.next(now).unwrap_or_else(|| panic!("no request {id}"));
-        dispatcher.settle(batch, retry_after(Some(Duration::MAX)), now, 0.5);
+        dispatcher.note_outcome(batch, retry_after(Some(Duration::MAX)), now, 0.5);
         assert_eq!(dispatcher.next_wake(), Some(now + day));
         if dispatcher.state() != &State::Open {
             return;
@@ -254,13 +257,13 @@ fn one_bad_item_is_found_and_nothing_else_is_lost() {
         let bad = batch.units.iter().any(|unit| unit.lease == 321);
         let outcome =
             if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
-        match dispatcher.settle(batch, outcome, later, 0.5) {
-            Settled::Delivered { units, .. } => {
+        match dispatcher.note_outcome(batch, outcome, later, 0.5) {
+            Verdict::Delivered { units, .. } => {
                 delivered.extend(units.into_iter().map(|unit| unit.lease))
             }
-            Settled::Dead { units, .. } => dead.extend(units.into_iter().map(|unit| unit.lease)),
-            Settled::Kept => {}
-            Settled::Divide { .. } => unreachable!("units of one item"),
+            Verdict::Dead { units, .. } => dead.extend(units.into_iter().map(|unit| unit.lease)),
+            Verdict::Kept => {}
+            Verdict::Divide { .. } => unreachable!("units of one item"),
         }
     }
     assert_eq!((dead, delivered.len()), (vec![321], 499));
@@ -285,11 +288,11 @@ fn what_refuses_everything_alike_is_held_and_resumes() {
             } else {
                 Outcome::Delivered
             };
-            match dispatcher.settle(batch, outcome, time, 0.5) {
-                Settled::Delivered { units, .. } => delivered += units.len(),
-                Settled::Dead { units, .. } => dead += units.len(),
-                Settled::Kept => {}
-                Settled::Divide { .. } => unreachable!("units of one item"),
+            match dispatcher.note_outcome(batch, outcome, time, 0.5) {
+                Verdict::Delivered { units, .. } => delivered += units.len(),
+                Verdict::Dead { units, .. } => dead += units.len(),
+                Verdict::Kept => {}
+                Verdict::Divide { .. } => unreachable!("units of one item"),
             }
         }
         time += Duration::from_millis(500);
@@ -306,14 +309,14 @@ fn misconfigured_holds_at_once_and_gives_up_nothing() {
     dispatcher.offer(unit(0, 512, 1000), now);
     let batch = dispatcher.next(now).unwrap();
     let outcome = Outcome::Misconfigured { reason: "401".into() };
-    assert!(matches!(dispatcher.settle(batch, outcome, now, 0.5), Settled::Kept));
+    assert!(matches!(dispatcher.note_outcome(batch, outcome, now, 0.5), Verdict::Kept));
     assert_eq!(dispatcher.state(), &State::Held("401".into()));
     assert!(dispatcher.next(now).is_none());
     let probe_at = dispatcher.next_wake().unwrap();
     let probe = dispatcher.next(probe_at).unwrap();
     assert!(matches!(
-        dispatcher.settle(probe, Outcome::Delivered, probe_at, 0.5),
-        Settled::Delivered { .. }
+        dispatcher.note_outcome(probe, Outcome::Delivered, probe_at, 0.5),
+        Verdict::Delivered { .. }
     ));
     assert_eq!(dispatcher.state(), &State::Open);
 }
@@ -325,8 +328,8 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(0, 100, 3 << 20), now);
     let batch = dispatcher.next(now).unwrap();
     let too_large = Outcome::TooLarge { reason: "larger than max".into() };
-    let Settled::Divide { unit: cut, limits } =
-        dispatcher.settle(batch, too_large.clone(), now, 0.5)
+    let Verdict::Divide { unit: cut, limits } =
+        dispatcher.note_outcome(batch, too_large.clone(), now, 0.5)
     else {
         panic!("one unit of several items is cut")
     };
@@ -339,9 +342,9 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(3, 1, 512), now);
     dispatcher.drain();
     let single = dispatcher.next(now).unwrap();
-    let settled = dispatcher.settle(single, too_large, now, 0.5);
+    let verdict = dispatcher.note_outcome(single, too_large, now, 0.5);
     assert!(
-        matches!(settled, Settled::Dead { cause: Cause::TooLarge, .. }),
+        matches!(verdict, Verdict::Dead { cause: Cause::TooLarge, .. }),
         "one item cannot be cut"
     );
 }
@@ -358,7 +361,7 @@ fn a_refusal_is_handed_back_frame_by_frame_where_senders_wait() {
         let bad = batch.units.iter().any(|unit| unit.lease == 2);
         let outcome =
             if bad { Outcome::Rejected { reason: "bad".into() } } else { Outcome::Delivered };
-        if let Settled::Dead { units, .. } = dispatcher.settle(batch, outcome, now, 0.5) {
+        if let Verdict::Dead { units, .. } = dispatcher.note_outcome(batch, outcome, now, 0.5) {
             dead.extend(units.into_iter().map(|unit| unit.lease));
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::isolation::{self, RouteView, Sheds};
-use super::{DeliveryState, Policy, PoolState, pacing};
+use super::isolation::{self, RouteView};
+use super::{DeliveryState, Policy, PoolState, Sheds, pacing};
 
 /// How long a request waits for memory before it is refused.
 const MEMORY_WAIT: Duration = Duration::from_millis(250);

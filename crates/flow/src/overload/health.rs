@@ -22,7 +22,7 @@ pub struct BackendHealth {
     /// When something was dropped for the delivery.
     pub shed: Stamp,
     /// When a request could not enter because of the delivery.
-    pub held_up: Stamp,
+    pub in_the_way: Stamp,
     /// When it was in vain to slow senders down (see [`super::delay::was_in_vain`]).
     pub outpaced: Stamp,
     in_outage: AtomicBool,

@@ -1,19 +1,10 @@
 //! Which delivery is left to itself, so that the others need not wait for it (rules 4 and 5).
 
 use super::pacing::PACE_BYTES;
-use super::{DeliveryState, Policy};
+use super::{DeliveryState, Policy, Sheds};
 
 /// A delivery keeps up if it lags by less than this part of what a sick one does.
 const KEEPS_UP_PART: u64 = 4;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sheds {
-    #[default]
-    Nothing,
-    /// Frames that another delivery has taken.
-    Taken,
-    Everything,
-}
 
 /// What the best backend of a route takes of what it is sent.
 pub fn best_taken_share(route: impl Iterator<Item = DeliveryState>) -> f64 {

@@ -51,7 +51,8 @@ mod tests;
 
 pub use budget::PoolState;
 pub use health::{Backend, BackendHealth};
-pub use isolation::{RouteView, Sheds};
+pub use isolation::RouteView;
+pub use sluice_log::Sheds;
 pub use stamp::Stamp;
 
 /// What happens when a delivery is behind as far as it may be, or the pool is full.

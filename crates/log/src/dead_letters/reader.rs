@@ -51,9 +51,8 @@ impl DeadLetterReader {
     }
 
     /// The next letter, None behind the last one. What is damaged is passed over and counted.
-    #[expect(clippy::should_implement_trait, reason = "it can fail, and goes on after that")]
-    pub fn next(&mut self) -> Result<Option<DeadLetter>> {
-        while let Some(Located { header, .. }) = self.segments.next()? {
+    pub fn next_letter(&mut self) -> Result<Option<DeadLetter>> {
+        while let Some(Located { header, .. }) = self.segments.next_frame()? {
             let Some(body) = self.segments.body()? else { continue };
             let Some((refusal, len)) = Refusal::decode(&body.metadata) else { continue };
             return Ok(Some(DeadLetter {

@@ -61,7 +61,7 @@ pub trait Disk: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
-    Held {
+    InUse {
         path: PathBuf,
         /// Process id of the owner, if it is known.
         holder: Option<u32>,

@@ -118,7 +118,7 @@ impl Disk for RealDisk {
             // Who holds it is only for the message.
             let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
             let holder = read.ok().and_then(|_| holder.trim().parse().ok());
-            return Err(LockError::Held { path: path.to_owned(), holder });
+            return Err(LockError::InUse { path: path.to_owned(), holder });
         }
         locked.map_err(|error| failed(error.into()))?;
         file.set_len(0).map_err(failed)?;

@@ -3,12 +3,15 @@
 
 use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
 use super::{BlockError, VERSION, Version};
+use crate::ranges::RangeSet;
 use crate::types::Holding;
 
 /// Where the second slot starts: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;
 /// Resolved ranges in a slot. More are not lost but their frames are read again after a restart.
 pub const RANGES_LIMIT: usize = 1024;
+/// Ranges in a slot that were resolved and not taken. Of more the lowest are stored as one.
+pub const UNTAKEN_RANGES_LIMIT: usize = 896;
 /// Gaps that a slot remembers.
 pub const DROPPED_RANGES_LIMIT: usize = 16;
 /// Longest name of a reader.
@@ -19,6 +22,15 @@ const FIXED_LEN_BYTES: usize = 128;
 const DROPPED_RANGE_LEN_BYTES: usize = 48;
 const RANGE_LEN_BYTES: usize = 16;
 const CHECKSUM_POSITION: usize = 16;
+
+const _: () = assert!(
+    FIXED_LEN_BYTES
+        + NAME_LIMIT_BYTES
+        + DROPPED_RANGES_LIMIT * DROPPED_RANGE_LEN_BYTES
+        + (RANGES_LIMIT + UNTAKEN_RANGES_LIMIT) * RANGE_LEN_BYTES
+        + size_of::<u32>()
+        <= SLOT_LEN_BYTES as usize
+);
 
 /// Frames that a policy dropped before the reader came to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +58,8 @@ pub struct CursorState {
     pub floor: u64,
     /// Resolved above the floor, ascending, disjoint; of more than [`RANGES_LIMIT`] the lowest.
     pub resolved: Vec<(u64, u64)>,
+    /// Covers all that was resolved and not taken and may be on disk; ascending, disjoint.
+    pub untaken: Vec<(u64, u64)>,
     /// Head of the log when this was written.
     pub head: u64,
     /// What waited for the reader below `head`.
@@ -62,16 +76,11 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let name = cut_text(&state.name, NAME_LIMIT_BYTES);
     let gaps = &state.gaps[state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT)..];
     let ranges = &state.resolved[..state.resolved.len().min(RANGES_LIMIT)];
-    let len = FIXED_LEN_BYTES
-        + name.len()
-        + gaps.len() * DROPPED_RANGE_LEN_BYTES
-        + ranges.len() * RANGE_LEN_BYTES;
+    let untaken = join_lowest(&state.untaken);
     let mut slot = vec![0; FIXED_LEN_BYTES];
-    slot.reserve_exact(len - FIXED_LEN_BYTES);
     slot[..8].copy_from_slice(MAGIC);
     put_u16(&mut slot, 8, VERSION.major);
     put_u16(&mut slot, 10, VERSION.minor);
-    put_u32(&mut slot, 12, len as u32);
     put_u32(&mut slot, 20, state.id);
     put_u64(&mut slot, 24, sequence);
     put_u64(&mut slot, 32, state.floor);
@@ -92,13 +101,24 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
         put_u64(&mut block, 40, gap.dropped_unix_ns);
         slot.extend_from_slice(&block);
     }
-    for (start, end) in ranges {
-        slot.extend_from_slice(&start.to_le_bytes());
-        slot.extend_from_slice(&end.to_le_bytes());
-    }
+    put_ranges(&mut slot, ranges);
+    slot.extend_from_slice(&(untaken.len() as u32).to_le_bytes());
+    put_ranges(&mut slot, &untaken);
+    let len = slot.len() as u32;
+    put_u32(&mut slot, 12, len);
     let checksum = checksum(&slot);
     put_u32(&mut slot, CHECKSUM_POSITION, checksum);
     slot
+}
+
+/// At most [`UNTAKEN_RANGES_LIMIT`] ranges that cover all of these: too much counts as not taken
+/// rather than too little.
+fn join_lowest(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut kept = ranges[ranges.len().saturating_sub(UNTAKEN_RANGES_LIMIT)..].to_vec();
+    if let (Some(lowest), Some(kept)) = (ranges.first(), kept.first_mut()) {
+        kept.0 = lowest.0;
+    }
+    kept
 }
 
 /// Sequence number and content of a slot. `bytes` starts with it and may go on behind it.
@@ -128,26 +148,55 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
     let (gaps, rest) =
         rest.split_at_checked(usize::from(get_u16(slot, 106)) * DROPPED_RANGE_LEN_BYTES)?;
-    let ranges = rest.get(..(get_u32(slot, 108) as usize).checked_mul(RANGE_LEN_BYTES)?)?;
+    let gaps: Vec<_> =
+        gaps.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect();
+    let (resolved, rest) = get_ranges(rest, get_u32(slot, 108))?;
+    let untaken = if get_u16(slot, 10) > 0 {
+        let (count, rest) = rest.split_at_checked(size_of::<u32>())?;
+        get_ranges(rest, get_u32(count, 0))?.0
+    } else {
+        // Version 1.0 knows no more.
+        let mut known = RangeSet::default();
+        let ranges = gaps.iter().filter(|gap| gap.start < gap.end);
+        ranges.for_each(|gap| known.insert_run(gap.start, gap.end));
+        known.iter().collect()
+    };
     let state = CursorState {
         id: get_u32(slot, 20),
         name: String::from_utf8(name.to_vec()).ok()?,
         log_id: get_u128(slot, 112),
         floor: get_u64(slot, 32),
-        resolved: ranges
-            .chunks_exact(RANGE_LEN_BYTES)
-            .map(|range| (get_u64(range, 0), get_u64(range, 8)))
-            .collect(),
+        resolved,
+        untaken,
         head: get_u64(slot, 40),
         held: get_holding(slot, 48),
         dropped: get_holding(slot, 72),
-        gaps: gaps.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect(),
+        gaps,
         written_unix_ns: get_u64(slot, 96),
     };
-    let ends_before = std::iter::once(state.floor).chain(state.resolved.iter().map(|run| run.1));
-    let mut runs = ends_before.zip(&state.resolved);
-    let is_ascending = runs.all(|(end_before, &(start, end))| end_before <= start && start < end);
-    is_ascending.then(|| (get_u64(slot, 24), state))
+    let is_whole = is_ascending(state.floor, &state.resolved) && is_ascending(0, &state.untaken);
+    is_whole.then(|| (get_u64(slot, 24), state))
+}
+
+/// Whether ranges hold something each, one behind the other.
+fn is_ascending(from: u64, ranges: &[(u64, u64)]) -> bool {
+    let ends_before = std::iter::once(from).chain(ranges.iter().map(|range| range.1));
+    ends_before.zip(ranges).all(|(end_before, &(start, end))| end_before <= start && start < end)
+}
+
+fn put_ranges(slot: &mut Vec<u8>, ranges: &[(u64, u64)]) {
+    for (start, end) in ranges {
+        slot.extend_from_slice(&start.to_le_bytes());
+        slot.extend_from_slice(&end.to_le_bytes());
+    }
+}
+
+/// So many ranges, and what stands behind them.
+fn get_ranges(bytes: &[u8], count: u32) -> Option<(Vec<(u64, u64)>, &[u8])> {
+    let len = (count as usize).checked_mul(RANGE_LEN_BYTES)?;
+    let (ranges, rest) = bytes.split_at_checked(len)?;
+    let range = |range: &[u8]| (get_u64(range, 0), get_u64(range, 8));
+    Some((ranges.chunks_exact(RANGE_LEN_BYTES).map(range).collect(), rest))
 }
 
 fn decode_dropped_range(block: &[u8]) -> DroppedRange {
@@ -206,6 +255,10 @@ mod tests {
             slot[at..at + bytes.len()].copy_from_slice(bytes);
             assert_eq!(decode_slot(&with_checksum(slot)), Err(BlockError::Damaged), "at {at}");
         }
+        let mut slot = encode_slot(&state, 1);
+        let at = slot.len() - size_of::<u32>();
+        put_u32(&mut slot, at, 1);
+        assert_eq!(decode_slot(&with_checksum(slot)), Err(BlockError::Damaged));
         let mut slot = encode_slot(&state, 1);
         put_u32(&mut slot, 12, 100);
         assert_eq!(decode_slot(&slot), Err(BlockError::Damaged));

@@ -14,7 +14,7 @@ mod header;
 pub use crate::types::Holding;
 pub use cursor_slot::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
-    SLOT_LEN_BYTES, decode_slot, encode_slot,
+    SLOT_LEN_BYTES, UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,
 };
 pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};
 pub use footer::{FOOTER_LEN_BYTES, Footer};
@@ -26,7 +26,7 @@ pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
 pub use header::{FileKind, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
 
 /// The version that this code writes. It reads every minor version of the same major one.
-pub const VERSION: Version = Version { major: 1, minor: 0 };
+pub const VERSION: Version = Version { major: 1, minor: 1 };
 
 /// Frames and footers start at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: u64 = 8;

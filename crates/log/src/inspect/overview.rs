@@ -139,7 +139,7 @@ fn add_written_since(
         for cursor in cursors.iter_mut() {
             let Ok(state) = &cursor.state else { continue };
             if header.offset >= state.head && chain.readers().contains(&state.id) {
-                cursor.held.add_charge(header.charge);
+                cursor.held.add(header.charge);
             }
         }
     }
@@ -159,7 +159,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
         };
         let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
         while let Some(Located { header, .. }) = chain.next_readable()? {
-            overview.held.add_charge(header.charge);
+            overview.held.add(header.charge);
             overview.numbers.get_or_insert((header.offset, 0)).1 = header.offset + 1;
         }
         overviews.push(overview);

@@ -125,7 +125,7 @@ fn verify_segment(
     verification.segments += 1;
     let mut frames = 0;
     let mut told_at = 0;
-    while let Some(located) = reader.next()? {
+    while let Some(located) = reader.next_frame()? {
         if reader.body()?.is_some() {
             frames += 1;
             verification.items += located.header.charge.items;

@@ -1,7 +1,7 @@
 //! Appending.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::store::WriterWaits;
 use super::{Log, Slot};
@@ -18,8 +18,8 @@ impl<T> Log<T> {
         let (mut over_budget, mut lags) = (false, false);
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
-                cursor.unread.add_charge(charge);
-                cursor.unwritten.add_charge(charge);
+                cursor.unread.add(charge);
+                cursor.unwritten.add(charge);
                 unresolved += 1;
                 unresolved_ids ^= reader.0;
                 lags |= cursor.lags;
@@ -40,16 +40,16 @@ impl<T> Log<T> {
         }));
         if is_kept {
             inner.stored_bytes += charge.bytes;
-            inner.memory.add_stored(charge.bytes);
+            inner.memory.stored_bytes.add(charge.bytes);
             if unresolved == 1 {
                 inner.note_alone(unresolved_ids, charge.bytes, true);
             }
             if let Some(store) = &mut inner.store {
                 store.unwritten_bytes += charge.bytes;
-                inner.memory.add_unwritten(charge.bytes);
+                inner.memory.unwritten_bytes.add(charge.bytes);
                 if lags
-                    || store.flushes_at_once()
-                    || inner.memory.stored_bytes() > store.memory_limit_bytes
+                    || store.flush_after == Some(Duration::ZERO)
+                    || inner.memory.stored_bytes.get() > store.memory_limit_bytes
                 {
                     store.due_below = offset + 1;
                 }

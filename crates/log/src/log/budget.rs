@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::segments::Change;
 use super::shed::{GivenUp, Goal, Walk};
 use super::{Inner, Log};
-use crate::gauges::{GiveUp, ReaderGauges};
+use crate::gauges::{ReaderGauges, Sheds};
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// So often the lock is held to shed for one reader, before others have their turn.
+/// Walks for one reader, each under one lock, before others have their turn.
 const WALKS_AT_ONCE: u32 = 64;
 
 impl<T> Log<T> {
@@ -17,7 +17,7 @@ impl<T> Log<T> {
     pub fn set_limits(&self, id: CursorId, limit_bytes: u64, lease_limit_bytes: u64) {
         let mut inner = self.shared.inner.lock();
         let cursor = inner.cursor_mut(id);
-        cursor.gauges.set_limit(limit_bytes);
+        cursor.gauges.limit_bytes.set(limit_bytes);
         cursor.lease_limit_bytes = lease_limit_bytes;
     }
 
@@ -34,9 +34,9 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return Default::default() };
         // Of what was read ahead it is not known which other readers it was for.
-        let mut dropped = match cursor.gauges.may_give_up() {
-            GiveUp::Everything => inner.drop_ahead(id),
-            GiveUp::Taken | GiveUp::Nothing => Holding::default(),
+        let mut dropped = match cursor.gauges.may_shed() {
+            Sheds::Everything => inner.drop_ahead(id),
+            Sheds::Taken | Sheds::Nothing => Holding::default(),
         };
         let evicted_below = inner.evicted_below();
         let cursor = inner.cursor_mut(id);
@@ -47,13 +47,10 @@ impl<T> Log<T> {
         }
         // What had to stay on disk may go the next time.
         cursor.ahead.dropped_until = 0;
-        let mut given_up = Vec::new();
-        let walk = inner.shed_reader(id, Goal::WithinBudget, &mut given_up);
         drop(inner);
-        if walk != Walk::Reached {
-            self.shed(id, Goal::WithinBudget, &mut given_up);
-        }
-        given_up.iter().for_each(|given_up| dropped.add_charge(given_up.charge));
+        let mut given_up = Vec::new();
+        self.shed(id, Goal::WithinBudget, &mut given_up);
+        given_up.iter().for_each(|given_up| dropped.add(given_up.charge));
         (dropped, given_up)
     }
 
@@ -112,7 +109,7 @@ impl<T> Inner<T> {
             cursor.ahead.bytes -= lease.charge.bytes;
             if offset >= cursor.next && !cursor.is_resolved(offset) {
                 self.drop_on_disk(id, offset, lease.charge);
-                dropped.add_charge(lease.charge);
+                dropped.add(lease.charge);
             }
             self.cursor_mut(id).pass_to(offset + 1);
         }
@@ -127,7 +124,7 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(id);
         cursor.resolve(offset);
         cursor.note_untaken(offset, offset + 1);
-        cursor.unread.remove_charge(charge);
+        cursor.unread.remove(charge);
         if let Some(store) = &mut self.store {
             store.segments.note(Change::Dropped, id, offset, charge);
         }

@@ -2,15 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
+
 use super::store::Ends;
 use super::{Inner, Log, Shared};
-use crate::types::Holding;
+use crate::types::{DiskTrouble, Holding};
+
+/// How long the last system call of a thread is waited for.
+const LAST_CALL: Duration = Duration::from_secs(2);
 
 impl<T> Log<T> {
     /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be
     /// written within `timeout`, which is everything that is unresolved if the log is in memory.
     /// Readers should have gone or been rewound; what is appended afterwards stays in memory.
-    /// Blocks.
+    /// Blocks, for little longer than `timeout`: a thread to which the disk gives no answer is left
+    /// behind, as [`Log::trouble`] then says.
     pub fn close(&self, timeout: Duration) -> Holding {
         let deadline = Instant::now() + timeout;
         let mut inner = self.shared.inner.lock();
@@ -24,25 +30,24 @@ impl<T> Log<T> {
                 !(store.writer_has_ended && store.maintenance_has_ended)
             };
             self.shared.maintenance_wake.wait_while_until(&mut inner, goes_on, deadline);
-            let is_late = goes_on(&mut inner);
-            inner.on_disk().ends = Ends::Now;
-            self.shared.wake_all();
-            if is_late {
-                // Their last system calls may take for ever: they end by themselves.
-                self.threads.lock().clear();
-            }
         }
-        let unwritten = inner.unwritten();
-        drop(inner);
-        self.join();
-        unwritten
+        self.end_threads(&mut inner);
+        inner.unwritten()
     }
 
-    fn join(&self) {
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            // One that panicked has said so.
-            let _ = thread.join();
+    fn end_threads(&self, inner: &mut MutexGuard<'_, Inner<T>>) {
+        let Some(store) = &mut inner.store else { return };
+        store.ends = Ends::Now;
+        self.shared.wake_all();
+        let runs = |inner: &mut Inner<T>| inner.on_disk().threads > 0;
+        self.shared.maintenance_wake.wait_while_for(inner, runs, LAST_CALL);
+        let store = inner.on_disk();
+        let left_behind = std::mem::take(&mut store.threads);
+        if left_behind > 0 {
+            let reason = format!(
+                "{left_behind} threads of the log got no answer from the disk and were left behind"
+            );
+            store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
         }
     }
 }
@@ -50,14 +55,7 @@ impl<T> Log<T> {
 impl<T> Drop for Log<T> {
     /// Without [`Log::close`] before: as if the process had been killed.
     fn drop(&mut self) {
-        {
-            let mut inner = self.shared.inner.lock();
-            if let Some(store) = &mut inner.store {
-                store.ends = Ends::Now;
-            }
-            self.shared.wake_all();
-        }
-        self.join();
+        self.end_threads(&mut self.shared.inner.lock());
     }
 }
 

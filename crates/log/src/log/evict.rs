@@ -7,7 +7,7 @@ use super::Inner;
 use super::budget::unix_now_ns;
 use crate::cursor::DiskLease;
 
-/// At most so many entries go while the lock is held once.
+/// At most so many entries go under one lock.
 const EVICTED_AT_ONCE: usize = 256;
 
 impl<T> Inner<T> {
@@ -17,7 +17,7 @@ impl<T> Inner<T> {
         let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
         let mut evicted = Vec::new();
         while let Some(store) = &mut self.store
-            && self.memory.stored_bytes() > store.memory_limit_bytes
+            && self.memory.stored_bytes.get() > store.memory_limit_bytes
             && evicted.len() < EVICTED_AT_ONCE
         {
             let offset = self.slots.next_live(store.evicted_below).min(store.durable_below);

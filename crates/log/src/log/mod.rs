@@ -12,8 +12,8 @@
 //!   sync that covers the frame and after every reader that it is for has a durable cursor file,
 //!   never before.
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
-//! - The log's lock is never held during a system call, and nothing of the readers is called with
-//!   it held.
+//! - The log's lock is never kept during a system call, and nothing of the readers is called
+//!   under it.
 
 mod append;
 pub(crate) mod budget;
@@ -46,8 +46,6 @@ use store::Store;
 /// An append-only sequence of shared entries with one cursor a reader.
 pub struct Log<T> {
     pub(crate) shared: Arc<Shared<T>>,
-    /// Writer and reader of a log on disk.
-    pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
 /// What a log and its threads share.
@@ -55,7 +53,7 @@ pub(crate) struct Shared<T> {
     pub(crate) inner: Mutex<Inner<T>>,
     pub(crate) writer_wake: Condvar,
     pub(crate) reader_wake: Condvar,
-    /// The maintenance thread waits for it, and the caller that closes the log.
+    /// The maintenance thread waits for it, and the caller that ends the log.
     pub(crate) maintenance_wake: Condvar,
 }
 
@@ -114,7 +112,7 @@ impl<T> Log<T> {
             reader_wake: Condvar::new(),
             maintenance_wake: Condvar::new(),
         };
-        Log { shared: Arc::new(shared), threads: Mutex::default() }
+        Log { shared: Arc::new(shared) }
     }
 }
 
@@ -134,19 +132,16 @@ impl<T> Inner<T> {
     }
 
     /// The only reader that has not resolved a slot pins it alone from now on, or no longer.
-    pub(crate) fn note_alone(&mut self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
-        if let Some(cursor) = self.cursors.get_mut(unresolved_ids).and_then(Option::as_mut) {
-            match is_alone {
-                true => cursor.alone_bytes += bytes,
-                false => cursor.alone_bytes -= bytes,
-            }
-            cursor.publish();
+    pub(crate) fn note_alone(&self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
+        if let Some(cursor) = self.cursors.get(unresolved_ids).and_then(Option::as_ref) {
+            let alone_bytes = &cursor.gauges.alone_bytes;
+            if is_alone { alone_bytes.add(bytes) } else { alone_bytes.remove(bytes) }
         }
     }
 
     pub(crate) fn note_let_go(&mut self, bytes: u64) {
         self.stored_bytes -= bytes;
-        self.memory.remove_stored(bytes);
+        self.memory.stored_bytes.remove(bytes);
     }
 
     /// Offsets below are not in memory.

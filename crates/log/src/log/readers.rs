@@ -4,7 +4,7 @@ use super::reading::As;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::cursor_file::file_name;
-use crate::gauges::GiveUp;
+use crate::gauges::Sheds;
 use crate::types::{CursorId, Holding, Keep, Subscription};
 
 impl<T> Log<T> {
@@ -18,10 +18,10 @@ impl<T> Log<T> {
         let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
         let cursor = inner.cursor_mut(id);
         if orphan.is_none() {
-            cursor.gauges.allow(GiveUp::Everything);
+            cursor.gauges.allow(Sheds::Everything);
         }
         cursor.is_subscribed = true;
-        cursor.gauges.set_limit(subscription.limit_bytes);
+        cursor.gauges.limit_bytes.set(subscription.limit_bytes);
         cursor.lease_limit_bytes = subscription.lease_limit_bytes;
         cursor.is_best_effort = subscription.is_best_effort;
         cursor.wake = subscription.wake;
@@ -37,10 +37,10 @@ impl<T> Log<T> {
             let cursor = inner.cursor_mut(id);
             cursor.is_subscribed = false;
             // It stays until a reader of this name takes it up, or until it is dropped by hand.
-            cursor.gauges.allow(GiveUp::Nothing);
+            cursor.gauges.allow(Sheds::Nothing);
             cursor.wake = std::sync::Arc::new(|| {});
             cursor.ahead.is_awaited = false;
-            cursor.gauges.set_limit(u64::MAX);
+            cursor.gauges.limit_bytes.set(u64::MAX);
             if inner.waits_for(id) {
                 self.wake_reader(&mut inner);
                 return Holding::default();
@@ -72,14 +72,17 @@ impl<T> Inner<T> {
     }
 
     fn add_cursor(&mut self, name: String) -> CursorId {
-        let persistent_id = self.store.as_mut().map_or(0, |store| store.next_persistent_id());
+        let persistent_id = self.store.as_mut().map_or(0, |store| {
+            store.highest_persistent_id += 1;
+            store.highest_persistent_id
+        });
         self.cursors.push(Some(Cursor::at(self.slots.head(), name, persistent_id)));
         CursorId(self.cursors.len() - 1)
     }
 
     /// True if anything may be unresolved. Counts do not tell: after a crash they may be too low.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
-        let mut segments = self.store.iter().flat_map(|store| store.segments.iter());
+        let mut segments = self.store.iter().flat_map(|store| store.segments.by_first.values());
         segments.any(|segment| segment.is_pinned_by(id)) || self.oldest_in_memory(id).is_some()
     }
 

@@ -35,7 +35,8 @@ impl<T> Log<T> {
     }
 
     fn read_next(&self, inner: &mut Inner<T>, id: CursorId) -> Next<T> {
-        if !inner.cursor(id).may_lease() {
+        let cursor = inner.cursor(id);
+        if cursor.leased.frames > 0 && cursor.leased.bytes >= cursor.lease_limit_bytes {
             return Next::Full;
         }
         if inner.cursor(id).next < inner.evicted_below() {
@@ -61,7 +62,7 @@ impl<T> Log<T> {
     }
 
     /// The same for an entry of which the reader wants nothing, since its filters let nothing pass.
-    /// Other readers may not give the entry up because of that ([`crate::GiveUp::Taken`]).
+    /// Other readers may not give the entry up because of that ([`crate::Sheds::Taken`]).
     pub fn resolve_unwanted(&self, id: CursorId, offset: Offset) -> bool {
         self.resolve_as(id, offset, As::Unwanted).is_some()
     }
@@ -83,7 +84,7 @@ impl<T> Log<T> {
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return false };
         // Of what is on disk alone, memory does not know who took it.
         let is_taken = || inner.slots.get(offset).is_some_and(|slot| slot.is_taken);
-        cursor.gauges.may_give_up().allows(is_taken)
+        cursor.gauges.may_shed().allows(is_taken)
     }
 
     /// Gives back all leases: what is not resolved is read again, in order.
@@ -117,8 +118,8 @@ impl<T> Inner<T> {
                     let charge = slot.charge;
                     found = Some((offset, slot.entry.clone()));
                     let cursor = self.cursor_mut(id);
-                    cursor.unread.remove_charge(charge);
-                    cursor.leased.add_charge(charge);
+                    cursor.unread.remove(charge);
+                    cursor.leased.add(charge);
                 }
                 // Not for this reader, or resolved already: nothing to wait for.
                 _ => {
@@ -149,7 +150,7 @@ impl<T> Inner<T> {
             }
             cursor.pass_to(offset);
             cursor.next = offset + 1;
-            cursor.unread.remove_charge(lease.charge);
+            cursor.unread.remove(lease.charge);
             cursor.oldest_on_disk_unix_ns =
                 cursor.ahead.entries.front().map(|(_, _, lease)| lease.received_unix_ns);
             self.lease_on_disk(id, offset, lease);
@@ -173,7 +174,7 @@ impl<T> Inner<T> {
             store.segments.note(Change::Leased, id, offset, lease.charge);
         }
         let cursor = self.cursor_mut(id);
-        cursor.leased.add_charge(lease.charge);
+        cursor.leased.add(lease.charge);
         cursor.disk_leases.insert(offset, lease);
     }
 
@@ -212,15 +213,15 @@ impl<T> Inner<T> {
                 store.segments.note(Change::Resolved, id, offset, charge);
             } else if is_gone {
                 store.unwritten_bytes -= charge.bytes;
-                self.memory.remove_unwritten(charge.bytes);
+                self.memory.unwritten_bytes.remove(charge.bytes);
             }
         }
         let cursor = self.cursor_mut(id);
         if !is_durable {
-            cursor.unwritten.remove_charge(charge);
+            cursor.unwritten.remove(charge);
         }
         let holding = if was_leased { &mut cursor.leased } else { &mut cursor.unread };
-        holding.remove_charge(charge);
+        holding.remove(charge);
         cursor.publish();
         Some(Resolved { entry: Some(entry), charge, is_lost })
     }
@@ -232,7 +233,7 @@ impl<T> Inner<T> {
         if how != As::Taken {
             cursor.note_untaken(offset, offset + 1);
         }
-        cursor.leased.remove_charge(lease.charge);
+        cursor.leased.remove(lease.charge);
         cursor.publish();
         if let Some(store) = &mut self.store {
             store.segments.note(Change::Resolved, id, offset, lease.charge);

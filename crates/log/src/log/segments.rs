@@ -11,13 +11,6 @@ use std::time::Instant;
 
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// What a reader has not resolved in a segment, or, if that is not known, what it has leased in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pin {
-    pub(crate) reader: CursorId,
-    pub(crate) holding: Holding,
-}
-
 /// Whether the space of a segment is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shed {
@@ -62,35 +55,27 @@ pub(crate) struct Segment {
     /// From 1 on; another one when another file takes the place of this one.
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
-    pub(crate) pins: Vec<Pin>,
+    /// What each reader has not resolved in here or, if that is not known, what it has leased.
+    pub(crate) pins: BTreeMap<CursorId, Holding>,
     /// Readers of which it is not known whether something unread in here is for them.
     pub(crate) unknown: Vec<CursorId>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    by_first: BTreeMap<Offset, Segment>,
+    pub(crate) by_first: BTreeMap<Offset, Segment>,
     generations: u64,
 }
 
 impl Segment {
-    fn holding_of(&mut self, reader: CursorId) -> &mut Holding {
-        let known = self.pins.iter().position(|pin| pin.reader == reader);
-        let index = known.unwrap_or_else(|| {
-            self.pins.push(Pin { reader, holding: Holding::default() });
-            self.pins.len() - 1
-        });
-        &mut self.pins[index].holding
-    }
-
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
         self.pinning().any(|pinning| pinning == reader)
     }
 
     pub(crate) fn pinning(&self) -> impl Iterator<Item = CursorId> + '_ {
-        let pins = self.pins.iter().filter(|pin| pin.holding.frames > 0).map(|pin| pin.reader);
-        pins.chain(self.unknown.iter().copied())
+        let pins = self.pins.iter().filter(|(_, pinned)| pinned.frames > 0);
+        pins.map(|(reader, _)| *reader).chain(self.unknown.iter().copied())
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
@@ -99,7 +84,7 @@ impl Segment {
 
     /// At most so many bytes of charge are unresolved, if that is known.
     pub(crate) fn pinned_bytes(&self) -> Option<u64> {
-        self.unknown.is_empty().then(|| self.pins.iter().map(|pin| pin.holding.bytes).sum())
+        self.unknown.is_empty().then(|| self.pins.values().map(|pinned| pinned.bytes).sum())
     }
 }
 
@@ -109,22 +94,6 @@ impl Segments {
         self.generations += 1;
         let generation = self.generations;
         self.by_first.insert(segment.first, Segment { generation, ..segment });
-    }
-
-    pub(crate) fn remove(&mut self, first: Offset) -> Option<Segment> {
-        self.by_first.remove(&first)
-    }
-
-    pub(crate) fn get_mut(&mut self, first: Offset) -> Option<&mut Segment> {
-        self.by_first.get_mut(&first)
-    }
-
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Segment> {
-        self.by_first.values()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Segment> {
-        self.by_first.values_mut()
     }
 
     /// The first segment that ends at or behind `offset`.
@@ -139,15 +108,6 @@ impl Segments {
         (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
     }
 
-    /// No frame on disk has a lower offset.
-    pub(crate) fn first(&self) -> Option<Offset> {
-        self.by_first.keys().next().copied()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_first.is_empty()
-    }
-
     /// The lowest offset that the two newest files can hold.
     pub(crate) fn first_of_newest(&self) -> Option<Offset> {
         self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
@@ -158,12 +118,13 @@ impl Segments {
         let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
         let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };
         let is_known = !segment.unknown.contains(&id);
+        let pinned = segment.pins.entry(id).or_default();
         match change {
-            Change::Written => segment.holding_of(id).add_charge(charge),
-            Change::Leased if !is_known => segment.holding_of(id).add_charge(charge),
-            Change::GivenBack if !is_known => segment.holding_of(id).remove_charge(charge),
-            Change::Dropped if is_known => segment.holding_of(id).remove_charge(charge),
-            Change::Resolved => segment.holding_of(id).remove_charge(charge),
+            Change::Written => pinned.add(charge),
+            Change::Leased if !is_known => pinned.add(charge),
+            Change::GivenBack if !is_known => pinned.remove(charge),
+            Change::Dropped if is_known => pinned.remove(charge),
+            Change::Resolved => pinned.remove(charge),
             Change::Leased | Change::GivenBack | Change::Dropped => {}
         }
     }
@@ -171,7 +132,7 @@ impl Segments {
     pub(crate) fn forget_reader(&mut self, reader: CursorId) {
         for segment in self.by_first.values_mut() {
             segment.unknown.retain(|&other| other != reader);
-            segment.pins.retain(|pin| pin.reader != reader);
+            segment.pins.remove(&reader);
         }
     }
 }

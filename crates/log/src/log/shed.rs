@@ -1,6 +1,6 @@
 //! Giving up frames in memory: of one reader, or of all that still pin them.
 //!
-//! Which frames a reader may give up is said from outside ([`crate::GiveUp`]); here they are found,
+//! Which frames a reader may give up is said from outside ([`crate::Sheds`]); here they are found,
 //! the oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes
 //! on the next time where it ended, so that shedding costs an append about as much as the append
 //! itself, however many frames have to stay in between and however many readers give up together.
@@ -13,7 +13,7 @@ use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// Slots, and readers of slots, that are looked at while the lock is held once.
+/// Slots, and readers of slots, that are looked at under one lock.
 pub(super) const LOOKED_AT_ONCE: usize = 512;
 
 /// An entry that a reader has given up.
@@ -106,7 +106,7 @@ impl<T> Inner<T> {
                 }
                 Some(true) => {
                     if let Some(charge) = self.give_up_one(id, offset, given_up) {
-                        dropped.add_charge(charge);
+                        dropped.add(charge);
                         freed_bytes += charge.bytes;
                     }
                 }
@@ -224,5 +224,5 @@ impl<T> Inner<T> {
 }
 
 fn may_give_up<T>(cursor: &Cursor<T>, slot: &Slot<T>) -> bool {
-    cursor.gauges.may_give_up().allows(|| slot.is_taken)
+    cursor.gauges.may_shed().allows(|| slot.is_taken)
 }

@@ -12,12 +12,12 @@ use super::shed::GivenUp;
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::format::FrameHeader;
-use crate::gauges::GiveUp;
+use crate::gauges::Sheds;
 use crate::types::{CursorId, Holding, Offset, Wake};
 
 use super::budget::unix_now_ns;
 
-/// Slots that are looked at while the lock is held once.
+/// Slots that are looked at under one lock.
 const SLOTS_AT_ONCE: usize = 512;
 /// A segment that had to stay is looked at again after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -36,9 +36,13 @@ impl<T> Log<T> {
     /// Length of the segments that are needed or written, reserved space included.
     pub fn needed_disk_bytes(&self) -> u64 {
         let mut inner = self.shared.inner.lock();
-        inner.settle_segments();
+        inner.update_pins();
         let Some(store) = &inner.store else { return 0 };
-        let needed = store.segments.iter().filter(|segment| segment.is_open || segment.is_pinned());
+        let needed = store
+            .segments
+            .by_first
+            .values()
+            .filter(|segment| segment.is_open || segment.is_pinned());
         needed.map(|segment| segment.len_bytes).sum()
     }
 
@@ -48,7 +52,7 @@ impl<T> Log<T> {
     pub fn shed_segments(&self, bytes: u64) -> (u64, Vec<GivenUp<T>>) {
         let (mut freed_bytes, mut given_up) = (0, Vec::new());
         let mut inner = self.shared.inner.lock();
-        inner.settle_segments();
+        inner.update_pins();
         let (candidates, evicted_below) = (inner.sheddable_segments(), inner.evicted_below());
         drop(inner);
         for (first, last, len_bytes) in candidates {
@@ -68,7 +72,7 @@ impl<T> Log<T> {
 
     fn ask_for_segment(&self, first: Offset) -> bool {
         let mut inner = self.shared.inner.lock();
-        let Some(segment) = inner.on_disk().segments.get_mut(first) else { return false };
+        let Some(segment) = inner.on_disk().segments.by_first.get_mut(&first) else { return false };
         segment.shed = Shed::Asked;
         self.wake_reader(&mut inner);
         true
@@ -90,7 +94,7 @@ impl<T> Log<T> {
             })
     }
 
-    /// Looks at slots until one is refused. The lock is not held all the time.
+    /// Looks at slots until one is refused. The lock is released now and then.
     fn all_slots(
         &self,
         first: Offset,
@@ -121,10 +125,10 @@ impl<T> Inner<T> {
         let Some(store) = &self.store else { return Vec::new() };
         let may_give_up = |id: CursorId| {
             let cursor = self.cursors[id.0].as_ref();
-            cursor.is_none_or(|cursor| cursor.gauges.may_give_up() != GiveUp::Nothing)
+            cursor.is_none_or(|cursor| cursor.gauges.may_shed() != Sheds::Nothing)
         };
         let had_to_stay = |shed| matches!(shed, Shed::Refused(at) if at.elapsed() < LOOK_AGAIN);
-        let segments = store.segments.iter().filter(|segment| {
+        let segments = store.segments.by_first.values().filter(|segment| {
             !segment.is_open
                 && segment.is_pinned()
                 && !had_to_stay(segment.shed)
@@ -145,7 +149,7 @@ impl<T> Inner<T> {
     /// Whether a reader that has not resolved a frame on disk may give it up.
     pub(crate) fn may_drop(&self, cursor: &Cursor<T>, frame: &DiskFrame, ids: &Ids) -> bool {
         let is_taken = || self.is_taken(&frame.header, &frame.readers, ids);
-        frame.header.offset >= cursor.next && cursor.gauges.may_give_up().allows(is_taken)
+        frame.header.offset >= cursor.next && cursor.gauges.may_shed().allows(is_taken)
     }
 
     /// Whether nothing keeps a frame on disk.
@@ -172,7 +176,7 @@ impl<T> Inner<T> {
         }
         for id in self.waiting_for(frame, ids) {
             self.drop_on_disk(id, frame.header.offset, frame.header.charge);
-            dropped.entry(id).or_default().add_charge(frame.header.charge);
+            dropped.entry(id).or_default().add(frame.header.charge);
         }
         true
     }
@@ -184,7 +188,7 @@ impl<T> Inner<T> {
         is_free: bool,
         dropped: HashMap<CursorId, Holding>,
     ) -> Vec<Wake> {
-        let segment = self.store.as_mut().and_then(|store| store.segments.get_mut(first));
+        let segment = self.store.as_mut().and_then(|store| store.segments.by_first.get_mut(&first));
         if let Some(segment) = segment {
             segment.shed = if is_free { Shed::No } else { Shed::Refused(Instant::now()) };
             if is_free {

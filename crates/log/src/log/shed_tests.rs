@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::gauges::GiveUp;
+use crate::gauges::Sheds;
 use crate::types::{Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };
@@ -24,7 +24,7 @@ fn log_with(readers: usize) -> (Log<u64>, Vec<CursorId>, Arc<[CursorId]>) {
     (log, ids, all)
 }
 
-fn allow(log: &Log<u64>, id: CursorId, give_up: GiveUp) {
+fn allow(log: &Log<u64>, id: CursorId, give_up: Sheds) {
     log.gauges(id).allow(give_up);
 }
 
@@ -39,7 +39,7 @@ fn take_all(log: &Log<u64>, id: CursorId) {
 fn what_only_one_reader_pins_is_counted_to_it() {
     let (log, ids, all) = log_with(3);
     append(&log, 0..10, &all);
-    let alone = || ids.iter().map(|&id| log.gauges(id).alone_bytes()).collect::<Vec<_>>();
+    let alone = || ids.iter().map(|&id| log.gauges(id).alone_bytes.get()).collect::<Vec<_>>();
     assert_eq!(alone(), [0, 0, 0]);
     take_all(&log, ids[0]);
     assert_eq!(alone(), [0, 0, 0]);
@@ -48,15 +48,15 @@ fn what_only_one_reader_pins_is_counted_to_it() {
     log.append(Arc::new(10), ONE, &[ids[0]].into());
     assert_eq!(alone(), [10, 0, 100]);
     log.unsubscribe(ids[2], crate::types::Keep::Nothing);
-    assert_eq!((log.gauges(ids[0]).alone_bytes(), log.stored_bytes()), (10, 10));
+    assert_eq!((log.gauges(ids[0]).alone_bytes.get(), log.stored_bytes()), (10, 10));
 }
 
 #[test]
 fn a_frame_that_no_other_reader_has_taken_stays_where_only_taken_ones_may_go() {
     let (log, ids, all) = log_with(3);
     let (healthy, dead, other_dead) = (ids[0], ids[1], ids[2]);
-    [dead, other_dead].into_iter().for_each(|id| allow(&log, id, GiveUp::Taken));
-    allow(&log, healthy, GiveUp::Nothing);
+    [dead, other_dead].into_iter().for_each(|id| allow(&log, id, Sheds::Taken));
+    allow(&log, healthy, Sheds::Nothing);
     append(&log, 0..20, &all);
     assert!(log.shed_together(1_000).is_empty() && log.shed_alone(dead, 1_000).is_empty());
     for _ in 0..10 {
@@ -85,11 +85,11 @@ fn a_best_effort_reader_is_no_witness_and_what_all_gave_up_is_lost() {
     let best_effort =
         log.subscribe(Subscription { is_best_effort: true, ..Subscription::new("debug") });
     let dead = log.subscribe(Subscription::new("dead"));
-    allow(&log, dead, GiveUp::Taken);
+    allow(&log, dead, Sheds::Taken);
     append(&log, 0..3, &[best_effort, dead]);
     take_all(&log, best_effort);
     assert!(log.shed_alone(dead, 1_000).is_empty());
-    allow(&log, dead, GiveUp::Everything);
+    allow(&log, dead, Sheds::Everything);
     let shed = log.shed_alone(dead, 1_000);
     assert!(shed.len() == 2 && shed.iter().all(|given_up| given_up.is_lost), "all but the newest");
 }
@@ -114,8 +114,8 @@ fn only_what_the_reader_pins_alone_makes_memory_free() {
 fn fifty_dead_readers_are_relieved_at_once_and_a_backlog_that_must_stay_is_looked_at_once() {
     let (log, ids, _) = log_with(52);
     let (healthy, firm, dead) = (ids[0], ids[1], &ids[2..]);
-    dead.iter().for_each(|&id| allow(&log, id, GiveUp::Taken));
-    [healthy, firm].into_iter().for_each(|id| allow(&log, id, GiveUp::Nothing));
+    dead.iter().for_each(|&id| allow(&log, id, Sheds::Taken));
+    [healthy, firm].into_iter().for_each(|id| allow(&log, id, Sheds::Nothing));
     // Frames that stay come first: they must not be walked over at each append.
     append(&log, 0..5_000, &[firm]);
     let others = [&[healthy], dead].concat();
@@ -172,7 +172,7 @@ proptest! {
     fn only_what_may_go_goes(steps in proptest::collection::vec(step(), 0..300)) {
         let (log, ids, _) = log_with(3);
         let mut frames: Vec<Frame> = Vec::new();
-        let mut allowed = [GiveUp::Everything; 3];
+        let mut allowed = [Sheds::Everything; 3];
         for step in steps {
             let mut given_up = Vec::new();
             match step {
@@ -206,7 +206,7 @@ proptest! {
                     }
                 }
                 Step::Allow(index, give_up) => {
-                    let choices = [GiveUp::Nothing, GiveUp::Taken, GiveUp::Everything];
+                    let choices = [Sheds::Nothing, Sheds::Taken, Sheds::Everything];
                     allowed[index] = choices[usize::from(give_up)];
                     allow(&log, ids[index], allowed[index]);
                 }
@@ -236,9 +236,9 @@ proptest! {
                 let frame = &mut frames[*gone.entry as usize];
                 prop_assert!(frame.waits.remove(&index) && !frame.leased.contains(&index));
                 let may_go = match allowed[index] {
-                    GiveUp::Nothing => false,
-                    GiveUp::Taken => frame.is_taken,
-                    GiveUp::Everything => true,
+                    Sheds::Nothing => false,
+                    Sheds::Taken => frame.is_taken,
+                    Sheds::Everything => true,
                 };
                 prop_assert!(may_go);
                 prop_assert_eq!(gone.is_lost, frame.waits.is_empty() && !frame.is_taken);
@@ -249,9 +249,9 @@ proptest! {
             prop_assert_eq!(log.stored_bytes(), bytes(&|frame| !frame.waits.is_empty()));
             for (index, &id) in ids.iter().enumerate() {
                 let gauges = log.gauges(id);
-                prop_assert_eq!(gauges.held_bytes(), bytes(&|frame| frame.waits.contains(&index)));
+                prop_assert_eq!(gauges.held_bytes.get(), bytes(&|frame| frame.waits.contains(&index)));
                 let alone_bytes = bytes(&|frame| frame.waits.iter().eq([&index]));
-                prop_assert_eq!(gauges.alone_bytes(), alone_bytes);
+                prop_assert_eq!(gauges.alone_bytes.get(), alone_bytes);
             }
         }
     }

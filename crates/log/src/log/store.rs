@@ -39,6 +39,8 @@ pub(crate) struct Store {
     pub(crate) writer_waits: WriterWaits,
     /// The reader thread has nothing to do until it is woken.
     pub(crate) reader_waits: bool,
+    /// Those that run and are waited for at the end.
+    pub(crate) threads: u32,
     pub(crate) writer_has_ended: bool,
     pub(crate) maintenance_has_ended: bool,
     pub(crate) ends: Ends,
@@ -66,17 +68,6 @@ pub(crate) enum Ends {
     Now,
 }
 
-impl Store {
-    pub(crate) fn next_persistent_id(&mut self) -> u32 {
-        self.highest_persistent_id += 1;
-        self.highest_persistent_id
-    }
-
-    pub(crate) fn flushes_at_once(&self) -> bool {
-        self.flush_after == Some(Duration::ZERO)
-    }
-}
-
 impl<T> Inner<T> {
     /// For the threads, which only a log on disk has.
     pub(crate) fn on_disk(&mut self) -> &mut Store {
@@ -91,23 +82,13 @@ impl<T> Shared<T> {
 }
 
 impl<T> Log<T> {
-    /// Changes when frames are written (reload).
-    pub fn set_flush_policy(&self, flush: FlushPolicy) {
-        self.change_store(|store| store.flush_after = flush.after());
-    }
-
-    /// Changes what is kept in memory of frames on disk, and what is read ahead.
-    pub fn set_memory_limits(&self, limit_bytes: u64, read_ahead_bytes: u64) {
-        self.change_store(|store| {
-            store.memory_limit_bytes = limit_bytes;
+    /// Changes when frames are written, what is kept in memory of frames on disk, and what is read
+    /// ahead (reload).
+    pub fn set_disk_limits(&self, flush: FlushPolicy, memory_bytes: u64, read_ahead_bytes: u64) {
+        if let Some(store) = &mut self.shared.inner.lock().store {
+            store.flush_after = flush.after();
+            store.memory_limit_bytes = memory_bytes;
             store.read_ahead_bytes = read_ahead_bytes;
-        });
-    }
-
-    fn change_store(&self, change: impl FnOnce(&mut Store)) {
-        let mut inner = self.shared.inner.lock();
-        if let Some(store) = &mut inner.store {
-            change(store);
             self.shared.writer_wake.notify_one();
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::gauges::GiveUp;
+use crate::gauges::Sheds;
 use crate::types::{Keep, Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };
@@ -49,9 +49,9 @@ fn a_waiting_frame_pins_neither_its_neighbours_nor_their_memory() {
     }
     assert_eq!((log.stored_bytes(), log.held(a).frames), (10, 1));
     assert!(
-        log.shared.inner.lock().slots.held() < 300,
+        log.shared.inner.lock().slots.kept() < 300,
         "{} slots held for one frame",
-        log.shared.inner.lock().slots.held()
+        log.shared.inner.lock().slots.kept()
     );
     log.resolve(a, offsets[0]);
     assert_eq!(log.stored_bytes(), 0);
@@ -149,7 +149,7 @@ fn whether_a_reader_is_over_its_budget_is_said_without_the_lock() {
 fn what_a_reader_did_not_want_is_not_taken_for_another_one() {
     let log = Log::default();
     let (behind, other) = (reader(&log, u64::MAX), reader(&log, u64::MAX));
-    log.gauges(behind).allow(GiveUp::Taken);
+    log.gauges(behind).allow(Sheds::Taken);
     for index in 0..3 {
         log.append(Arc::new(index), ONE, &readers(&[behind, other]));
     }

@@ -14,14 +14,10 @@ use crate::types::{CursorId, Offset};
 /// Open cursor files, by reader.
 #[derive(Default)]
 pub(crate) struct CursorFiles {
-    by_reader: HashMap<CursorId, CursorFile>,
+    pub(crate) by_reader: HashMap<CursorId, CursorFile>,
 }
 
 impl CursorFiles {
-    pub(crate) fn insert(&mut self, id: CursorId, file: CursorFile) {
-        self.by_reader.insert(id, file);
-    }
-
     /// Removes the files of readers that are gone. What cannot be removed is tried again later.
     pub(crate) fn remove_gone<T>(&mut self, shared: &Shared<T>, home: &Home) {
         let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
@@ -70,7 +66,7 @@ impl<T> Maintenance<T> {
                 Ok(()) => cursor.stored_below = stored_below,
                 Err(error) => {
                     cursor.is_changed = true;
-                    failure = Some(error.trouble());
+                    failure = Some(error.trouble(false));
                 }
             }
         }
@@ -109,14 +105,17 @@ impl<T> Inner<T> {
 /// A reader as its file says it. What is in memory only is not held after a crash.
 pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> Option<CursorState> {
     let cursor = inner.cursors[id.0].as_ref()?;
+    let mut held = cursor.held();
+    held.remove(cursor.unwritten);
     Some(CursorState {
         id: cursor.persistent_id,
         name: cursor.name.clone(),
         log_id,
         floor: cursor.floor,
         resolved: cursor.resolved.iter().take(RANGES_LIMIT).collect(),
+        untaken: cursor.untaken.iter().collect(),
         head: inner.store.as_ref()?.durable_below,
-        held: cursor.held().without(cursor.unwritten),
+        held,
         dropped: cursor.dropped,
         gaps: cursor.dropped_ranges.iter().copied().collect(),
         written_unix_ns: unix_now_ns(),

@@ -73,7 +73,7 @@ impl<T: Record> Maintenance<T> {
 
     fn keep(&mut self, at_the_end: bool) {
         self.cursor_files.lock().remove_gone(&self.shared, &self.home);
-        self.shared.inner.lock().settle_segments();
+        self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
         if !at_the_end && Instant::now() >= self.rewrite_at {
@@ -94,7 +94,7 @@ impl<T: Record> Maintenance<T> {
                 Ends::Closing => next = Instant::now() + self.home.keep_interval,
                 Ends::No => {}
             }
-            let has_work = !store.segments.is_empty() || !store.gone_readers.is_empty();
+            let has_work = !store.segments.by_first.is_empty() || !store.gone_readers.is_empty();
             let timed_out = if has_work || store.ends == Ends::Closing {
                 shared.maintenance_wake.wait_until(&mut inner, next).timed_out()
             } else {
@@ -119,7 +119,7 @@ impl<T: Record> Maintenance<T> {
             // Synced before any cursor is stored: later starts do not look into this file.
             if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
                 self.shared.with_store(|store| {
-                    store.segments.get_mut(first).map(|segment| segment.len_bytes = end)
+                    store.segments.by_first.get_mut(&first).map(|segment| segment.len_bytes = end)
                 });
             }
         }
@@ -129,14 +129,15 @@ impl<T: Record> Maintenance<T> {
     fn remove_unpinned(&self) {
         let unpinned = {
             let inner = &mut *self.shared.inner.lock();
-            inner.settle_segments();
+            inner.update_pins();
             let store = inner.on_disk();
             let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
-            let unpinned: Vec<_> = store.segments.iter().filter(goes).cloned().collect();
+            let unpinned: Vec<_> = store.segments.by_first.values().filter(goes).cloned().collect();
             for segment in &unpinned {
-                store.segments.remove(segment.first);
+                store.segments.by_first.remove(&segment.first);
             }
-            let first = store.segments.first().unwrap_or(store.durable_below);
+            let first =
+                store.segments.by_first.keys().next().copied().unwrap_or(store.durable_below);
             let cursors = inner.cursors.iter_mut().flatten();
             cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
             unpinned
@@ -150,10 +151,10 @@ impl<T: Record> Maintenance<T> {
 
 impl<T> Inner<T> {
     /// Brings up to date who needs which segment. A reader that has passed one needs its leases.
-    pub(crate) fn settle_segments(&mut self) {
+    pub(crate) fn update_pins(&mut self) {
         let Some(store) = &mut self.store else { return };
         let evicted_below = store.evicted_below;
-        for segment in store.segments.iter_mut().filter(|segment| !segment.is_open) {
+        for segment in store.segments.by_first.values_mut().filter(|segment| !segment.is_open) {
             let (first, last) = (segment.first, segment.last);
             let has_passed = |reader: CursorId| {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.next > last)
@@ -163,12 +164,14 @@ impl<T> Inner<T> {
                 // Some of it is in memory too, where the count is exact.
                 continue;
             }
-            for pin in segment.pins.iter_mut().filter(|pin| has_passed(pin.reader)) {
-                let cursor = self.cursors[pin.reader.0].as_ref();
-                let leased = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
-                pin.holding = leased.unwrap_or_default();
-            }
-            segment.pins.retain(|pin| pin.holding.frames > 0);
+            segment.pins.retain(|&reader, pinned| {
+                if has_passed(reader) {
+                    let cursor = self.cursors[reader.0].as_ref();
+                    let leased = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
+                    *pinned = leased.unwrap_or_default();
+                }
+                pinned.frames > 0
+            });
         }
     }
 }

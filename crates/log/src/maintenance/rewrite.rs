@@ -1,7 +1,7 @@
 //! Writing anew segments of which little is still wanted, so that a few old frames do not pin much
 //! space, nor many old segments many files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use super::Maintenance;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
-use crate::log::segments::{Pin, Segment};
+use crate::log::segments::Segment;
 use crate::log::shed_segments::Ids;
 use crate::record::Record;
 use crate::segment::{Damage, ReaderOptions, SegmentName, SegmentWriter, list_segments};
-use crate::types::{CursorId, Offset};
+use crate::types::{CursorId, Holding, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
 const WANTED_PART: u64 = 4;
@@ -132,7 +132,7 @@ impl<T: Record> Maintenance<T> {
     fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
         let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
-        while let Some(located) = reader.next()? {
+        while let Some(located) = reader.next_frame()? {
             let offset = located.header.offset;
             if offset > old.segment.last {
                 break;
@@ -178,7 +178,7 @@ impl<T: Record> Maintenance<T> {
         store.stats.rewrites += 1;
         store.stats.frames_damaged += rewritten.damage.places();
         for old in olds {
-            store.segments.remove(old.segment.first);
+            store.segments.by_first.remove(&old.segment.first);
         }
         store.segments.insert(Segment {
             path,
@@ -213,10 +213,10 @@ impl<T> Inner<T> {
 
     /// The first run of neighbours that is worth the work.
     fn choose_olds(&mut self, segment_bytes: u64) -> Option<Vec<Old>> {
-        self.settle_segments();
+        self.update_pins();
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
-        for segment in store.segments.iter() {
+        for segment in store.segments.by_first.values() {
             let is_known = |reader: &CursorId| {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
@@ -240,13 +240,13 @@ impl<T> Inner<T> {
         first: Offset,
         last: Offset,
         readers: &HashSet<CursorId>,
-    ) -> (Vec<Pin>, Vec<CursorId>) {
-        let (mut pins, mut unknown) = (Vec::new(), Vec::new());
+    ) -> (BTreeMap<CursorId, Holding>, Vec<CursorId>) {
+        let (mut pins, mut unknown) = (BTreeMap::new(), Vec::new());
         for &reader in readers {
             let Some(cursor) = &self.cursors[reader.0] else { continue };
-            let holding = cursor.leased_on_disk(first..=last);
-            if holding.frames > 0 {
-                pins.push(Pin { reader, holding });
+            let leased = cursor.leased_on_disk(first..=last);
+            if leased.frames > 0 {
+                pins.insert(reader, leased);
             }
             if cursor.next <= last {
                 unknown.push(reader);

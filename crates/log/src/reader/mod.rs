@@ -25,7 +25,7 @@ use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::{Record, StoredRecord};
 use crate::segment::{Body, ReaderOptions, SegmentReader};
-use crate::types::{CursorId, DiskTrouble, Offset};
+use crate::types::{CursorId, Offset};
 use tasks::{Found, Purpose, Step, Task};
 
 /// What is read for one reader before the next has its turn, in bytes on disk.
@@ -34,7 +34,7 @@ const TURN_BYTES: u64 = 1 << 20;
 const RETRY: Duration = Duration::from_millis(200);
 /// After so many refusals in a row the blocks that cannot be read count as damaged.
 const REFUSALS_LIMIT: u32 = 50;
-/// Frames that are looked at while the log's lock is held once.
+/// Frames that are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
 pub(crate) struct Reader<T> {
@@ -111,7 +111,7 @@ impl<T: Record> Reader<T> {
                 continue;
             }
             let store = inner.on_disk();
-            if store.segments.iter().any(|segment| segment.shed == Shed::Asked) {
+            if store.segments.by_first.values().any(|segment| segment.shed == Shed::Asked) {
                 MutexGuard::unlocked(&mut inner, || self.shed_segment());
                 continue;
             }
@@ -191,8 +191,7 @@ impl<T: Record> Reader<T> {
     fn wait_to_try_again(&self, error: &FileError) {
         let until = Instant::now() + RETRY;
         let mut inner = self.shared.inner.lock();
-        inner.on_disk().read_trouble =
-            Some(DiskTrouble { reason: error.to_string(), out_of_space: false });
+        inner.on_disk().read_trouble = Some(error.trouble(false));
         let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::No;
         self.shared.reader_wake.wait_while_until(&mut inner, goes_on, until);
     }
@@ -200,7 +199,7 @@ impl<T: Record> Reader<T> {
     /// Gives up one segment that was asked for, if all of it may go.
     fn shed_segment(&self) {
         let segment = self.shared.with_store(|store| {
-            store.segments.iter().find(|segment| segment.shed == Shed::Asked).cloned()
+            store.segments.by_first.values().find(|segment| segment.shed == Shed::Asked).cloned()
         });
         let Some(segment) = segment else { return };
         let mut dropped = HashMap::new();
@@ -234,7 +233,8 @@ impl<T: Record> Reader<T> {
         loop {
             let mut frames = Vec::with_capacity(FRAMES_AT_ONCE);
             while frames.len() < FRAMES_AT_ONCE
-                && let Some(located) = reader.next()?.filter(|it| it.header.offset <= segment.last)
+                && let Some(located) =
+                    reader.next_frame()?.filter(|it| it.header.offset <= segment.last)
             {
                 let readers = reader.readers().to_vec();
                 frames.push(DiskFrame { header: located.header, readers });
@@ -258,7 +258,7 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
         if segment.position() - start >= TURN_BYTES {
             return Ok(());
         }
-        let Some(located) = segment.next()? else {
+        let Some(located) = segment.next_frame()? else {
             found.until = task.until;
             return Ok(());
         };

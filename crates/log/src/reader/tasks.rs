@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cursor::DiskLease;
 use crate::format::FrameHeader;
-use crate::gauges::GiveUp;
+use crate::gauges::Sheds;
 use crate::log::Inner;
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
@@ -121,13 +121,13 @@ impl<T> Inner<T> {
 
     /// Where the reader thread goes on to drop for a reader that is over its budget.
     fn next_drop(&mut self, id: CursorId) -> Step {
-        if self.cursor(id).gauges.may_give_up() == GiveUp::Everything {
+        if self.cursor(id).gauges.may_shed() == Sheds::Everything {
             // What was being read when the drop was asked for goes first.
             let dropped = self.drop_ahead(id);
             self.cursor_mut(id).dropped_unseen.add(dropped);
         }
         let cursor = self.cursor(id);
-        let excess_bytes = cursor.held().bytes.saturating_sub(cursor.gauges.limit_bytes());
+        let excess_bytes = cursor.held().bytes.saturating_sub(cursor.gauges.limit_bytes.get());
         let from = cursor.ahead.until.max(cursor.next).max(cursor.ahead.dropped_until);
         // The newest frame of all is never dropped.
         let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
@@ -201,7 +201,7 @@ impl<T> Inner<T> {
             }
             if self.may_drop(cursor, &frame, &ids) {
                 self.drop_on_disk(task.id, offset, charge);
-                dropped.add_charge(charge);
+                dropped.add(charge);
             } else {
                 // It stays, and the reader has to come to it.
                 let cursor = self.cursor_mut(task.id);

@@ -53,7 +53,7 @@ impl<T: Record> Log<T> {
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, cursor)) in cursors.into_iter().enumerate() {
-            files.insert(CursorId(index), file);
+            files.by_reader.insert(CursorId(index), file);
             cursor.publish();
             readers.push(Some(cursor));
         }
@@ -105,15 +105,16 @@ impl<T: Record> Log<T> {
         // Names of threads are cut at 15 bytes.
         let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
         let shared = self.shared.clone();
+        shared.with_store(|store| store.threads += 1);
         let run = move || {
             // What a panic leaves is not relied on: nothing is made durable any more.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 shared.note_panic();
             }
+            shared.note_thread_end();
         };
-        let handle = thread.spawn(run).at(&home.directory, "cannot start a thread")?;
-        self.threads.lock().push(handle);
-        Ok(())
+        let started = thread.spawn(run).at(&home.directory, "cannot start a thread");
+        started.map(drop).inspect_err(|_| self.shared.note_thread_end())
     }
 }
 
@@ -121,12 +122,17 @@ impl<T> Shared<T> {
     fn note_panic(&self) {
         self.with_store(|store| {
             let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
-            store.trouble = Some(DiskTrouble { reason, out_of_space: false });
+            store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
             store.ends = Ends::Now;
             store.writer_has_ended = true;
             store.maintenance_has_ended = true;
         });
         self.wake_all();
+    }
+
+    fn note_thread_end(&self) {
+        self.with_store(|store| store.threads = store.threads.saturating_sub(1));
+        self.maintenance_wake.notify_all();
     }
 }
 

@@ -162,7 +162,7 @@ impl<'a, T> Recovery<'a, T> {
         let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
         let mut next = 0;
         let mut torn = 0;
-        while let Some(located) = reader.next()? {
+        while let Some(located) = reader.next_frame()? {
             self.found.frames_scanned += 1;
             let offset = located.header.offset;
             if last.is_some_and(|last| offset > last) {
@@ -185,13 +185,13 @@ impl<'a, T> Recovery<'a, T> {
         Ok(scanned)
     }
 
-    /// A frame is held by its readers unless their files have it resolved or counted.
+    /// A frame waits for its readers unless their files have it resolved or counted.
     fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
         for (_, cursor) in &mut self.cursors {
             let is_counted = offset < cursor.stored_below;
             let is_reader = readers.contains(&cursor.persistent_id);
             if is_reader && !is_counted && !cursor.is_resolved(offset) {
-                cursor.unread.add_charge(charge);
+                cursor.unread.add(charge);
             }
         }
     }
@@ -241,7 +241,10 @@ impl<T> Cursor<T> {
         cursor.next = cursor.floor;
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
-        state.gaps.iter().for_each(|range| cursor.note_untaken(range.start, range.end));
+        state.untaken.iter().for_each(|&(start, end)| cursor.note_untaken(start, end));
+        // As long as there is no subscriber that says whether it counts what this reader took does
+        // not.
+        cursor.is_best_effort = true;
         cursor.dropped_ranges = state.gaps.into();
         cursor.is_changed = false;
         cursor.has_file = true;

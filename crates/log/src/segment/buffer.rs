@@ -34,18 +34,18 @@ impl ReadBuffer {
         self.bytes.clear();
     }
 
-    /// What is held from `position` on, without reading more.
-    pub(super) fn held_from(&self, position: u64) -> &[u8] {
+    /// What is buffered from `position` on, without reading more.
+    pub(super) fn buffered_from(&self, position: u64) -> &[u8] {
         let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);
         self.bytes.get(index..).unwrap_or_default()
     }
 
     /// At least `len` bytes from `position` on; fewer only at `end` or the end of the file.
     pub(super) fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<&[u8]> {
-        if self.held_from(position).len() < len {
+        if self.buffered_from(position).len() < len {
             self.fill(position, len, end)?;
         }
-        Ok(self.held_from(position))
+        Ok(self.buffered_from(position))
     }
 
     /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
@@ -55,18 +55,18 @@ impl ReadBuffer {
             return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
         }
         let mut bytes = vec![0; len];
-        let held = self.held_from(at);
-        let held_len = held.len().min(len);
-        bytes[..held_len].copy_from_slice(&held[..held_len]);
-        let read = self.read(&mut bytes[held_len..], at + held_len as u64)?;
-        Ok((held_len + read == len).then(|| Bytes::from(bytes)))
+        let buffered = self.buffered_from(at);
+        let buffered_len = buffered.len().min(len);
+        bytes[..buffered_len].copy_from_slice(&buffered[..buffered_len]);
+        let read = self.read(&mut bytes[buffered_len..], at + buffered_len as u64)?;
+        Ok((buffered_len + read == len).then(|| Bytes::from(bytes)))
     }
 
     /// Makes the buffer start at `position`, keeping what it holds of it.
     fn fill(&mut self, position: u64, len: usize, end: u64) -> io::Result<()> {
-        let kept = self.held_from(position).len();
-        let held = self.bytes.len();
-        self.bytes.copy_within(held - kept.., 0);
+        let kept = self.buffered_from(position).len();
+        let buffered = self.bytes.len();
+        self.bytes.copy_within(buffered - kept.., 0);
         self.bytes.truncate(kept);
         self.start = position;
         let left = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);

@@ -28,11 +28,7 @@ impl SegmentChain {
     }
 
     /// The next whole header, None behind the last one.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it can fail, and lends what it found until the next call"
-    )]
-    pub fn next(&mut self) -> Result<Option<Located>> {
+    pub fn next_frame(&mut self) -> Result<Option<Located>> {
         loop {
             let Some(reader) = &mut self.current else {
                 let Some(name) = self.left.pop_front() else { return Ok(None) };
@@ -43,7 +39,7 @@ impl SegmentChain {
                 });
                 continue;
             };
-            match reader.next()? {
+            match reader.next_frame()? {
                 Some(located) if located.header.offset >= self.from_offset => {
                     return Ok(Some(located));
                 }
@@ -56,22 +52,22 @@ impl SegmentChain {
         }
     }
 
-    /// As [`SegmentChain::next`], over segments that cannot be read at all: others say why.
+    /// As [`SegmentChain::next_frame`], over segments that cannot be read at all: others say why.
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
-            match self.next() {
+            match self.next_frame() {
                 Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
                 result => return result,
             }
         }
     }
 
-    /// The reader ids of the frame that `next` returned last.
+    /// The reader ids of the frame that `next_frame` returned last.
     pub fn readers(&self) -> &[u32] {
         self.current.as_ref().map_or(&[], SegmentReader::readers)
     }
 
-    /// The body of the frame that `next` returned last, once. None if it is damaged.
+    /// The body of the frame that `next_frame` returned last, once. None if it is damaged.
     pub fn body(&mut self) -> Result<Option<Body>> {
         self.current.as_mut().map_or(Ok(None), SegmentReader::body)
     }

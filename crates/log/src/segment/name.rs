@@ -25,10 +25,6 @@ impl SegmentName {
         // Exactly one spelling is ours, or two files could be the same segment.
         (name.to_string() == file_name).then_some(name)
     }
-
-    pub fn next_attempt(self) -> Self {
-        SegmentName { attempt: self.attempt + 1, ..self }
-    }
 }
 
 impl fmt::Display for SegmentName {

@@ -151,11 +151,7 @@ impl SegmentReader {
 
     /// The next whole header, None at the end. What lies between the frames and is damaged is
     /// passed over and counted. After an error of the disk the call can be repeated.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it can fail, and lends what it found until the next call"
-    )]
-    pub fn next(&mut self) -> Result<Option<Located>> {
+    pub fn next_frame(&mut self) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
         match self.parse_here()? {
@@ -164,12 +160,12 @@ impl SegmentReader {
         }
     }
 
-    /// The reader ids of the frame that [`SegmentReader::next`] returned last.
+    /// The reader ids of the frame that [`SegmentReader::next_frame`] returned last.
     pub fn readers(&self) -> &[u32] {
         &self.readers
     }
 
-    /// The body of the frame that [`SegmentReader::next`] returned last; to be called at most once
+    /// The body of the frame that [`SegmentReader::next_frame`] returned last; to be called at most once
     /// for each. None if it is damaged (counted) or goes on behind the end.
     pub fn body(&mut self) -> Result<Option<Body>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
@@ -234,7 +230,7 @@ impl SegmentReader {
             let bytes = self.io(|buffer, end| buffer.get(position, needs, end))?;
             match parse_frame_header(bytes, epoch, position) {
                 HeaderParse::Frame(header) => {
-                    let readers = reader_ids(self.buffer.held_from(position), &header);
+                    let readers = reader_ids(self.buffer.buffered_from(position), &header);
                     self.readers.extend(readers);
                     return Ok(Some(header));
                 }
@@ -271,7 +267,7 @@ impl SegmentReader {
                 // Where a marker could begin whose epoch was not read yet.
                 None => (bytes.len() - 8) / 8 * 8,
             };
-            let passed_bytes = self.buffer.held_from(position);
+            let passed_bytes = self.buffer.buffered_from(position);
             let passed = passed.min(passed_bytes.len());
             if let Some(index) = last_byte_set(&passed_bytes[..passed]) {
                 last_foreign_byte = Some(position + index as u64);

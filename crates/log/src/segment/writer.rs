@@ -63,9 +63,7 @@ impl SegmentWriter {
             let path = new.directory.join(name.to_string());
             match disk.create_new(&path) {
                 Ok(file) => break (path, file),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    name = name.next_attempt()
-                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.attempt += 1,
                 Err(error) => return Err(error).at(&path, "cannot create"),
             }
         };

@@ -1,5 +1,6 @@
 //! What is written with one sync, and how it becomes durable.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Writer;
@@ -15,9 +16,9 @@ use crate::types::{Charge, CursorId, Offset};
 
 /// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
 const BATCH_LIMIT_BYTES: u64 = 8 << 20;
-/// At most so many frames are looked at while the lock is held once.
+/// At most so many frames are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
-/// Frames that become durable while the lock is held once.
+/// Frames that become durable under one lock.
 const PUBLISHED_AT_ONCE: usize = 256;
 
 struct BatchFrame<T> {
@@ -26,7 +27,7 @@ struct BatchFrame<T> {
     charge: Charge,
     is_taken: bool,
     /// Where its readers stand in the batch.
-    readers: (usize, usize),
+    readers: Range<usize>,
 }
 
 /// Unresolved frames that are not durable, in order of offsets.
@@ -76,7 +77,7 @@ impl<T> Batch<T> {
                 self.newcomers.push(id);
             }
         }
-        let readers = (start, self.readers.len());
+        let readers = start..self.readers.len();
         self.frames.push(BatchFrame {
             offset,
             entry: slot.entry.clone(),
@@ -85,10 +86,6 @@ impl<T> Batch<T> {
             readers,
         });
         slot.charge.bytes
-    }
-
-    fn readers_of(&self, frame: &BatchFrame<T>) -> &[u32] {
-        &self.readers[frame.readers.0..frame.readers.1]
     }
 }
 
@@ -109,7 +106,15 @@ impl<T: Record> Writer<T> {
         for (index, frame) in batch.frames.iter().enumerate() {
             metadata.clear();
             frame.entry.encode_metadata(&mut metadata);
-            let encoded = encode(frame, &metadata, batch.readers_of(frame));
+            let encoded = FrameRef {
+                offset: frame.offset,
+                facts: frame.entry.facts(),
+                charge: frame.charge,
+                is_taken: frame.is_taken,
+                readers: &batch.readers[frame.readers.clone()],
+                metadata: &metadata,
+                payload: frame.entry.payload(),
+            };
             if self.segment.as_ref().is_some_and(|segment| !segment.fits(&encoded)) {
                 self.sync(batch, first_unsynced..index)?;
                 first_unsynced = index;
@@ -132,7 +137,7 @@ impl<T: Record> Writer<T> {
             // A reader that has gone meanwhile needs none.
             let Some(state) = state else { continue };
             let file = CursorFile::create(&*self.home.disk, &self.home.cursors_directory, &state)?;
-            files.insert(id, file);
+            files.by_reader.insert(id, file);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
@@ -160,7 +165,7 @@ impl<T: Record> Writer<T> {
     }
 
     /// Makes the given frames durable, the last that were appended to the segment.
-    fn sync(&mut self, batch: &Batch<T>, frames: std::ops::Range<usize>) -> Result<()> {
+    fn sync(&mut self, batch: &Batch<T>, frames: Range<usize>) -> Result<()> {
         let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else {
             return Ok(());
         };
@@ -200,27 +205,11 @@ impl<T: Record> Writer<T> {
     }
 }
 
-fn encode<'a, T: Record>(
-    frame: &'a BatchFrame<T>,
-    metadata: &'a [u8],
-    readers: &'a [u32],
-) -> FrameRef<'a> {
-    FrameRef {
-        offset: frame.offset,
-        facts: frame.entry.facts(),
-        charge: frame.charge,
-        is_taken: frame.is_taken,
-        readers,
-        metadata,
-        payload: frame.entry.payload(),
-    }
-}
-
 impl<T> Shared<T> {
     /// The writer is done with a segment. False if nothing in it ever became durable.
     fn close_known(&self, first: Offset, len_bytes: u64) -> bool {
         self.with_store(|store| {
-            let known = store.segments.get_mut(first);
+            let known = store.segments.by_first.get_mut(&first);
             known.map(|known| (known.is_open, known.len_bytes) = (false, len_bytes)).is_some()
         })
     }
@@ -235,7 +224,7 @@ impl<T> Shared<T> {
         store.stats.frames_written += frames.len() as u64;
         store.stats.bytes_written += segment.durable_end() - bytes_before;
         let (first, end) = (header.first_offset, Some(segment.durable_end()));
-        if let Some(known) = store.segments.get_mut(first) {
+        if let Some(known) = store.segments.by_first.get_mut(&first) {
             (known.last, known.end) = (last, end);
             return;
         }
@@ -257,11 +246,11 @@ impl<T> Inner<T> {
             let Some(slot) = self.slots.get_mut(frame.offset) else { continue };
             slot.is_durable = true;
             store.unwritten_bytes -= frame.charge.bytes;
-            self.memory.remove_unwritten(frame.charge.bytes);
+            self.memory.unwritten_bytes.remove(frame.charge.bytes);
             for &id in slot.readers.iter() {
                 let Some(cursor) = self.cursors[id.0].as_mut() else { continue };
                 if !cursor.is_resolved(frame.offset) {
-                    cursor.unwritten.remove_charge(frame.charge);
+                    cursor.unwritten.remove(frame.charge);
                     cursor.publish();
                     store.segments.note(Change::Written, id, frame.offset, frame.charge);
                 }

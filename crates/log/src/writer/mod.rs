@@ -133,8 +133,8 @@ impl<T: Record> Writer<T> {
     }
 
     fn open_segment_is_unpinned(&self, inner: &mut Inner<T>) -> bool {
-        inner.settle_segments();
-        let open = inner.on_disk().segments.iter().find(|segment| segment.is_open);
+        inner.update_pins();
+        let open = inner.on_disk().segments.by_first.values().find(|segment| segment.is_open);
         open.is_none_or(|segment| !segment.is_pinned())
     }
 
@@ -164,7 +164,7 @@ impl<T: Record> Writer<T> {
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
         let mut inner = self.shared.inner.lock();
         let store = inner.on_disk();
-        store.trouble = Some(error.trouble());
+        store.trouble = Some(error.trouble(true));
         store.stats.failures += 1;
         store.writer_waits = WriterWaits::ToTryAgain;
         let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends != Ends::Now;
@@ -197,7 +197,7 @@ impl<T> Inner<T> {
         let Some(store) = &self.store else { return Due::Nothing };
         let Some(oldest) = self.slots.get(store.durable_below) else { return Due::Nothing };
         if store.durable_below < store.due_below
-            || self.memory.stored_bytes() > store.memory_limit_bytes
+            || self.memory.stored_bytes.get() > store.memory_limit_bytes
         {
             return Due::Now;
         }

@@ -75,6 +75,8 @@ struct State {
     open_files_limit: Option<usize>,
     short_calls: bool,
     sync_delay: Duration,
+    read_delay: Duration,
+    delayed_reads: u64,
     ignores_syncs: bool,
 }
 
@@ -104,6 +106,8 @@ impl FaultyDisk {
             open_files_limit: None,
             short_calls: false,
             sync_delay: Duration::ZERO,
+            read_delay: Duration::ZERO,
+            delayed_reads: 0,
             ignores_syncs: false,
         };
         FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
@@ -182,6 +186,16 @@ impl FaultyDisk {
     /// How long a sync takes.
     pub fn set_sync_delay(&self, delay: Duration) {
         self.state.lock().sync_delay = delay;
+    }
+
+    /// How long a read takes.
+    pub fn set_read_delay(&self, delay: Duration) {
+        self.state.lock().read_delay = delay;
+    }
+
+    /// How many reads took so long, or do.
+    pub fn delayed_reads(&self) -> u64 {
+        self.state.lock().delayed_reads
     }
 
     /// Syncs do nothing and say that they did: a test on such a disk must see loss.
@@ -429,7 +443,7 @@ impl Disk for FaultyDisk {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut state = self.call(Operation::Lock, path).map_err(failed)?;
         if state.locked.iter().any(|locked| locked == path) {
-            return Err(LockError::Held { path: path.to_owned(), holder: None });
+            return Err(LockError::InUse { path: path.to_owned(), holder: None });
         }
         state.locked.push(path.to_owned());
         Ok(Box::new(FaultyLock { disk: self.clone(), path: path.to_owned() }))
@@ -518,6 +532,11 @@ impl DiskFile for FaultyFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let delay = self.disk.state.lock().read_delay;
+        if !delay.is_zero() {
+            self.disk.state.lock().delayed_reads += 1;
+            std::thread::sleep(delay);
+        }
         let mut state = self.disk.call(Operation::Read, &self.path)?;
         let len = state.part_of(buffer.len())?;
         let read = state.files[self.index].read(&mut buffer[..len], position);

@@ -112,7 +112,7 @@ pub fn open(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> SegmentRead
 /// Every whole frame and what was damaged.
 pub fn read_all(reader: &mut SegmentReader) -> (Vec<TestFrame>, Damage) {
     let mut frames = Vec::new();
-    while let Some(located) = reader.next().expect("read") {
+    while let Some(located) = reader.next_frame().expect("read") {
         if let Some(body) = reader.body().expect("read") {
             frames.push(TestFrame::from_read(&located, reader.readers(), body));
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FileError, FlushPolicy, GiveUp, Log, Next, Offset, OpenOptions,
-    Record, RecordFacts, Recovered, StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, FileError, FlushPolicy, Log, Next, Offset, OpenOptions, Record,
+    RecordFacts, Recovered, Sheds, StoredRecord, Subscription,
 };
 
 use super::faulty_disk::FaultyDisk;
@@ -94,7 +94,7 @@ pub fn try_open(disk: &FaultyDisk) -> Result<(Log<Note>, Recovered), FileError> 
 /// A reader that may give up everything, also if it comes back.
 pub fn subscribe(log: &Log<Note>, name: &str) -> CursorId {
     let id = log.subscribe(Subscription::new(name));
-    log.gauges(id).allow(GiveUp::Everything);
+    log.gauges(id).allow(Sheds::Everything);
     id
 }
 

@@ -52,7 +52,7 @@ impl Frames {
 
     /// The next whole frame. Damaged frames are counted, unreadable segments reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
-        while let Some(located) = readable(|| self.chain.next())? {
+        while let Some(located) = readable(|| self.chain.next_frame())? {
             let FrameHeader { offset: number, facts, charge, .. } = located.header;
             let readers = self.chain.readers().to_vec();
             let waits = |cursor| waits_for(cursor, &readers, number);
@@ -82,7 +82,7 @@ pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> b
 /// When the oldest frame of the delivery's backlog was received. Reads headers only.
 pub(super) fn oldest_unix_ns(log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(Arc::new(RealDisk), log, cursor.floor)?;
-    while let Some(located) = readable(|| chain.next())? {
+    while let Some(located) = readable(|| chain.next_frame())? {
         if waits_for(cursor, chain.readers(), located.header.offset) {
             return Ok(Some(located.header.facts.received_unix_ns));
         }

@@ -89,7 +89,7 @@ impl Source {
     fn next(&mut self) -> Result<Option<Stored>> {
         Ok(match self {
             Source::Letters(letters) => {
-                readable(|| letters.next())?.map(|letter| Stored::of_letter(letter).0)
+                readable(|| letters.next_letter())?.map(|letter| Stored::of_letter(letter).0)
             }
             Source::Backlog(None) => None,
             Source::Backlog(Some(frames)) => frames.next()?.map(|frame| frame.stored),
