@@ -248,7 +248,9 @@ impl Backlog {
         let mut is_exhausted = vec![false; members.deliveries.len()];
         for _ in 0..ROUNDS {
             let pool = self.state();
-            let wanted_bytes = pool.to_shed_bytes(arriving_bytes);
+            // What tasks were asked for is as good as free: no other delivery sheds for it.
+            let shedding_bytes = members.deliveries.iter().map(|it| it.shedding_bytes()).sum();
+            let wanted_bytes = pool.to_shed_bytes(arriving_bytes).saturating_sub(shedding_bytes);
             if wanted_bytes == 0 {
                 return;
             }

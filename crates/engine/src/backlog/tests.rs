@@ -198,6 +198,8 @@ impl World {
         let simulated = &mut self.deliveries[index];
         let delivery = simulated.delivery.clone();
         let health: &BackendHealth = &delivery.health;
+        // There is no task, and nothing waits for a retry.
+        delivery.note_shed(false);
         let due = |&(_, at): &(u64, u64)| at <= tick;
         while let Some(position) =
             simulated.under_way.iter().position(due).filter(|_| *cpu_left > 0)
@@ -485,6 +487,32 @@ fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
         1 => Just(Backend::Silent),
     ];
     proptest::collection::vec((policy, backend), 1..5)
+}
+
+/// Scenario: the delivery that holds the most was asked to shed what waits for a retry, and its task
+/// has not looked yet. Guarantee: no other delivery sheds for the same shortage, unless that task
+/// finds too little.
+#[test]
+fn only_one_delivery_sheds_for_one_shortage() {
+    let route = [(Policy::DropOldest, Backend::Silent)];
+    let world = World::new(&[&route, &route], Vec::new());
+    for (route, frames) in world.routes.iter().zip([110, 75]) {
+        for _ in 0..frames {
+            let entry = entry(&world.entry_memory);
+            let charge = entry.charge();
+            route.log.append(Arc::new(entry), charge, &route.readers);
+        }
+    }
+    let large = &world.deliveries[0].delivery;
+    while large.log.read(large.cursor).entry().is_some() {}
+    for _ in 0..2 {
+        world.backlog.make_room(0, world.now());
+        assert!(large.shedding_bytes() > 0, "the log finds nothing that is not leased");
+        assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
+    }
+    large.note_shed(false);
+    world.backlog.make_room(0, world.now());
+    assert!(world.dropped(1) > 0);
 }
 
 /// Scenario: two receivers whose only backends are dead, and a third one whose backend is well.

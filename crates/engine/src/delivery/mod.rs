@@ -70,8 +70,10 @@ pub(crate) struct Delivery {
     gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
     is_over_limit: AtomicBool,
-    /// What the pool wants of the frames that wait for a retry.
+    /// What the pool wants of the frames that wait for a retry, until the task has looked.
     shed_wanted_bytes: AtomicU64,
+    /// The task found less than it was last asked for.
+    sheds_too_little: AtomicBool,
     bounds: ArcSwap<Bounds>,
     /// Some sender waits for `room`.
     room_is_wanted: AtomicBool,
@@ -115,6 +117,7 @@ impl Delivery {
             packed_limit_bytes: AtomicU64::new(0),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),
+            sheds_too_little: AtomicBool::new(false),
             bounds: ArcSwap::from_pointee(Bounds {
                 policy: Policy::Backpressure,
                 is_best_effort,
@@ -223,11 +226,25 @@ impl Delivery {
         let given_up = self.log.shed_alone(self.cursor, wanted_bytes);
         let freed_bytes = given_up.iter().map(|given_up| given_up.charge.bytes).sum();
         self.note_given_up(given_up);
-        if freed_bytes < wanted_bytes {
-            self.shed_wanted_bytes.fetch_max(wanted_bytes - freed_bytes, Ordering::Relaxed);
+        let left_bytes = self.alone_bytes().min(wanted_bytes.saturating_sub(freed_bytes));
+        if left_bytes > 0 {
+            self.shed_wanted_bytes.fetch_max(left_bytes, Ordering::Relaxed);
             self.wake.notify_one();
         }
         freed_bytes
+    }
+
+    /// What the task was asked to shed and has not looked for yet. Nothing of a task that found too
+    /// little the last time: then it is not relied on.
+    pub(crate) fn shedding_bytes(&self) -> u64 {
+        let is_relied_on = !self.sheds_too_little.load(Ordering::Relaxed);
+        if is_relied_on { self.shed_wanted_bytes.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// The task has shed what it was asked for, or as much as it found.
+    pub(crate) fn note_shed(&self, is_all: bool) {
+        self.sheds_too_little.store(!is_all, Ordering::Relaxed);
+        self.shed_wanted_bytes.store(0, Ordering::Relaxed);
     }
 
     /// The disk does not keep up: frames that are not written go, the oldest first, as far as they

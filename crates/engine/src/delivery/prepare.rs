@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Metadata, Packed, Payload};
 use sluice_log::Offset;
@@ -17,22 +17,37 @@ use crate::entry::{Entry, Processed};
 use crate::private_memory::{HeldMemory, PrivateMemory};
 use crate::steps::{self, Chain};
 
-/// A frame that a delivery has taken from the log, until all that was made of it is settled.
+/// What became of a part of a frame. The frame fares as the part that fares worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    /// Delivered, or among the dead letters.
+    Taken,
+    /// Dropped, as a policy declares.
+    GivenUp,
+    /// Refused to its sender, which was told.
+    Returned,
+}
+
+/// A frame that a delivery has read from the log, until all that was made of it is resolved.
 pub(crate) struct Leased {
     pub offset: Offset,
     pub entry: Arc<Entry>,
-    parts: AtomicU32,
+    /// How many parts are not resolved, and the worst fate of the others.
+    parts: Mutex<(usize, Fate)>,
 }
 
 impl Leased {
     /// Of one part, until units are made of it.
     pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
-        Arc::new(Leased { offset, entry, parts: AtomicU32::new(1) })
+        Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
     }
 
-    /// Takes note that a part is settled. True if it was the last.
-    pub(crate) fn part_done(&self) -> bool {
-        self.parts.fetch_sub(1, Ordering::AcqRel) == 1
+    /// Takes note that a part is resolved. The fate of the frame if it was the last.
+    pub(crate) fn resolve_part(&self, fate: Fate) -> Option<Fate> {
+        let (left, worst) = &mut *self.parts.lock();
+        *left -= 1;
+        *worst = fate.max(*worst);
+        (*left == 0).then_some(*worst)
     }
 }
 
@@ -83,7 +98,7 @@ impl Preparer {
             }
             self.cut(leased, path, processed, limits, &mut units)?;
         }
-        leased.parts.store(units.len() as u32, Ordering::Release);
+        leased.parts.lock().0 = units.len();
         Ok(units)
     }
 
@@ -185,7 +200,7 @@ impl Preparer {
     ) -> Result<Vec<Unit<Lease>>, String> {
         let Lease { leased, payload, path, _held } = unit.lease;
         let parts = parts(&leased, &inflated(&payload)?, limits)?;
-        leased.parts.fetch_add(parts.len() as u32 - 1, Ordering::AcqRel);
+        leased.parts.lock().0 += parts.len() - 1;
         let unit = |Part { bytes, items }| {
             self.unit(&leased, path, Payload::identity(bytes), items, false, None)
         };

@@ -15,7 +15,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::DeadLetter;
-use super::prepare::{Lease, Leased, Preparer, copied_bytes, pack, payloads};
+use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
 use super::{Delivery, DeliveryId, Trouble};
 use crate::private_memory::HeldMemory;
 
@@ -63,6 +63,8 @@ pub(crate) async fn run(
         let mut wake_at = None;
         if stopping == Stop::HandOver {
             task.dead_letters.end();
+            // It sheds nothing any more: other deliveries have to.
+            task.delivery.note_shed(false);
             if task.sending.is_empty() && !task.dead_letters.is_storing() {
                 break;
             }
@@ -80,7 +82,7 @@ pub(crate) async fn run(
                 task.finish(done);
             }
             stored = task.dead_letters.stored(), if task.dead_letters.is_storing() => {
-                stored.iter().for_each(|part| task.part_done(part, Ok(())));
+                stored.iter().for_each(|part| task.resolve_part(part, Fate::Taken));
             }
             Some(()) = OptionFuture::from(wake) => {}
             // A closed channel means that the engine is gone: hand over.
@@ -289,7 +291,7 @@ impl Task {
                         "the backend took a request but refused some of its items for good"
                     );
                 }
-                units.iter().for_each(|unit| self.part_done(&unit.lease.leased, Ok(())));
+                units.iter().for_each(|it| self.resolve_part(&it.lease.leased, Fate::Taken));
             }
             Verdict::Divide { unit, limits } => {
                 let (lease, items) = (unit.lease.clone(), unit.items);
@@ -320,20 +322,30 @@ impl Task {
                 Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
                 Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
             };
-            self.part_done(&unit.lease.leased, Err(refusal));
+            // The sender is told at once, whatever becomes of the other parts.
+            unit.lease.leased.entry.resolved(self.delivery.cursor, Err(refusal));
+            self.resolve_part(&unit.lease.leased, Fate::Returned);
         }
     }
 
-    fn part_done(&self, leased: &Leased, result: Result<(), Refusal>) {
-        if result.is_err() {
-            // The sender is told at once, whatever becomes of the other parts.
-            leased.entry.resolved(self.delivery.cursor, result.clone());
-        }
-        if leased.part_done()
-            && self.delivery.log.resolve(self.delivery.cursor, leased.offset)
-            && result.is_ok()
-        {
-            leased.entry.resolved(self.delivery.cursor, Ok(()));
+    /// The last part of a frame resolves it, as taken only if all its parts were.
+    fn resolve_part(&self, leased: &Leased, fate: Fate) {
+        let (log, cursor) = (&self.delivery.log, self.delivery.cursor);
+        match leased.resolve_part(fate) {
+            None => {}
+            Some(Fate::Taken) => {
+                if log.resolve(cursor, leased.offset) {
+                    leased.entry.resolved(cursor, Ok(()));
+                }
+            }
+            Some(Fate::GivenUp) => {
+                if let Some(is_lost) = log.give_up(cursor, leased.offset) {
+                    leased.entry.given_up(cursor, is_lost);
+                }
+            }
+            Some(Fate::Returned) => {
+                log.resolve_unwanted(cursor, leased.offset);
+            }
         }
     }
 
@@ -352,14 +364,15 @@ impl Task {
             "items could not be delivered for good and were put among the dead letters"
         );
         let stored = self.dead_letters.store(letter, part);
-        stored.iter().for_each(|part| self.part_done(part, Ok(())));
+        stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
     }
 
     /// Sheds batches that wait for a retry: what the log could not find elsewhere.
     fn shed_retries(&mut self) {
         let is_over_limit = self.delivery.is_over_limit.swap(false, Ordering::Relaxed);
-        let mut wanted_bytes = self.delivery.shed_wanted_bytes.swap(0, Ordering::Relaxed);
         let delivery = self.delivery.clone();
+        let asked_bytes = delivery.shed_wanted_bytes.load(Ordering::Relaxed);
+        let mut wanted_bytes = asked_bytes;
         let (log, cursor) = (&delivery.log, delivery.cursor);
         let wants_less =
             || is_over_limit && delivery.gauges.is_over_budget() && !delivery.drops_on_disk();
@@ -371,16 +384,11 @@ impl Task {
             self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, copied_bytes));
             wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
             delivery.count_dropped(batch.items);
-            batch.units.iter().for_each(|unit| self.part_given_up(&unit.lease.leased));
+            let parts = batch.units.iter().map(|unit| &unit.lease.leased);
+            parts.for_each(|part| self.resolve_part(part, Fate::GivenUp));
         }
-    }
-
-    /// The last part of a frame settles it, whatever became of the others.
-    fn part_given_up(&self, leased: &Leased) {
-        if leased.part_done()
-            && let Some(is_lost) = self.delivery.log.give_up(self.delivery.cursor, leased.offset)
-        {
-            leased.entry.given_up(self.delivery.cursor, is_lost);
+        if asked_bytes > 0 {
+            delivery.note_shed(wanted_bytes == 0);
         }
     }
 

@@ -34,14 +34,21 @@ pub(crate) fn append(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>) {
 }
 
 fn append_from(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, metadata: Arc<Metadata>) {
-    let frame = Frame {
+    append_frame(log, readers, ack, Frame { metadata, ..frame(1, b"payload") });
+}
+
+fn frame(items: u32, payload: &'static [u8]) -> Frame {
+    Frame {
         signal: Signal::Traces,
-        items: 1,
-        payload: Payload::identity(Bytes::from_static(b"payload")),
+        items,
+        payload: Payload::identity(Bytes::from_static(payload)),
         receiver: 0,
         received_wall: SystemTime::now(),
-        metadata,
-    };
+        metadata: Arc::default(),
+    }
+}
+
+fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, frame: Frame) {
     let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     let entry = Arc::new(Entry::new(frame, Arc::default(), ack, memory));
     let charge = entry.charge();
@@ -278,5 +285,75 @@ async fn senders_that_wait_are_told_what_the_backend_said() {
         let dispatch = DispatchPolicy { return_rejections: true, ..policy() };
         let _stop = start_with(&delivery, Backend(outcome), Vec::new(), dispatch);
         assert_eq!(answer.await, Ok(Err(expected)));
+    }
+}
+
+/// Refuses the first request for an hour, and takes the others once they may pass.
+struct Halfway {
+    requests: AtomicUsize,
+    may_pass: Arc<Notify>,
+}
+
+impl Exporter for Halfway {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
+    }
+
+    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let is_first = self.requests.fetch_add(1, Ordering::Relaxed) == 0;
+        Box::pin(async move {
+            if is_first {
+                let (delay, reason) = (Some(Duration::from_secs(3_600)), "busy".to_owned());
+                return Outcome::RetryAfter { delay, reason };
+            }
+            self.may_pass.notified().await;
+            Outcome::Delivered
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// Scenario: a frame goes out in two parts; one waits for its retry and is shed, then the other one
+/// is delivered. Guarantee: the frame was not taken. No other delivery gives it up for that, and if
+/// it is nowhere any more its sender is told to come back.
+#[tokio::test]
+async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
+    /// A request with two spans.
+    const TWO_SPANS: &[u8] = &[0x0a, 6, 0x12, 4, 0x12, 0, 0x12, 0];
+    for has_another in [true, false] {
+        let log = Arc::<Log<Entry>>::default();
+        let (halfway, sick) = (delivery("halfway", &log), delivery("sick", &log));
+        let readers = [halfway.cursor, sick.cursor];
+        let readers = if has_another { &readers[..] } else { &readers[..1] };
+        let awaited = Awaited { delivered: vec![halfway.cursor], unless_durable: Vec::new() };
+        let (ack, answer) = Ack::new(awaited.into());
+        append_frame(&log, readers, Some(ack), frame(2, TWO_SPANS));
+        append(&log, &[sick.cursor], None);
+        let may_pass = Arc::new(Notify::new());
+        let backend = Halfway { requests: AtomicUsize::new(0), may_pass: may_pass.clone() };
+        let batch = BatchPolicy { max_items: 1, ..policy().batch };
+        let dispatch = DispatchPolicy { batch, retry: RetryPolicy::default(), ..policy() };
+        let _stop = start_with(&halfway, backend, Vec::new(), dispatch);
+        while halfway.stats.waiting.load(Ordering::Relaxed) < 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        halfway.allow(Sheds::Everything);
+        while halfway.stats.dropped_items.load(Ordering::Relaxed) < 1 {
+            halfway.shed_wanted_bytes.store(1, Ordering::Relaxed);
+            halfway.wake.notify_one();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        may_pass.notify_one();
+        let answer = timeout(Duration::from_secs(60), answer).await.expect("is answered");
+        if has_another {
+            assert_eq!(answer, Ok(Ok(())), "the other delivery still has it");
+            sick.allow(Sheds::Taken);
+            assert_eq!(sick.shed_alone(1), 0);
+        } else {
+            assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");
+        }
     }
 }
