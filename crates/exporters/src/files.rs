@@ -1,15 +1,21 @@
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 
 /// The files that exporters of a process write. Exporters with one path, be it that one succeeds
 /// the other at a reload, write to one file in turns, and only the first write of all begins it
 /// anew.
 #[derive(Default)]
-pub struct Files(Mutex<HashMap<PathBuf, Arc<Mutex<Current>>>>);
+pub struct Files(Mutex<HashMap<PathBuf, Arc<Turn>>>);
+
+/// Whose turn it is to write. Who waits for it holds no thread.
+pub(crate) type Turn = tokio::sync::Mutex<Current>;
 
 #[derive(Default)]
 pub(crate) struct Current {
@@ -20,10 +26,21 @@ pub(crate) struct Current {
 
 impl Files {
     /// The file at a path, whatever links lead to it. It should exist.
-    pub(crate) fn at(&self, path: &Path) -> Arc<Mutex<Current>> {
+    pub(crate) fn at(&self, path: &Path) -> Arc<Turn> {
         // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that
         // it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.0.lock().entry(path).or_default().clone()
     }
+}
+
+/// Opens a file to append to it. A pipe that no process reads is an error, not a wait.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole
+    // request.
+    let mut options = OpenOptions::new();
+    let file = options.create(true).append(true).custom_flags(without_waiting).open(path)?;
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
 }

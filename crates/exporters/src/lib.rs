@@ -13,6 +13,7 @@ mod exporter;
 mod file;
 mod files;
 mod json;
+mod network;
 mod nop;
 mod otlp;
 mod otlphttp;

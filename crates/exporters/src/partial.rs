@@ -21,12 +21,7 @@ pub fn from_json(body: &[u8]) -> Outcome {
     let mut found = Partial::default();
     for (key, value) in partial.and_then(|partial| partial.as_object()).into_iter().flatten() {
         match key.as_str() {
-            "rejectedSpans"
-            | "rejectedDataPoints"
-            | "rejectedLogRecords"
-            | "rejected_spans"
-            | "rejected_data_points"
-            | "rejected_log_records" => {
+            key if key.starts_with("rejected") => {
                 let number = value.as_i64().or_else(|| value.as_str()?.parse().ok());
                 found.rejected = number.unwrap_or(0);
             }

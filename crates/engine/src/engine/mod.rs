@@ -181,7 +181,7 @@ impl Engine {
 
     async fn apply(&mut self, plan: &Plan) -> Result<(), StartError> {
         let extensions = Extensions::build(&plan.extensions)?;
-        let exporters = self.build_exporters(plan, &extensions)?;
+        let exporters = self.build_exporters(plan, &extensions).await?;
         let dead_letters = self.open_dead_letters(plan).await?;
         let bound = self.bind_receivers(plan).await?;
         self.apply_admin(plan).await?;
@@ -212,12 +212,13 @@ impl Engine {
     }
 
     /// Exporters with an unchanged configuration keep their connections.
-    fn build_exporters(
+    async fn build_exporters(
         &self,
         plan: &Plan,
         extensions: &Extensions,
     ) -> Result<HashMap<String, RunningExporter>, StartError> {
-        let built = plan.exporters.iter().map(|(id, planned)| {
+        let mut exporters = HashMap::new();
+        for (id, planned) in &plan.exporters {
             let fingerprint = planned.fingerprint;
             let kept = self.exporters.get(id).filter(|kept| kept.fingerprint == fingerprint);
             let exporter = match kept {
@@ -229,13 +230,14 @@ impl Engine {
                         user_agent: USER_AGENT,
                         files: &self.files,
                     };
-                    let built = planned.config.build(&context);
+                    let checked = planned.config.check().await;
+                    let built = checked.and_then(|()| planned.config.build(&context));
                     built.map_err(|error| StartError::of(Class::Exporter, id, error))?
                 }
             };
-            Ok((id.clone(), RunningExporter { fingerprint, exporter }))
-        });
-        built.collect()
+            exporters.insert(id.clone(), RunningExporter { fingerprint, exporter });
+        }
+        Ok(exporters)
     }
 
     fn open_intakes(&mut self, plan: &Plan) {

@@ -7,7 +7,6 @@ mod sampler;
 mod tests;
 mod text;
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,6 +19,7 @@ use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::files;
 use crate::sending::Sending;
 use sampler::Sampler;
 
@@ -128,7 +128,7 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
     match path {
         "stdout" => Ok(Box::new(std::io::stdout())),
         "stderr" => Ok(Box::new(std::io::stderr())),
-        path => match OpenOptions::new().create(true).append(true).open(path) {
+        path => match files::open(path.as_ref()) {
             Ok(file) => Ok(Box::new(file)),
             Err(error) => Err(format!("cannot open {path}: {error}").into()),
         },

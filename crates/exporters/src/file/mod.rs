@@ -5,21 +5,23 @@ mod rotate;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use rustix::io::Errno;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
+use tokio::sync::oneshot;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
-use crate::files::Current;
+use crate::files::{self, Current, Turn};
 use crate::sending::Sending;
 use config::{FileConfig, Format, Rotation};
 
@@ -28,21 +30,21 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
         Box::new(FileConfig::read(fields))
     });
 
+/// How long it may take to open the file at a start or reload.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl ExporterConfig for FileConfig {
     fn sending(&self) -> &Sending {
         &self.sending
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), BuildError>> {
+        Box::pin(self.try_out())
+    }
+
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        let failed = |error| format!("cannot open {}: {error}", self.path.display());
-        if self.create_directory {
-            create_directory(self).map_err(failed)?;
-        }
-        // Only whether it can be written: the configuration may yet be refused, while another
-        // exporter writes to it.
-        open(&self.path).map_err(failed)?;
-        let current = context.files.at(&self.path);
-        Ok(Arc::new(FileExporter(Arc::new(Shared { config: self.clone(), current }))))
+        let turn = context.files.at(&self.path);
+        Ok(Arc::new(FileExporter(Arc::new(Shared { config: self.clone(), turn }))))
     }
 }
 
@@ -50,32 +52,43 @@ struct FileExporter(Arc<Shared>);
 
 struct Shared {
     config: FileConfig,
-    current: Arc<Mutex<Current>>,
+    turn: Arc<Turn>,
+}
+
+impl FileConfig {
+    async fn try_out(&self) -> Result<(), BuildError> {
+        let config = self.clone();
+        let opened = tokio::task::spawn_blocking(move || config.try_open());
+        let opened = tokio::time::timeout(OPEN_TIMEOUT, opened).await;
+        let opened = opened.unwrap_or_else(|_| Ok(Err(io::ErrorKind::TimedOut.into())))?;
+        opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
+    }
+
+    /// Only whether it can be written: the configuration may yet be refused, while another exporter
+    /// writes to it. A pipe may have no reader yet.
+    fn try_open(&self) -> io::Result<()> {
+        if self.create_directory {
+            create_directory(self)?;
+        }
+        match files::open(&self.path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(()),
+            opened => opened.map(drop),
+        }
+    }
 }
 
 fn create_directory(config: &FileConfig) -> io::Result<()> {
     let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
     let Some(directory) = config.path.parent().filter(is_named) else { return Ok(()) };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, config.directory_mode);
-    builder.create(directory)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole
-    // request.
-    OpenOptions::new().create(true).append(true).open(path)
+    DirBuilder::new().recursive(true).mode(config.directory_mode).create(directory)
 }
 
 impl Shared {
     /// Writes a whole request or nothing of it. Blocks.
-    fn write(&self, chunks: &[Bytes], len_bytes: usize) -> io::Result<()> {
+    fn write(&self, current: &mut Current, request: &Packed) -> io::Result<()> {
         let path = &self.config.path;
-        let mut current = self.current.lock();
         // After an error it is opened anew.
-        let mut file = current.file.take().map_or_else(|| open(path), Ok)?;
+        let mut file = current.file.take().map_or_else(|| files::open(path), Ok)?;
         if !current.begun {
             // Devices and pipes have no beginning.
             if self.config.begins_anew() && file.metadata()?.is_file() {
@@ -86,13 +99,14 @@ impl Shared {
         let mut whole_bytes = file.metadata()?.len();
         if let Some(rotation) = &self.config.rotation
             && whole_bytes > 0
-            && whole_bytes + len_bytes as u64 > rotation.max_megabytes.saturating_mul(1024 * 1024)
+            && whole_bytes + request.len_bytes as u64
+                > rotation.max_megabytes.saturating_mul(1024 * 1024)
         {
             rotate::rotate(path, rotation)?;
-            file = open(path)?;
+            file = files::open(path)?;
             whole_bytes = 0;
         }
-        if let Err(error) = chunks.iter().try_for_each(|chunk| file.write_all(chunk)) {
+        if let Err(error) = request.chunks.iter().try_for_each(|it| file.write_all(it)) {
             // No half request stays.
             let _ = file.set_len(whole_bytes);
             return Err(error);
@@ -128,10 +142,16 @@ impl Exporter for FileExporter {
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         let (shared, request) = (self.0.clone(), request.clone());
-        let write = move || shared.write(&request.chunks, request.len_bytes);
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(write).await;
-            match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            let mut current = shared.turn.clone().lock_owned().await;
+            let (answer, written) = oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                // For a caller that has gone it is too late: it sends the request again.
+                if !answer.is_closed() {
+                    let _ = answer.send(shared.write(&mut current, &request));
+                }
+            });
+            match written.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(()) => Outcome::Delivered,
                 Err(error) => outcome(&error),
             }
@@ -140,12 +160,6 @@ impl Exporter for FileExporter {
 
     fn timeout(&self) -> Duration {
         Duration::from_secs(30)
-    }
-
-    fn shutdown(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.0.current.lock().file = None;
-        })
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use sluice_flow::{Exporter, Outcome};
 
-use crate::tests::{config, context, exporter, kind, one_span, packed, send};
+use crate::tests::{config, context, kind, one_span, packed, send};
 use crate::{BuildError, Files};
 
 fn text(path: &Path, more: &str) -> String {
@@ -11,8 +11,15 @@ fn text(path: &Path, more: &str) -> String {
 }
 
 /// An exporter among others of a process.
-fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
-    config("file", text).build(&context(&sluice_net::auth::client::ClientAuths::new(), files))
+async fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
+    let config = config("file", text);
+    config.check().await?;
+    config.build(&context(&sluice_net::auth::client::ClientAuths::new(), files))
+}
+
+/// The only exporter of a process.
+async fn exporter(text: &str) -> Arc<dyn Exporter> {
+    build(&Files::default(), text).await.expect("builds")
 }
 
 fn line_count(path: &Path) -> usize {
@@ -26,8 +33,8 @@ async fn json_lines() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("deep/er/traces.json");
     for (append, expected) in [("false", 2), ("true", 4), ("false", 2)] {
-        let exporter =
-            exporter("file", &text(&path, &format!("create_directory: true\nappend: {append}")));
+        let options = format!("create_directory: true\nappend: {append}");
+        let exporter = exporter(&text(&path, &options)).await;
         for _ in 0..2 {
             assert_eq!(send(&*exporter).await, Outcome::Delivered);
         }
@@ -47,8 +54,8 @@ async fn messages_after_their_lengths() {
     let directory = tempfile::tempdir().expect("a directory");
     for compression in ["", "zstd"] {
         let path = directory.path().join(format!("traces{compression}.bin"));
-        let exporter =
-            exporter("file", &text(&path, &format!("format: proto\ncompression: '{compression}'")));
+        let options = format!("format: proto\ncompression: '{compression}'");
+        let exporter = exporter(&text(&path, &options)).await;
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
         let content = std::fs::read(&path).expect("reads");
@@ -79,7 +86,7 @@ async fn rotation() {
     let path = directory.path().join("traces.json");
     let stranger = directory.path().join("traces-of-another.json");
     std::fs::write(&stranger, "mine").expect("writes");
-    let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1, max_backups: 2}"));
+    let exporter = exporter(&text(&path, "rotation: {max_megabytes: 1, max_backups: 2}")).await;
     let large = vec![one_span(); 4000];
     let request = packed(&*exporter, sluice_otlp::Signal::Traces, large);
     assert!(request.len_bytes < 1 << 20);
@@ -109,12 +116,12 @@ async fn rotation_goes_on_with_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("traces.json");
     for restart in 1..=3 {
-        let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1}"));
+        let exporter = exporter(&text(&path, "rotation: {max_megabytes: 1}")).await;
         assert_eq!(send(&*exporter).await, Outcome::Delivered);
         assert_eq!(line_count(&path), restart);
     }
     std::fs::write(&path, vec![b'\n'; 1 << 20]).expect("writes");
-    let exporter = exporter("file", &text(&path, "rotation: {max_megabytes: 1}"));
+    let exporter = exporter(&text(&path, "rotation: {max_megabytes: 1}")).await;
     assert_eq!(send(&*exporter).await, Outcome::Delivered);
     assert_eq!(line_count(&path), 1);
 }
@@ -128,12 +135,12 @@ async fn only_writing_begins_a_file_anew() {
     let path = directory.path().join("traces.json");
     std::fs::write(&path, "left\n").expect("writes");
     let files = Files::default();
-    let running = build(&files, &text(&path, "")).expect("builds");
-    drop(build(&files, &text(&path, "compression: zstd")).expect("builds"));
+    let running = build(&files, &text(&path, "")).await.expect("builds");
+    drop(build(&files, &text(&path, "compression: zstd")).await.expect("builds"));
     assert_eq!(std::fs::read_to_string(&path).expect("reads"), "left\n");
     for count in 1..=2 {
         assert_eq!(send(&*running).await, Outcome::Delivered);
-        drop(build(&files, &text(&path, "compression: zstd")).expect("builds"));
+        drop(build(&files, &text(&path, "compression: zstd")).await.expect("builds"));
         assert_eq!(line_count(&path), count);
     }
 }
@@ -148,20 +155,21 @@ async fn successors_write_to_the_same_file() {
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(directory.path(), &link).expect("a symlink");
     let files = Files::default();
-    let old = build(&files, &text(&path, "")).expect("builds");
+    let old = build(&files, &text(&path, "")).await.expect("builds");
     assert_eq!(send(&*old).await, Outcome::Delivered);
-    let new = build(&files, &text(&link.join("traces.json"), "")).expect("builds");
+    let new = build(&files, &text(&link.join("traces.json"), "")).await.expect("builds");
     for exporter in [&new, &old] {
         assert_eq!(send(&**exporter).await, Outcome::Delivered);
     }
-    old.shutdown().await;
+    drop(old);
     assert_eq!(send(&*new).await, Outcome::Delivered);
     assert_eq!(line_count(&path), 4);
 
     let options = [1, 2].map(|backups| {
         text(&path, &format!("rotation: {{max_megabytes: 1, max_backups: {backups}}}"))
     });
-    let both = options.map(|options| build(&files, &options).expect("builds"));
+    let [one, two] = options.each_ref().map(|options| build(&files, options));
+    let both = [one.await.expect("builds"), two.await.expect("builds")];
     for round in 0..4 {
         let mut content = std::fs::read(&path).expect("reads");
         content.resize(1 << 20, b'\n');
@@ -179,7 +187,7 @@ async fn successors_write_to_the_same_file() {
 async fn paths_that_cannot_be_written() {
     let directory = tempfile::tempdir().expect("a directory");
     for path in [directory.path().join("missing/traces.json"), PathBuf::from(directory.path())] {
-        let Err(error) = build(&Files::default(), &text(&path, "")) else {
+        let Err(error) = build(&Files::default(), &text(&path, "")).await else {
             panic!("{} was taken", path.display())
         };
         let start = format!("cannot open {}: ", path.display());
@@ -191,6 +199,57 @@ async fn paths_that_cannot_be_written() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_full_disk() {
-    let exporter = exporter("file", "path: /dev/full");
+    let exporter = exporter("path: /dev/full").await;
     assert_eq!(kind(&send(&*exporter).await), "retry");
+}
+
+/// A named pipe.
+fn pipe() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+    assert!(made.success());
+    (directory, path)
+}
+
+/// Scenario: a named pipe that no process reads. Guarantee: the exporter is made nevertheless, and
+/// requests are tried again until there is a reader.
+#[tokio::test]
+async fn a_pipe_without_a_reader() {
+    let (_directory, path) = pipe();
+    let exporter = exporter(&text(&path, "")).await;
+    assert_eq!(kind(&send(&*exporter).await), "retry");
+    let mut reader = std::fs::OpenOptions::new();
+    let _reader = reader.read(true).write(true).open(&path).expect("opens");
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+}
+
+/// Scenario: the reader of a pipe stops reading in the middle of a request; that request and others
+/// are sent again, until it reads on. Guarantee: only the request under way may arrive twice.
+#[tokio::test]
+async fn a_stuck_write_is_followed_only_by_those_that_are_waited_for() {
+    let (_directory, path) = pipe();
+    let exporter = exporter(&text(&path, "")).await;
+    let mut options = std::fs::OpenOptions::new();
+    let reader = options.read(true).write(true).open(&path).expect("opens");
+    // More than a pipe takes.
+    let request = packed(&*exporter, sluice_otlp::Signal::Traces, vec![one_span(); 4000]);
+    let soon = std::time::Duration::from_millis(20);
+    for _ in 0..5 {
+        let sends = [exporter.send(&request), exporter.send(&request)];
+        let sent = tokio::time::timeout(soon, futures_util::future::join_all(sends)).await;
+        assert!(sent.is_err(), "the pipe is full");
+    }
+    let (line, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = std::io::BufReader::new(reader);
+        while std::io::BufRead::skip_until(&mut reader, b'\n').is_ok_and(|bytes| bytes > 0) {
+            let _ = line.send(());
+        }
+    });
+    assert_eq!(exporter.send(&request).await, Outcome::Delivered);
+    assert_eq!(exporter.send(&request).await, Outcome::Delivered);
+    let count = || lines.recv_timeout(std::time::Duration::from_secs(10)).is_ok();
+    assert!((0..3).all(|_| count()), "the one under way and two more");
+    assert!(lines.try_recv().is_err(), "what had timed out was written as well");
 }

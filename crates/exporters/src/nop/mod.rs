@@ -9,24 +9,16 @@ use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
-use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
     ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| {
-        Box::new(NopConfig::default())
+        Box::new(NopConfig)
     });
 
 /// It has no options.
-#[derive(Clone, Debug, Default)]
-struct NopConfig {
-    sending: Sending,
-}
+struct NopConfig;
 
 impl ExporterConfig for NopConfig {
-    fn sending(&self) -> &Sending {
-        &self.sending
-    }
-
     fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
         Ok(Arc::new(NopExporter))
     }

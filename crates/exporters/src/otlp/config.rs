@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sluice_config::Fields;
-use sluice_net::client::{Balancer, Endpoint, Keepalive};
+use sluice_net::client::{Balancer, ChannelOptions, Endpoint, Keepalive};
 use sluice_otlp::Encoding;
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
@@ -28,18 +28,15 @@ const KEEPALIVE_TIME_LEAST: Duration = Duration::from_secs(10);
 /// The default limit of gRPC servers.
 const REQUEST_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct OtlpConfig {
     /// `host:port` with or without `http://`, `https://`, `dns:///`, or `unix:/path`.
     pub endpoint: String,
     pub compression: Encoding,
     pub client: ClientOptions,
     pub user_agent: Option<String>,
-    pub authority: Option<String>,
-    pub keepalive: Option<Keepalive>,
-    pub wait_for_ready: bool,
-    pub balancer: Balancer,
-    pub connections: usize,
+    /// Without what depends on the endpoint.
+    pub channel: ChannelOptions,
 }
 
 impl OtlpConfig {
@@ -72,17 +69,15 @@ impl OtlpConfig {
         let balancer = fields.choice("balancer_name", Balancer::RoundRobin, &BALANCERS, doc);
         let connections = fields.integer("connections", 1, 1..=64, "Connections to each address.");
         declare_unsupported(fields);
-        OtlpConfig {
-            endpoint,
-            compression,
-            client,
-            user_agent,
+        let channel = ChannelOptions {
             authority,
+            connections,
+            balancer,
             keepalive,
             wait_for_ready,
-            balancer,
-            connections,
-        }
+            ..ChannelOptions::default()
+        };
+        OtlpConfig { endpoint, compression, client, user_agent, channel }
     }
 }
 

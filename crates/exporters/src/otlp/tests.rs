@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderValue, Response};
 use parking_lot::Mutex;
 use sluice_flow::{Exporter, Outcome};
 use sluice_net::auth::client::ClientAuths;
-use sluice_net::client::{ChannelOptions, ConnectOptions};
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
 
-use super::OtlpExporter;
+use super::Grpc;
 use super::config::OtlpConfig;
 use crate::Files;
+use crate::network::NetworkExporter;
 use crate::tests::{Backend, Moving, context, kind, packed, read, send};
 
 /// What an h2 backend does with a request.
@@ -103,30 +103,31 @@ async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
     }
 }
 
-fn built(text: &str, options: ChannelOptions) -> OtlpExporter {
-    let config = read(text, OtlpConfig::read);
-    OtlpExporter::new(&config, &context(&ClientAuths::new(), &Files::default()), options)
-        .expect("builds")
+fn built(config: &OtlpConfig) -> NetworkExporter<Grpc> {
+    let (authenticators, files) = (ClientAuths::new(), Files::default());
+    super::exporter(config, &context(&authenticators, &files)).expect("builds")
 }
 
 /// Its backend is found under this name.
-fn named(text: &str, name: &Arc<Moving>, resolve_interval: Duration) -> OtlpExporter {
-    let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
-    built(text, ChannelOptions { connect, resolve_interval, ..ChannelOptions::default() })
+fn named(text: &str, name: &Arc<Moving>, resolve_interval: Duration) -> NetworkExporter<Grpc> {
+    let mut config = read(text, OtlpConfig::read);
+    config.channel.connect.resolver = name.clone();
+    config.channel.resolve_interval = resolve_interval;
+    built(&config)
 }
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn plain(address: SocketAddr, more: &str) -> OtlpExporter {
-    built(&format!("endpoint: http://{address}\n{more}"), ChannelOptions::default())
+fn plain(address: SocketAddr, more: &str) -> NetworkExporter<Grpc> {
+    built(&read(&format!("endpoint: http://{address}\n{more}"), OtlpConfig::read))
 }
 
 /// No connection and no task outlives the exporter.
-async fn leaves_nothing(exporter: OtlpExporter, backend: &Backend) {
+async fn leaves_nothing(exporter: NetworkExporter<Grpc>, backend: &Backend) {
     exporter.shutdown().await;
     let deadline = Instant::now() + Duration::from_secs(10);
-    while exporter.channel.tasks() > 0 {
-        assert!(Instant::now() < deadline, "{} tasks stay", exporter.channel.tasks());
+    while exporter.protocol.channel.tasks() > 0 {
+        assert!(Instant::now() < deadline, "{} tasks stay", exporter.protocol.channel.tasks());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     backend.all_closed().await;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sluice_config::Fields;
-use sluice_net::client::Origin;
+use sluice_net::client::{HttpOptions, Keepalive, Origin};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
@@ -49,9 +49,7 @@ impl Compression {
             Compression::None => Encoding::Identity,
             Compression::Zstd => Encoding::Zstd,
             Compression::SnappyBlock | Compression::SnappyFramed => Encoding::Snappy,
-            Compression::Gzip | Compression::Zlib | Compression::Deflate | Compression::Lz4 => {
-                Encoding::Gzip
-            }
+            _ => Encoding::Gzip,
         }
     }
 
@@ -77,7 +75,7 @@ const COMPRESSIONS: [(&str, Compression); 9] = [
     ("", Compression::None),
 ];
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct OtlpHttpConfig {
     /// The URLs of `Signal::ALL`; empty where a signal has none.
     pub urls: [String; 3],
@@ -85,14 +83,8 @@ pub(crate) struct OtlpHttpConfig {
     pub compression: Compression,
     pub client: ClientOptions,
     pub proxy_url: Option<String>,
-    pub max_idle_conns: usize,
-    pub max_conns_per_host: Option<usize>,
-    pub idle_conn_timeout: Duration,
-    pub keep_alive: bool,
-    pub http2: bool,
-    /// Zero: no pings.
-    pub http2_read_idle_timeout: Duration,
-    pub http2_ping_timeout: Duration,
+    /// Without what depends on the URL.
+    pub http: HttpOptions,
 }
 
 impl OtlpHttpConfig {
@@ -108,37 +100,36 @@ impl OtlpHttpConfig {
         let doc = "Proxy: `http://host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of \
                    the environment decide.";
         let proxy_url = fields.optional_string("proxy_url", doc).filter(|url| !url.is_empty());
-        let max_idle_conns = idle_connections(fields);
-        let doc = "Connections in all; requests beyond wait. 0 or unset: no limit.";
-        let max_conns_per_host = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
-        let doc = "An unused connection is closed after this time. 0: never.";
-        let idle_conn_timeout = fields.duration("idle_conn_timeout", Duration::from_secs(90), doc);
-        let doc = "Each request has a connection of its own.";
-        let keep_alive = !fields.boolean("disable_keep_alives", false, doc);
-        let doc = "Offer HTTP/2 in the TLS handshake.";
-        let http2 = fields.boolean("force_attempt_http2", true, doc);
-        let doc = "Between two HTTP/2 pings. 0: none.";
-        let http2_read_idle_timeout =
-            fields.duration("http2_read_idle_timeout", Duration::ZERO, doc);
-        let doc = "For the answer to an HTTP/2 ping.";
-        let http2_ping_timeout =
-            fields.duration("http2_ping_timeout", Duration::from_secs(15), doc);
+        let http = http_options(fields);
         fields.not_yet("cookies", "cookies of the backend");
         declare_unsupported(fields);
-        OtlpHttpConfig {
-            urls,
-            format,
-            compression,
-            client,
-            proxy_url,
-            max_idle_conns,
-            max_conns_per_host: max_conns_per_host.filter(|limit| *limit > 0),
-            idle_conn_timeout,
-            keep_alive,
-            http2,
-            http2_read_idle_timeout,
-            http2_ping_timeout,
-        }
+        OtlpHttpConfig { urls, format, compression, client, proxy_url, http }
+    }
+}
+
+fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
+    let idle_connections = idle_connections(fields);
+    let doc = "Connections in all; requests beyond wait. 0 or unset: no limit.";
+    let connections = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
+    let doc = "An unused connection is closed after this time. 0: never.";
+    let idle_timeout = fields.duration("idle_conn_timeout", Duration::from_secs(90), doc);
+    let doc = "Each request has a connection of its own.";
+    let keep_alive = !fields.boolean("disable_keep_alives", false, doc);
+    let doc = "Offer HTTP/2 in the TLS handshake.";
+    let http2 = fields.boolean("force_attempt_http2", true, doc);
+    let doc = "Between two HTTP/2 pings. 0: none.";
+    let time = fields.duration("http2_read_idle_timeout", Duration::ZERO, doc);
+    let doc = "For the answer to an HTTP/2 ping.";
+    let timeout = fields.duration("http2_ping_timeout", Duration::from_secs(15), doc);
+    let pings = Keepalive { time, timeout, permit_without_stream: true };
+    HttpOptions {
+        connections: connections.filter(|limit| *limit > 0),
+        idle_connections,
+        idle_timeout,
+        keep_alive,
+        http2,
+        http2_keepalive: Some(pings).filter(|pings| !pings.time.is_zero()),
+        ..HttpOptions::default()
     }
 }
 

@@ -7,23 +7,20 @@ mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
-use sluice_net::client::{
-    Answer, HttpClient, HttpOptions, Keepalive, Origin, Proxy, Target, TransportError,
-};
+use sluice_flow::{Exporter, Outcome, Packed};
+use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Target, TransportError};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
-use crate::exporter::{BuildContext, BuildError, Credentials, ExporterConfig};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
-use crate::sending::Sending;
 use config::{Compression, Format, OtlpHttpConfig, URL_OPTIONS};
 use redirect::REDIRECTS_MAX;
 
@@ -33,10 +30,6 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
 );
 
 impl ExporterConfig for OtlpHttpConfig {
-    fn sending(&self) -> &Sending {
-        &self.client.sending
-    }
-
     fn client(&self) -> Option<&ClientOptions> {
         Some(&self.client)
     }
@@ -46,17 +39,19 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(OtlpHttpExporter::new(self, context, &HttpOptions::default())?))
+        Ok(Arc::new(exporter(self, context)?))
     }
 }
 
-struct OtlpHttpExporter {
-    config: OtlpHttpConfig,
+/// OTLP over HTTP to one backend.
+struct Http {
+    format: Format,
+    compression: Compression,
+    level: Option<i32>,
     /// Of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
     plain: HeaderMap,
     compressed: HeaderMap,
-    credentials: Credentials,
 }
 
 struct Destination {
@@ -65,45 +60,13 @@ struct Destination {
     client: HttpClient,
 }
 
-impl OtlpHttpExporter {
-    /// `options` has what no option of the configuration says.
-    fn new(
-        config: &OtlpHttpConfig,
-        context: &BuildContext<'_>,
-        options: &HttpOptions,
-    ) -> Result<OtlpHttpExporter, BuildError> {
-        let (plain, compressed) = all_headers(config, context);
-        Ok(OtlpHttpExporter {
-            destinations: destinations(config, options)?,
-            plain,
-            compressed,
-            credentials: context.credentials(&config.client)?,
-            config: config.clone(),
-        })
-    }
-
-    async fn deliver(&self, request: &Packed) -> Outcome {
-        let Some(destination) = &self.destinations[request.signal as usize] else {
-            let signal = request.signal;
-            let reason = format!("neither endpoint nor {signal}_endpoint is configured");
-            return Outcome::Misconfigured { reason };
-        };
-        let fixed =
-            if request.encoding == Encoding::Identity { &self.plain } else { &self.compressed };
-        let headers = match self.credentials.headers(fixed, &request.metadata).await {
-            Ok(headers) => headers,
-            Err(outcome) => return outcome,
-        };
-        match destination.post(&headers, &request.chunks).await {
-            Err(error) => outcome::of_transport_error(&error),
-            Ok(answer) => {
-                if answer.status == StatusCode::UNAUTHORIZED {
-                    self.credentials.refused().await;
-                }
-                outcome::of_http(&answer)
-            }
-        }
-    }
+fn exporter(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Built<Http> {
+    let (plain, compressed) = all_headers(config, context);
+    let destinations = destinations(config)?;
+    let OtlpHttpConfig { format, compression, .. } = *config;
+    let level = config.client.compression_level;
+    let http = Http { format, compression, level, destinations, plain, compressed };
+    NetworkExporter::new(http, &config.client, context)
 }
 
 impl Destination {
@@ -144,10 +107,7 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     (plain, compressed)
 }
 
-fn destinations(
-    config: &OtlpHttpConfig,
-    options: &HttpOptions,
-) -> Result<[Option<Destination>; 3], BuildError> {
+fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], BuildError> {
     let mut clients: Vec<(Target, bool, HttpClient)> = Vec::new();
     let mut destinations = [None, None, None];
     let given = config.urls.iter().enumerate().filter(|(_, url)| !url.is_empty());
@@ -156,7 +116,7 @@ fn destinations(
         let known = clients.iter().find(|known| (&known.0, known.1) == (&target, tls));
         let client = match known {
             Some((_, _, client)) => client.clone(),
-            None => client(config, target.clone(), tls, options.clone())?,
+            None => client(config, target.clone(), tls)?,
         };
         clients.push((target, tls, client.clone()));
         destinations[index] = Some(Destination { uri, client });
@@ -164,91 +124,59 @@ fn destinations(
     Ok(destinations)
 }
 
-fn client(
-    config: &OtlpHttpConfig,
-    target: Target,
-    tls: bool,
-    options: HttpOptions,
-) -> Result<HttpClient, BuildError> {
+fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClient, BuildError> {
     let proxy = match &config.proxy_url {
         Some(url) => Proxy::parse(url).map(Some),
         None => Proxy::from_environment(&target, tls),
     };
-    let connect = config.client.connect_options(tls, proxy, options.connect)?;
-    let pings = Keepalive {
-        time: config.http2_read_idle_timeout,
-        timeout: config.http2_ping_timeout,
-        permit_without_stream: true,
-    };
-    let options = HttpOptions {
-        connect,
-        connections: config.max_conns_per_host,
-        idle_connections: config.max_idle_conns,
-        idle_timeout: config.idle_conn_timeout,
-        keep_alive: config.keep_alive,
-        http2: config.http2,
-        http2_keepalive: (!config.http2_read_idle_timeout.is_zero()).then_some(pings),
-        ..options
-    };
+    let mut options = config.http.clone();
+    options.connect = config.client.connect_options(tls, proxy, options.connect)?;
     Ok(HttpClient::new(target, options))
 }
 
-impl Exporter for OtlpHttpExporter {
+impl Protocol for Http {
     fn passes_through(&self) -> Option<Encoding> {
-        match (self.config.format, self.config.compression) {
-            (
-                Format::Proto,
-                known @ (Compression::None | Compression::Gzip | Compression::Zstd),
-            ) => Some(known.encoding()),
-            _ => None,
-        }
-    }
-
-    fn pass_through_limit_bytes(&self) -> usize {
-        self.config.client.max_request_bytes
+        let known = [Compression::None, Compression::Gzip, Compression::Zstd];
+        let passes = self.format == Format::Proto && known.contains(&self.compression);
+        passes.then_some(self.compression.encoding())
     }
 
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let chunks = match self.config.format {
+        let chunks = match self.format {
             Format::Proto => chunks,
             Format::Json => vec![crate::json::to_json(signal, &chunks)?],
         };
-        let (compression, level) = (self.config.compression, self.config.client.compression_level);
-        let encoding = compression.encoding();
-        let packed = match compression {
+        let (encoding, level) = (self.compression.encoding(), self.level);
+        let text = |error: compress::CompressError| error.to_string();
+        let packed = match self.compression {
             Compression::None => return Ok((chunks, encoding)),
             Compression::Gzip | Compression::Zstd | Compression::SnappyFramed => {
-                compress::compress(encoding, &chunks, level).map_err(|error| error.to_string())
+                compress::compress(encoding, &chunks, level).map_err(text)
             }
-            Compression::SnappyBlock => {
-                compress::compress_snappy_block(&chunks).map_err(|error| error.to_string())
-            }
+            Compression::SnappyBlock => compress::compress_snappy_block(&chunks).map_err(text),
             Compression::Zlib | Compression::Deflate => {
-                compress::compress_zlib(&chunks, level).map_err(|error| error.to_string())
+                compress::compress_zlib(&chunks, level).map_err(text)
             }
             Compression::Lz4 => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
         };
         Ok((vec![packed?], encoding))
     }
 
-    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.deliver(request))
+    fn headers(&self, encoding: Encoding) -> &HeaderMap {
+        if encoding == Encoding::Identity { &self.plain } else { &self.compressed }
     }
 
-    fn timeout(&self) -> Duration {
-        self.config.client.timeout
+    async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
+        let Some(destination) = &self.destinations[request.signal as usize] else {
+            let signal = request.signal;
+            let reason = format!("neither endpoint nor {signal}_endpoint is configured");
+            return Ok((Outcome::Misconfigured { reason }, false));
+        };
+        let answer = destination.post(headers, &request.chunks).await?;
+        Ok((outcome::of_http(&answer), answer.status == StatusCode::UNAUTHORIZED))
     }
 
-    fn metadata_keys(&self) -> &[String] {
-        self.credentials.metadata_keys()
-    }
-
-    fn refuses(&self, metadata: &Metadata) -> Option<String> {
-        self.credentials.refuses(metadata)
-    }
-
-    fn shutdown(&self) -> BoxFuture<'_, ()> {
+    fn shut_down(&self) {
         self.destinations.iter().flatten().for_each(|it| it.client.shut_down());
-        Box::pin(std::future::ready(()))
     }
 }

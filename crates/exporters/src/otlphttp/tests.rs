@@ -8,11 +8,9 @@ use parking_lot::Mutex;
 use sluice_extensions::oauth2client;
 use sluice_flow::Outcome;
 use sluice_net::auth::client::ClientAuths;
-use sluice_net::client::{ConnectOptions, HttpOptions};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
-use super::OtlpHttpExporter;
 use super::config::OtlpHttpConfig;
 use crate::Files;
 use crate::tests::{
@@ -486,18 +484,13 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         };
         let (first, second) = (start(LATE).await, start(Duration::ZERO).await);
         let name = Moving::at([first.address]);
-        let connect = ConnectOptions { resolver: name.clone(), ..ConnectOptions::default() };
-        let options = HttpOptions {
-            connect,
-            resolve_interval: Duration::from_millis(50),
-            ..HttpOptions::default()
-        };
         let tls = format!("tls: {{ca_file: '{}', server_name_override: 127.0.0.1}}", ca.display());
-        let config =
+        let mut config =
             read(&format!("endpoint: {scheme}://backend:4318\n{tls}"), OtlpHttpConfig::read);
+        config.http.connect.resolver = name.clone();
+        config.http.resolve_interval = Duration::from_millis(50);
         let files = Files::default();
-        let exporter =
-            OtlpHttpExporter::new(&config, &context(&ClientAuths::new(), &files), &options);
+        let exporter = super::exporter(&config, &context(&ClientAuths::new(), &files));
         let exporter = Arc::new(exporter.expect("builds"));
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
         assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");

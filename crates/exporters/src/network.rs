@@ -1,0 +1,114 @@
+//! What exporters over the network have in common: credentials, and what [`ClientOptions`] say.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_net::auth::client::ClientAuth;
+use sluice_net::client::TransportError;
+use sluice_otlp::{Encoding, Signal};
+
+use crate::client_options::ClientOptions;
+use crate::exporter::{BuildContext, BuildError};
+use crate::outcome;
+
+/// What an answer means, and whether it is that the backend did not take the credentials.
+pub(crate) type Answered = Result<(Outcome, bool), TransportError>;
+
+pub(crate) type Built<P> = Result<NetworkExporter<P>, BuildError>;
+
+/// What a protocol does in its own way.
+pub(crate) trait Protocol: Send + Sync + 'static {
+    fn passes_through(&self) -> Option<Encoding>;
+
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
+
+    /// What all requests of this encoding have.
+    fn headers(&self, encoding: Encoding) -> &HeaderMap;
+
+    fn send(&self, request: &Packed, headers: &HeaderMap) -> impl Future<Output = Answered> + Send;
+
+    fn shut_down(&self);
+}
+
+pub(crate) struct NetworkExporter<P> {
+    pub(crate) protocol: P,
+    options: ClientOptions,
+    auth: Option<Arc<dyn ClientAuth>>,
+}
+
+impl<P: Protocol> NetworkExporter<P> {
+    pub(crate) fn new(
+        protocol: P,
+        options: &ClientOptions,
+        context: &BuildContext<'_>,
+    ) -> Built<P> {
+        let find = |name: &String| {
+            context.authenticators.get(name).cloned().ok_or_else(|| {
+                format!(
+                    "there is no authentication extension {name:?} among the extensions of the \
+                     service"
+                )
+            })
+        };
+        let auth = options.authenticator.as_ref().map(find).transpose()?;
+        Ok(NetworkExporter { protocol, options: options.clone(), auth })
+    }
+
+    async fn deliver(&self, request: &Packed) -> Outcome {
+        // Without credentials nothing is copied.
+        let mut headers = Cow::Borrowed(self.protocol.headers(request.encoding));
+        if let Some(auth) = &self.auth
+            && let Err(error) = auth.authenticate(headers.to_mut(), &request.metadata.headers).await
+        {
+            return outcome::of_auth_error(error);
+        }
+        match self.protocol.send(request, &headers).await {
+            Err(error) => outcome::of_transport_error(&error),
+            Ok((outcome, is_unauthorized)) => {
+                if let Some(auth) = self.auth.as_ref().filter(|_| is_unauthorized) {
+                    auth.refused().await;
+                }
+                outcome
+            }
+        }
+    }
+}
+
+impl<P: Protocol> Exporter for NetworkExporter<P> {
+    fn passes_through(&self) -> Option<Encoding> {
+        self.protocol.passes_through()
+    }
+
+    fn pass_through_limit_bytes(&self) -> usize {
+        self.options.max_request_bytes
+    }
+
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        self.protocol.pack(signal, chunks)
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.deliver(request))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.options.timeout
+    }
+
+    fn metadata_keys(&self) -> &[String] {
+        self.auth.as_ref().map_or(&[], |auth| auth.metadata_keys())
+    }
+
+    fn refuses(&self, metadata: &Metadata) -> Option<String> {
+        self.auth.as_ref()?.refuses(&metadata.headers)
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        self.protocol.shut_down();
+        Box::pin(std::future::ready(()))
+    }
+}
