@@ -17,12 +17,6 @@ pub(crate) struct Awaited {
     pub unless_durable: Vec<CursorId>,
 }
 
-impl Awaited {
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.delivered.is_empty() && self.unless_durable.is_empty()
-    }
-}
-
 type Answer = Result<(), Refusal>;
 
 pub(crate) struct Ack {
@@ -47,7 +41,7 @@ impl Ack {
 
     /// A delivery has resolved the frame, once a delivery; or refuses it for good, which the sender
     /// is told at once.
-    pub(crate) fn resolved(&self, reader: CursorId, result: Answer) {
+    pub(crate) fn resolve(&self, reader: CursorId, result: Answer) {
         if result.is_err() {
             return self.answer(result);
         }
@@ -117,18 +111,18 @@ mod tests {
         let [a, b, other] = readers();
         let awaited = Arc::new(Awaited { delivered: vec![a, b], unless_durable: Vec::new() });
         let (ack, mut answer) = Ack::new(awaited.clone());
-        ack.resolved(other, Ok(()));
-        ack.resolved(a, Ok(()));
+        ack.resolve(other, Ok(()));
+        ack.resolve(a, Ok(()));
         ack.durable();
         assert!(answer.try_recv().is_err(), "on disk is not delivered");
-        ack.resolved(b, Ok(()));
+        ack.resolve(b, Ok(()));
         assert_eq!(answer.try_recv(), Ok(Ok(())));
 
         let (ack, mut answer) = Ack::new(awaited);
         let refusal = Refusal::Rejected { reason: "no".into() };
-        ack.resolved(a, Err(refusal.clone()));
+        ack.resolve(a, Err(refusal.clone()));
         assert_eq!(answer.try_recv(), Ok(Err(refusal)));
-        ack.resolved(b, Ok(()));
+        ack.resolve(b, Ok(()));
     }
 
     #[test]
@@ -136,15 +130,15 @@ mod tests {
         let [a, b, _] = readers();
         let awaited = Arc::new(Awaited { delivered: Vec::new(), unless_durable: vec![a, b] });
         let (ack, mut answer) = Ack::new(awaited.clone());
-        ack.resolved(a, Ok(()));
+        ack.resolve(a, Ok(()));
         assert!(answer.try_recv().is_err());
         ack.durable();
         assert_eq!(answer.try_recv(), Ok(Ok(())));
-        ack.resolved(b, Ok(()));
+        ack.resolve(b, Ok(()));
 
         let (ack, mut answer) = Ack::new(awaited);
-        ack.resolved(a, Ok(()));
-        ack.resolved(b, Ok(()));
+        ack.resolve(a, Ok(()));
+        ack.resolve(b, Ok(()));
         assert_eq!(answer.try_recv(), Ok(Ok(())));
         ack.durable();
     }
@@ -171,13 +165,13 @@ mod tests {
         let (ack, mut answer) = Ack::new(awaited.clone());
         ack.durable();
         assert!(answer.try_recv().is_err());
-        ack.resolved(a, Ok(()));
+        ack.resolve(a, Ok(()));
         assert_eq!(answer.try_recv(), Ok(Ok(())));
 
         let (ack, mut answer) = Ack::new(awaited);
-        ack.resolved(a, Ok(()));
+        ack.resolve(a, Ok(()));
         assert!(answer.try_recv().is_err());
-        ack.resolved(b, Ok(()));
+        ack.resolve(b, Ok(()));
         assert_eq!(answer.try_recv(), Ok(Ok(())));
     }
 }

@@ -84,12 +84,12 @@ impl Entry {
 
     /// `reader` has resolved the frame. The sender is answered when the last one that it waits for
     /// has.
-    pub(crate) fn resolved(&self, reader: CursorId, result: Result<(), Refusal>) {
+    pub(crate) fn resolve(&self, reader: CursorId, result: Result<(), Refusal>) {
         if result.is_ok() {
             self.resolve_source();
         }
         if let Some(ack) = &self.ack {
-            ack.resolved(reader, result);
+            ack.resolve(reader, result);
         }
     }
 
@@ -99,7 +99,7 @@ impl Entry {
         self.resolve_source();
         if let Some(ack) = &self.ack {
             let lost = || Err(Refusal::overloaded("dropped before it was delivered or on disk"));
-            ack.resolved(reader, if is_lost { lost() } else { Ok(()) });
+            ack.resolve(reader, if is_lost { lost() } else { Ok(()) });
         }
     }
 

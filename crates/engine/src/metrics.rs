@@ -48,6 +48,10 @@ macro_rules! row {
     ($kind:ident $name:literal $(in $unit:literal)?, $read:expr, $meaning:literal) => {
         Metric::$kind($name, $meaning, $read)$(.unit($unit))?
     };
+    ($kind:ident $name:literal by [$($label:literal)?] $(in $unit:literal)?, $read:expr,
+     $meaning:literal) => {
+        Metric::$kind($name, &[$($label)?], $meaning, $read)$(.unit($unit))?
+    };
 }
 use row;
 

@@ -1,4 +1,4 @@
-//! What deliveries hold beside the log: parts that their own steps and cuts made, and packed
+//! What deliveries take beside the log: parts that their own steps and cuts made, and packed
 //! copies.
 
 use std::sync::Arc;
@@ -20,21 +20,21 @@ impl PrivateMemory {
         self.own_bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> HeldMemory {
-        let mut held = HeldMemory { memory: self.clone(), bytes: 0 };
-        held.set(bytes);
-        held
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> ChargedMemory {
+        let mut charged = ChargedMemory { memory: self.clone(), bytes: 0 };
+        charged.set(bytes);
+        charged
     }
 }
 
 /// Memory that is charged until this is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldMemory {
+pub(crate) struct ChargedMemory {
     memory: Arc<PrivateMemory>,
     bytes: usize,
 }
 
-impl HeldMemory {
+impl ChargedMemory {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -53,7 +53,7 @@ impl HeldMemory {
     }
 }
 
-impl Drop for HeldMemory {
+impl Drop for ChargedMemory {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_charged_to_its_delivery_and_to_all_until_it_is_dropped() {
+    fn what_is_taken_is_charged_to_its_delivery_and_to_all_until_it_is_dropped() {
         let all = Arc::new(AtomicU64::new(0));
         let (a, b) = (PrivateMemory::new(all.clone()), PrivateMemory::new(all.clone()));
-        let (mut first, second) = (a.hold(100), b.hold(7));
+        let (mut first, second) = (a.charge(100), b.charge(7));
         first.set(30);
         assert_eq!((a.used_bytes(), b.used_bytes(), all.load(Ordering::Relaxed)), (30, 7, 37));
         drop((first, second));

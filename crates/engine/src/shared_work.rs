@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 
-use crate::private_memory::{HeldMemory, PrivateMemory};
+use crate::private_memory::{ChargedMemory, PrivateMemory};
 
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ pub(crate) struct Processed {
     pub payload: Payload,
     pub items: u32,
     /// The memory of the payload, where several deliveries share it: charged once.
-    pub held: Option<Arc<HeldMemory>>,
+    pub charged: Option<Arc<ChargedMemory>>,
 }
 
 struct SharedResult {
     chain: u64,
     processed: Processed,
     uses_left: usize,
-    _kept: HeldMemory,
+    _kept: ChargedMemory,
 }
 
 /// Results of steps that several deliveries need, kept until the last of them took its copy. A
@@ -76,8 +76,8 @@ impl SharedWork {
         }
         let mut processed = compute()?;
         let bytes = processed.payload.bytes.len();
-        processed.held = Some(Arc::new(self.memory.private.hold(bytes)));
-        let _kept = self.memory.kept.hold(bytes);
+        processed.charged = Some(Arc::new(self.memory.private.charge(bytes)));
+        let _kept = self.memory.kept.charge(bytes);
         if self.memory.kept.used_bytes() <= self.memory.limit_bytes.load(Ordering::Relaxed) {
             let (processed, uses_left) = (processed.clone(), sharers - 1);
             results.push(SharedResult { chain, processed, uses_left, _kept });
@@ -96,7 +96,7 @@ mod tests {
         Ok(Processed {
             payload: Payload::identity(Bytes::from(vec![0; bytes])),
             items: 1,
-            held: None,
+            charged: None,
         })
     }
 

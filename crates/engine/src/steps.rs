@@ -77,5 +77,5 @@ pub(crate) fn run(
             Err(error) => return Err(format!("processor {}: {error}", step.id)),
         }
     }
-    Ok(Processed { payload: Payload::identity(bytes), items, held: None })
+    Ok(Processed { payload: Payload::identity(bytes), items, charged: None })
 }

@@ -13,7 +13,7 @@ const SIGNAL_MASK: u8 = 0b11;
 pub struct FrameMetadata {
     /// Id of the receiver that took the frame.
     pub receiver: String,
-    /// Fingerprints of the processors that were run before the frame was held, in order.
+    /// Fingerprints of the processors that were run before the frame was stored, in order.
     pub prepared: Vec<u64>,
     pub sender: Metadata,
 }

@@ -99,7 +99,7 @@ impl DeadLetters {
             state,
         };
         for (name, _) in list_segments(&*letters.disk, &letters.directory)? {
-            letters.take_over(name)?;
+            letters.recover(name)?;
         }
         letters.remove_resolved()?;
         Ok(letters)
@@ -274,7 +274,7 @@ impl DeadLetters {
     }
 
     /// Learns what is in a segment of an earlier run, and cuts off its unused space.
-    fn take_over(&mut self, name: SegmentName) -> Result<()> {
+    fn recover(&mut self, name: SegmentName) -> Result<()> {
         let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {

@@ -37,7 +37,7 @@ impl DeadLetterWriter {
             return Some(part);
         }
         self.waiting.push((letter, part));
-        self.go_on();
+        self.write_next();
         None
     }
 
@@ -50,7 +50,7 @@ impl DeadLetterWriter {
         let Some(storing) = &mut self.storing else { return Vec::new() };
         let stored = storing.await;
         self.storing = None;
-        self.go_on();
+        self.write_next();
         // One that failed unexpectedly leaves its frames leased: the next start reads them again.
         stored.unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl DeadLetterWriter {
         self.waiting.clear();
     }
 
-    fn go_on(&mut self) {
+    fn write_next(&mut self) {
         if self.storing.is_some() || self.waiting.is_empty() {
             return;
         }
@@ -85,7 +85,7 @@ async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[Dea
         };
         tracing::error!(
             pipeline = %delivery.id.pipeline, exporter = %delivery.id.exporter, problem,
-            "dead letters cannot be written to disk; their data is held until they can"
+            "dead letters cannot be written to disk; their data stays in the log until they can"
         );
         if !ends.load(Ordering::Relaxed) {
             tokio::time::sleep(RETRY).await;

@@ -58,7 +58,7 @@ impl DeadLetter {
     }
 
     /// What it costs in memory.
-    fn held_bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         let DeadLetter { refusal, metadata, payload, .. } = self;
         let parts_bytes = refusal.reason.len() + metadata.len() + payload.len();
         (size_of::<DeadLetter>() + parts_bytes) as u64
@@ -138,14 +138,14 @@ impl DeadLetters {
 pub(crate) struct InMemory {
     letters: VecDeque<DeadLetter>,
     limit_bytes: u64,
-    /// `bytes` is what the letters hold in memory.
+    /// `bytes` is what the letters take in memory.
     totals: DeadLetterTotals,
 }
 
 impl InMemory {
     fn push(&mut self, letter: &DeadLetter) {
-        let held_bytes = letter.held_bytes();
-        if held_bytes > self.limit_bytes {
+        let memory_bytes = letter.memory_bytes();
+        if memory_bytes > self.limit_bytes {
             self.totals.evicted_items += u64::from(letter.items);
             return;
         }
@@ -153,7 +153,7 @@ impl InMemory {
         let payload = Bytes::copy_from_slice(&letter.payload);
         self.letters.push_back(DeadLetter { payload, ..letter.clone() });
         self.totals.letters += 1;
-        self.totals.bytes += held_bytes;
+        self.totals.bytes += memory_bytes;
         self.keep_within_limit();
     }
 
@@ -161,7 +161,7 @@ impl InMemory {
         while self.totals.bytes > self.limit_bytes {
             let Some(evicted) = self.letters.pop_front() else { break };
             self.totals.letters -= 1;
-            self.totals.bytes -= evicted.held_bytes();
+            self.totals.bytes -= evicted.memory_bytes();
             self.totals.evicted_items += u64::from(evicted.items);
         }
     }
@@ -186,7 +186,7 @@ pub(crate) struct OnDisk {
     log_directory: PathBuf,
     delivery: String,
     limit_bytes: AtomicU64,
-    /// Held while letters are written.
+    /// Locked while letters are written.
     store: Mutex<Option<Store>>,
     /// Of letters that do not fit at all.
     too_large_items: AtomicU64,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let one = letter(100, 10, "reason 0").held_bytes();
+        let one = letter(100, 10, "reason 0").memory_bytes();
         let letters = DeadLetters::in_memory(2 * one + 50);
         for index in 0..5 {
             letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_list_whose_limit_is_lowered_lets_go_at_once() {
-        let one = letter(100, 10, "old").held_bytes();
+        let one = letter(100, 10, "old").memory_bytes();
         let letters = DeadLetters::in_memory(2 * one + 50);
         letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
         letters.set_limit(one + 50);

@@ -8,43 +8,43 @@ const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// What was held at times, oldest first; nothing from before the backlog was last smaller than it
+/// How far it lagged at times, oldest first; nothing from before the backlog was last smaller than it
 /// is.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    held: VecDeque<(Instant, u64)>,
+    noted: VecDeque<(Instant, u64)>,
 }
 
 impl Filling {
-    pub(crate) fn note(&mut self, now: Instant, held_bytes: u64) {
+    pub(crate) fn note(&mut self, now: Instant, lag_bytes: u64) {
         let age = |&(at, _): &(Instant, u64)| now.saturating_duration_since(at);
-        while self.held.get(1).is_some_and(|second| age(second) >= WINDOW) {
-            self.held.pop_front();
+        while self.noted.get(1).is_some_and(|second| age(second) >= WINDOW) {
+            self.noted.pop_front();
         }
         // What grows now is another backlog than the larger one that was drained.
-        while self.held.front().is_some_and(|&(_, first_bytes)| first_bytes > held_bytes) {
-            self.held.pop_front();
+        while self.noted.front().is_some_and(|&(_, first_bytes)| first_bytes > lag_bytes) {
+            self.noted.pop_front();
         }
-        if self.held.back().is_none_or(|last| age(last) >= SPACING) {
-            self.held.push_back((now, held_bytes));
+        if self.noted.back().is_none_or(|last| age(last) >= SPACING) {
+            self.noted.push_back((now, lag_bytes));
         }
     }
 
-    /// Notes what is held, and returns the seconds until it is the whole budget at the rate of
+    /// Notes the lag, and returns the seconds until it is the whole budget at the rate of
     /// late: none where nothing is left or frames are being dropped, infinitely many while it does
     /// not grow.
     pub(crate) fn seconds_left(
         &mut self,
         now: Instant,
-        held_bytes: u64,
+        lag_bytes: u64,
         budget_bytes: u64,
         is_dropping: bool,
     ) -> f64 {
-        self.note(now, held_bytes);
-        let Some(&(first_at, first_bytes)) = self.held.front() else { return f64::INFINITY };
+        self.note(now, lag_bytes);
+        let Some(&(first_at, first_bytes)) = self.noted.front() else { return f64::INFINITY };
         let elapsed = now.saturating_duration_since(first_at);
-        let grown = held_bytes.saturating_sub(first_bytes) as f64;
-        let left = budget_bytes.saturating_sub(held_bytes) as f64;
+        let grown = lag_bytes.saturating_sub(first_bytes) as f64;
+        let left = budget_bytes.saturating_sub(lag_bytes) as f64;
         if left == 0.0 || is_dropping {
             0.0
         } else if grown == 0.0 || elapsed < SPACING {
@@ -59,10 +59,10 @@ impl Filling {
 mod tests {
     use super::*;
 
-    /// What is said when these amounts are held at these seconds, of a budget of 1,000.
-    fn left(held: &[(u64, u64)]) -> Vec<f64> {
+    /// What is said when it lags so far at these seconds, of a budget of 1,000.
+    fn left(lags: &[(u64, u64)]) -> Vec<f64> {
         let (start, mut filling) = (Instant::now(), Filling::default());
-        held.iter()
+        lags.iter()
             .map(|&(at, bytes)| {
                 filling.seconds_left(start + Duration::from_secs(at), bytes, 1000, false)
             })
@@ -117,6 +117,6 @@ mod tests {
         for second in 0..10_000 {
             filling.seconds_left(start + Duration::from_secs(second), second, u64::MAX, false);
         }
-        assert!(filling.held.len() <= 26, "{}", filling.held.len());
+        assert!(filling.noted.len() <= 26, "{}", filling.noted.len());
     }
 }

@@ -14,7 +14,7 @@ use sluice_net::compress::decompress;
 use sluice_otlp::{Encoding, Part, Signal, SplitLimits, split};
 
 use crate::entry::{Entry, Processed};
-use crate::private_memory::{HeldMemory, PrivateMemory};
+use crate::private_memory::{ChargedMemory, PrivateMemory};
 use crate::steps::{self, Chain};
 
 /// What became of a part of a frame. The frame fares as the part that fares worst.
@@ -59,12 +59,12 @@ pub(crate) struct Lease {
     /// Which of the paths to this delivery it took.
     path: usize,
     /// The memory of the payload, where it is not the frame's own.
-    _held: Option<Arc<HeldMemory>>,
+    _charged: Option<Arc<ChargedMemory>>,
 }
 
 pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
-    /// What units hold beside their frames is charged there.
+    /// What units take beside their frames is charged there.
     pub memory: Arc<PrivateMemory>,
     /// Request metadata by which units are told apart: what the exporter reads, and
     /// `batch.metadata_keys`.
@@ -124,7 +124,7 @@ impl Preparer {
         let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
             let (payload, items) = (frame.payload.clone(), frame.items);
-            return Ok(Processed { payload, items, held: None });
+            return Ok(Processed { payload, items, charged: None });
         }
         let compute = || {
             let bytes = inflated(&frame.payload)?;
@@ -144,11 +144,11 @@ impl Preparer {
         limits: SplitLimits,
         units: &mut Vec<Unit<Lease>>,
     ) -> Result<(), String> {
-        let Processed { payload, items, held } = processed;
+        let Processed { payload, items, charged } = processed;
         let whole = payload.bytes.clone();
         let mut push = |payload: Payload, items, alone| {
             // Of what several deliveries share nothing more is charged.
-            let shared = held.clone().filter(|_| is_part(&whole, &payload.bytes));
+            let shared = charged.clone().filter(|_| is_part(&whole, &payload.bytes));
             units.push(self.unit(leased, path, payload, items, alone, shared));
         };
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes
@@ -178,17 +178,17 @@ impl Preparer {
         payload: Payload,
         items: u32,
         alone: bool,
-        shared: Option<Arc<HeldMemory>>,
+        shared: Option<Arc<ChargedMemory>>,
     ) -> Unit<Lease> {
         let is_stored = is_part(&leased.entry.frame.payload.bytes, &payload.bytes);
-        let own = || Arc::new(self.memory.hold(payload.bytes.len()));
-        let held = if is_stored { None } else { Some(shared.unwrap_or_else(own)) };
+        let own = || Arc::new(self.memory.charge(payload.bytes.len()));
+        let charged = if is_stored { None } else { Some(shared.unwrap_or_else(own)) };
         Unit {
             items,
             bytes: payload.uncompressed_len_bytes,
             alone,
             group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload, path, _held: held },
+            lease: Lease { leased: leased.clone(), payload, path, _charged: charged },
         }
     }
 
@@ -198,7 +198,7 @@ impl Preparer {
         unit: Unit<Lease>,
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
-        let Lease { leased, payload, path, _held } = unit.lease;
+        let Lease { leased, payload, path, _charged } = unit.lease;
         let parts = parts(&leased, &inflated(&payload)?, limits)?;
         leased.parts.lock().0 += parts.len() - 1;
         let unit = |Part { bytes, items }| {

@@ -8,11 +8,11 @@ use sluice_flow::dispatch::Cause;
 
 use super::filling::Filling;
 
-/// Reasons by which outcomes are counted, in the order of [`outcome_index`].
+/// Reasons by which outcomes are counted, in the order of [`Stats::count_outcome`].
 pub(crate) const OUTCOMES: [&str; 6] =
     ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected"];
 
-/// Why items became dead letters, in the order of [`cause_index`].
+/// Why items became dead letters, in the order of [`Stats::count_dead`].
 pub(crate) const CAUSES: [&str; 5] =
     ["rejected", "too_large", "given_up", "not_retried", "not_prepared"];
 
@@ -26,7 +26,7 @@ pub(crate) struct Stats {
     /// Dropped because the delivery's budget was spent.
     pub dropped_items: AtomicU64,
     /// Answers to senders that were delayed because this delivery fell behind.
-    pub held_back_answers: AtomicU64,
+    pub delayed_answers: AtomicU64,
     /// Handed back to the senders that waited.
     pub returned_items: AtomicU64,
     pub requests: [AtomicU64; OUTCOMES.len()],
@@ -48,32 +48,26 @@ pub(crate) struct Trouble {
 
 impl Stats {
     pub(crate) fn count_outcome(&self, outcome: &Outcome) {
-        self.requests[outcome_index(outcome)].fetch_add(1, Ordering::Relaxed);
+        let index = match outcome {
+            Outcome::Delivered => 0,
+            Outcome::PartlyRejected { .. } => 1,
+            Outcome::RetryAfter { .. } => 2,
+            Outcome::TooLarge { .. } => 3,
+            Outcome::Misconfigured { .. } => 4,
+            Outcome::Rejected { .. } | Outcome::Failed { .. } => 5,
+        };
+        self.requests[index].fetch_add(1, Ordering::Relaxed);
     }
 
     /// `cause`: none where nothing could be made of a frame that an exporter could send.
     pub(crate) fn count_dead(&self, cause: Option<Cause>, items: u32) {
-        self.dead_items[cause_index(cause)].fetch_add(u64::from(items), Ordering::Relaxed);
-    }
-}
-
-fn cause_index(cause: Option<Cause>) -> usize {
-    match cause {
-        Some(Cause::Rejected | Cause::Failed) => 0,
-        Some(Cause::TooLarge) => 1,
-        Some(Cause::GivenUp) => 2,
-        Some(Cause::NotRetried { .. }) => 3,
-        None => 4,
-    }
-}
-
-fn outcome_index(outcome: &Outcome) -> usize {
-    match outcome {
-        Outcome::Delivered => 0,
-        Outcome::PartlyRejected { .. } => 1,
-        Outcome::RetryAfter { .. } => 2,
-        Outcome::TooLarge { .. } => 3,
-        Outcome::Misconfigured { .. } => 4,
-        Outcome::Rejected { .. } | Outcome::Failed { .. } => 5,
+        let index = match cause {
+            Some(Cause::Rejected | Cause::Failed) => 0,
+            Some(Cause::TooLarge) => 1,
+            Some(Cause::GivenUp) => 2,
+            Some(Cause::NotRetried { .. }) => 3,
+            None => 4,
+        };
+        self.dead_items[index].fetch_add(u64::from(items), Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::DeadLetter;
 use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
 use super::{Delivery, DeliveryId, Trouble};
-use crate::private_memory::HeldMemory;
+use crate::private_memory::ChargedMemory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
@@ -38,7 +38,7 @@ struct Task {
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
     /// Packed copies of what waits for a retry.
-    packed_waiting: HeldMemory,
+    packed_waiting: ChargedMemory,
 }
 
 /// Runs a delivery until it is told to stop. Frames that are not resolved by then stay in the log.
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     let mut task = Task {
         dead_letters: DeadLetterWriter::new(delivery.clone()),
         has_read_all: false,
-        packed_waiting: delivery.private.hold(0),
+        packed_waiting: delivery.private.charge(0),
         delivery,
         preparer,
         dispatcher: Dispatcher::new(dispatch),
@@ -150,7 +150,7 @@ impl Task {
             Ok(units) if units.is_empty() => {
                 // Its processors let nothing pass: no other delivery may drop the frame for that.
                 if self.delivery.log.resolve_unwanted(self.delivery.cursor, offset) {
-                    entry.resolved(self.delivery.cursor, Ok(()));
+                    entry.resolve(self.delivery.cursor, Ok(()));
                 }
             }
             Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
@@ -323,7 +323,7 @@ impl Task {
                 Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
             };
             // The sender is told at once, whatever becomes of the other parts.
-            unit.lease.leased.entry.resolved(self.delivery.cursor, Err(refusal));
+            unit.lease.leased.entry.resolve(self.delivery.cursor, Err(refusal));
             self.resolve_part(&unit.lease.leased, Fate::Returned);
         }
     }
@@ -335,7 +335,7 @@ impl Task {
             None => {}
             Some(Fate::Taken) => {
                 if log.resolve(cursor, leased.offset) {
-                    leased.entry.resolved(cursor, Ok(()));
+                    leased.entry.resolve(cursor, Ok(()));
                 }
             }
             Some(Fate::GivenUp) => {

@@ -128,7 +128,7 @@ fn start_with(
     stop
 }
 
-async fn until_nothing_is_held(delivery: &Delivery) {
+async fn until_all_is_resolved(delivery: &Delivery) {
     while delivery.log.held(delivery.cursor).frames > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -144,7 +144,7 @@ async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
         let (healthy, sick) = (delivery("healthy", &log), delivery("sick", &log));
         (0..2).for_each(|_| append(&log, &[healthy.cursor, sick.cursor], None));
         let _stop = start(&healthy, Outcome::Delivered, steps);
-        until_nothing_is_held(&healthy).await;
+        until_all_is_resolved(&healthy).await;
         sick.allow(Sheds::Taken);
         assert_eq!(sick.shed_alone(1) > 0, is_taken);
     }
@@ -159,7 +159,7 @@ async fn copies_for_an_attempt_that_never_comes_are_not_charged() {
     append(&log, &[delivery.cursor], None);
     let refused = Outcome::RetryAfter { delay: None, reason: "busy".to_owned() };
     let _stop = start(&delivery, refused, Vec::new());
-    until_nothing_is_held(&delivery).await;
+    until_all_is_resolved(&delivery).await;
     assert_eq!(delivery.dead_letters.totals().letters, 1);
     assert_eq!(delivery.private.used_bytes(), 0);
 }
@@ -173,7 +173,7 @@ fn append_awaited(delivery: &Delivery) -> oneshot::Receiver<Result<(), Refusal>>
 }
 
 /// Scenario: the backend refuses the credentials, while a sender waits for it alone. Guarantee: the
-/// sender is told to come back, at once and every time; what was acknowledged is held.
+/// sender is told to come back, at once and every time; what was acknowledged stays.
 #[tokio::test]
 async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
     let log = Arc::<Log<Entry>>::default();
@@ -187,7 +187,7 @@ async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
         let answer = timeout(Duration::from_secs(10), answer).await.expect("is answered");
         assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");
     }
-    until_nothing_is_held(&delivery).await;
+    until_all_is_resolved(&delivery).await;
 
     append(&log, &[delivery.cursor], None);
     delivery.wake.notify_one();
@@ -244,7 +244,7 @@ async fn what_senders_have_left_is_not_sent() {
     delivery.wake.notify_one();
     let answer = timeout(Duration::from_secs(60), last).await.expect("is answered");
     assert_eq!(answer, Ok(Ok(())));
-    until_nothing_is_held(&delivery).await;
+    until_all_is_resolved(&delivery).await;
     assert_eq!(taken.load(Ordering::Relaxed), 1);
 }
 
@@ -258,7 +258,7 @@ async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
     append_from(&log, &[delivery.cursor], None, Arc::new(Metadata { peer: None, headers }));
     append(&log, &[delivery.cursor], None);
     let _stop = start(&delivery, Outcome::Delivered, Vec::new());
-    until_nothing_is_held(&delivery).await;
+    until_all_is_resolved(&delivery).await;
     assert_eq!(delivery.dead_letters.summaries(1).1[0].reason, "two tenants");
     assert_eq!(delivery.dead_letters.totals().letters, 1);
     assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);

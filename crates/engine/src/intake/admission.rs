@@ -14,7 +14,7 @@ use super::ReceiverRoute;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a request that waits has sent already, at most: the window that every connection has.
 /// Larger ones have a share of memory of their own.
-const HELD_MAX_BYTES: usize = 64 * 1024;
+const SENT_MAX_BYTES: usize = 64 * 1024;
 
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
@@ -49,7 +49,7 @@ impl ReceiverRoute {
                 receiving.note_wanted();
             }
             if waiting.is_none() {
-                waiting = receiving.try_wait(bytes.min(HELD_MAX_BYTES));
+                waiting = receiving.try_wait(bytes.min(SENT_MAX_BYTES));
                 match waiting {
                     None if is_paced => return self.try_admit(bytes, false, now, &mut is_paced),
                     None => return Err(refusal),
@@ -127,7 +127,7 @@ impl ReceiverRoute {
         })
     }
 
-    /// Delays an answer while a delivery comes close to what it may hold: senders that wait for
+    /// Delays an answer while a delivery comes close to its limit: senders that wait for
     /// their answers then send no faster than its backend takes. What they sent is in the log
     /// already, and no other delivery waits.
     pub(super) async fn delay_answer(&self) {
@@ -145,7 +145,7 @@ impl ReceiverRoute {
             };
             let lag_bytes = delivery.lag_bytes();
             let (cursor, bytes) = *at_first.get_or_insert_with(|| {
-                delivery.stats.held_back_answers.fetch_add(1, Ordering::Relaxed);
+                delivery.stats.delayed_answers.fetch_add(1, Ordering::Relaxed);
                 (delivery.cursor, lag_bytes)
             });
             if self.door.is_closed() {

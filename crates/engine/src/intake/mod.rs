@@ -18,7 +18,7 @@ use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
-use crate::ack::Ack;
+use crate::ack::{Ack, Awaited};
 use crate::delivery::{Delivery, inflated};
 use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
 use crate::receiving::ReceivingBudget;
@@ -163,8 +163,8 @@ impl ReceiverRoute {
             metadata,
         };
         let route = &self.route;
-        let awaited = (!route.awaited.is_nothing()).then(|| Ack::new(route.awaited.clone()));
-        let (ack, answer) = awaited.unzip();
+        let waits = *route.awaited != Awaited::default();
+        let (ack, answer) = waits.then(|| Ack::new(route.awaited.clone())).unzip();
         let entry = Arc::new(Entry {
             receiving: route.disk.as_ref().map(|_| self.door.receiving.clone()),
             source: position.map(|position| Source::new(position, route.readers.len())),

@@ -99,7 +99,7 @@ impl Fixture {
     fn resolve_next(&self, reader: CursorId) {
         let (offset, entry) = self.log.read(reader).entry().expect("there is a frame");
         assert!(self.log.resolve(reader, offset));
-        entry.resolved(reader, Ok(()));
+        entry.resolve(reader, Ok(()));
     }
 
     fn lowest(&self) -> u64 {

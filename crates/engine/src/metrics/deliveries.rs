@@ -1,7 +1,7 @@
 //! What deliveries sent, hold and set aside.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_flow::overload::PoolState;
@@ -54,18 +54,18 @@ pub(super) fn write(
 }
 
 impl Sample {
-    fn add_items(&self, series: &mut Series<'_, '_>, items: f64) {
-        series.add_items(self.delivery.signal.items_name(), &[], items);
+    fn add_items(&self, series: &mut Series<'_, '_>, items: &impl Number) {
+        series.add_items(self.delivery.signal.items_name(), &[], items.value());
     }
 
     fn add_of_signal(&self, series: &mut Series<'_, '_>, value: u64) {
         series.add(&[self.delivery.signal.as_str()], value as f64);
     }
 
-    fn failed_items(&self) -> f64 {
+    fn failed_items(&self) -> u64 {
         let stats = &self.delivery.stats;
         let others = [&stats.partly_rejected_items, &stats.returned_items];
-        stats.dead_items.iter().chain(others).map(Number::value).sum()
+        stats.dead_items.iter().chain(others).map(|it| it.load(Ordering::Relaxed)).sum()
     }
 
     /// The bound is in bytes: in requests it is an estimate from those that wait now.
@@ -86,45 +86,29 @@ fn add_each(series: &mut Series<'_, '_>, names: &[&str], counts: &[AtomicU64]) {
     names.iter().zip(counts).for_each(|(name, count)| series.add(&[name], count.value()));
 }
 
-/// A counter of items, named after the delivery's signal.
-const fn items(
-    name: &'static str,
-    meaning: &'static str,
-    read: fn(&Sample, &mut Series<'_, '_>),
-) -> Metric<Sample> {
-    Metric::counters(name, &[], meaning, read).by_items()
-}
-
 pub(super) const DELIVERIES: Table<Sample> = Table {
     title: "Deliveries",
     labels: &["exporter", "pipeline"],
     metrics: &[
-        items("otelcol_exporter_sent", "Items that the backend has taken.", |it, series| {
-            it.add_items(series, it.delivery.stats.sent_items.value());
-        }),
-        items(
-            "otelcol_exporter_send_failed",
-            "Items that could not be delivered for good.",
-            |it, series| it.add_items(series, it.failed_items()),
-        ),
-        items(
-            "otelcol_exporter_enqueue_failed",
-            "Items dropped because the delivery's budget was spent.",
-            |it, series| it.add_items(series, it.delivery.stats.dropped_items.value()),
-        ),
-        Metric::gauges(
-            "otelcol_exporter_queue_size",
-            &["data_type"],
-            "Requests that wait for the delivery.",
-            |sample, series| sample.add_of_signal(series, sample.waiting.frames),
-        ),
-        Metric::gauges(
-            "otelcol_exporter_queue_capacity",
-            &["data_type"],
+        row!(counters "otelcol_exporter_sent" by [],
+            |it: &Sample, series| it.add_items(series, &it.delivery.stats.sent_items),
+            "Items that the backend has taken.")
+        .by_items(),
+        row!(counters "otelcol_exporter_send_failed" by [],
+            |it: &Sample, series| it.add_items(series, &it.failed_items()),
+            "Items that could not be delivered for good.")
+        .by_items(),
+        row!(counters "otelcol_exporter_enqueue_failed" by [],
+            |it: &Sample, series| it.add_items(series, &it.delivery.stats.dropped_items),
+            "Items dropped because the delivery's budget was spent.")
+        .by_items(),
+        row!(gauges "otelcol_exporter_queue_size" by ["data_type"],
+            |it: &Sample, series| it.add_of_signal(series, it.waiting.frames),
+            "Requests that wait for the delivery."),
+        row!(gauges "otelcol_exporter_queue_capacity" by ["data_type"],
+            |it: &Sample, series| it.add_of_signal(series, it.capacity_requests()),
             "Requests that the delivery's budget holds, estimated from the mean size of those that \
-             wait.",
-            |sample, series| sample.add_of_signal(series, sample.capacity_requests()),
-        ),
+             wait."),
         row!(gauge "sluice_delivery_backlog_items" = waiting.items,
             "Items that wait for the delivery."),
         row!(gauge "sluice_delivery_backlog" in "bytes" = waiting.bytes,
@@ -141,20 +125,14 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         row!(gauge "sluice_delivery_budget_spent_in" in "seconds", Sample::seconds_left,
             "Time until the delivery's budget is spent, at the rate of the last two minutes; \
              0 while frames are dropped, +Inf while its backlog does not grow."),
-        Metric::counters(
-            "sluice_delivery_requests",
-            &["outcome"],
-            "Requests to the backend by what became of them.",
-            |sample, series| add_each(series, &OUTCOMES, &sample.delivery.stats.requests),
-        ),
-        Metric::counters(
-            "sluice_delivery_dead_letter_items",
-            &["reason"],
+        row!(counters "sluice_delivery_requests" by ["outcome"],
+            |it: &Sample, series| add_each(series, &OUTCOMES, &it.delivery.stats.requests),
+            "Requests to the backend by what became of them."),
+        row!(counters "sluice_delivery_dead_letter_items" by ["reason"],
+            |it: &Sample, series| add_each(series, &CAUSES, &it.delivery.stats.dead_items),
             "Items that became dead letters: rejected by the backend, too_large for it one by one, \
              given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
-             not_prepared where nothing could be made of them that an exporter could send.",
-            |sample, series| add_each(series, &CAUSES, &sample.delivery.stats.dead_items),
-        ),
+             not_prepared where nothing could be made of them that an exporter could send."),
         row!(counter "sluice_delivery_dead_letter_evicted_items" = dead_letters.evicted_items,
             "Dead letters that gave way to newer ones, in items."),
         row!(counter "sluice_delivery_partly_rejected_items" = delivery.stats.partly_rejected_items,
@@ -167,7 +145,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
             "Items that were ever dropped because the budget was spent, \
              also before a restart where there is a directory."),
-        row!(counter "sluice_delivery_held_back_answers" = delivery.stats.held_back_answers,
+        row!(counter "sluice_delivery_held_back_answers" = delivery.stats.delayed_answers,
             "Answers to senders that were held back while the delivery fell behind, so that it \
              need not drop."),
         row!(counter "sluice_delivery_sent" in "bytes" = delivery.stats.sent_bytes,

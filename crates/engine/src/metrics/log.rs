@@ -47,7 +47,7 @@ impl Sample {
     }
 }
 
-/// All but the first three are zero where telemetry is held in memory only.
+/// All but the first three are zero where telemetry is in memory only.
 pub(super) const LOGS: Table<Sample> = Table {
     title: "Logs",
     labels: &["signal"],
@@ -77,20 +77,13 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Segments written anew with only what is still wanted."),
         row!(counter "sluice_log_write_failures" = stats.failures,
             "Writes and syncs that failed."),
-        Metric::gauges(
-            "sluice_log_orphan_items",
-            &["delivery"],
-            "Items on disk of a delivery that the configuration does not have.",
-            |sample: &Sample, series| sample.add_orphans(series, |held| held.items),
-        )
+        row!(gauges "sluice_log_orphan_items" by ["delivery"],
+            |it: &Sample, series| it.add_orphans(series, |held| held.items),
+            "Items on disk of a delivery that the configuration does not have.")
         .only(WITH_ORPHANS),
-        Metric::gauges(
-            "sluice_log_orphan",
-            &["delivery"],
-            "Bytes on disk of a delivery that the configuration does not have.",
-            |sample: &Sample, series| sample.add_orphans(series, |held| held.bytes),
-        )
-        .unit("bytes")
+        row!(gauges "sluice_log_orphan" by ["delivery"] in "bytes",
+            |it: &Sample, series| it.add_orphans(series, |held| held.bytes),
+            "Bytes on disk of a delivery that the configuration does not have.")
         .only(WITH_ORPHANS),
     ],
 };
@@ -101,8 +94,8 @@ const WITH_ORPHANS: &str = "there is such a delivery";
 pub(crate) fn text(status: &EngineStatus) -> String {
     let (shown, storage) = (status.shown.load(), &status.storage);
     let mut text = match storage.directory() {
-        Some(directory) => format!("held on disk in {}\n", directory.display()),
-        None => "held in memory only\n".to_owned(),
+        Some(directory) => format!("stored on disk in {}\n", directory.display()),
+        None => "in memory only\n".to_owned(),
     };
     for signal in Signal::ALL {
         let log = storage.log(signal);
@@ -123,17 +116,17 @@ pub(crate) fn text(status: &EngineStatus) -> String {
         }
         deliveries.iter().for_each(|delivery| describe_delivery(&mut text, delivery));
         for orphan in orphans {
-            let held = holding(orphan.held, orphan.oldest_age);
-            let _ = writeln!(text, "  {}: {held}; the configuration does not have it", orphan.name);
+            let left = holding(orphan.held, orphan.oldest_age);
+            let _ = writeln!(text, "  {}: {left}; the configuration does not have it", orphan.name);
         }
     }
     text
 }
 
 fn describe_delivery(text: &mut String, delivery: &Delivery) {
-    let held = delivery.log.held(delivery.cursor);
+    let backlog = delivery.log.held(delivery.cursor);
     let age = delivery.log.oldest_age(delivery.cursor);
-    let _ = writeln!(text, "  {}: {}", delivery.id, holding(held, age));
+    let _ = writeln!(text, "  {}: {}", delivery.id, holding(backlog, age));
     for gap in delivery.log.gaps(delivery.cursor) {
         let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(gap.dropped_unix_ns);
         let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
@@ -141,7 +134,7 @@ fn describe_delivery(text: &mut String, delivery: &Delivery) {
     }
 }
 
-fn holding(held: Holding, age: Option<Duration>) -> String {
+fn holding(Holding { frames, items, bytes }: Holding, age: Option<Duration>) -> String {
     let oldest = age.map(|age| format!(", the oldest {} s old", age.as_secs())).unwrap_or_default();
-    format!("{} items in {} frames ({} bytes){oldest}", held.items, held.frames, held.bytes)
+    format!("{items} items in {frames} frames ({bytes} bytes){oldest}")
 }

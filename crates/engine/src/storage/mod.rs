@@ -59,7 +59,7 @@ impl Storage {
                 disk.directory.display()
             ))),
             (Some(running), None) => Err(StartError(format!(
-                "the configuration no longer has a directory, telemetry is held in {}: \
+                "the configuration no longer has a directory, telemetry is stored in {}: \
                  that needs a restart",
                 running.path.display()
             ))),

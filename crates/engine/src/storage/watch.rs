@@ -62,13 +62,13 @@ impl LogWatch {
                 if stops_writing {
                     tracing::error!(
                         %signal, reason,
-                        "telemetry cannot be held on disk: nothing is acknowledged but what was \
+                        "telemetry cannot be stored on disk: nothing is acknowledged but what was \
                          delivered, until the disk works again"
                     );
                 } else {
                     tracing::error!(
                         %signal, reason,
-                        "telemetry is held on disk, but some of it cannot be read, or what was \
+                        "telemetry is stored on disk, but some of it cannot be read, or what was \
                          delivered cannot be noted; this is tried again until the disk works"
                     );
                 }
