@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::Stamp;
-use sluice_flow::source::{MemoryPool, Permit};
+use sluice_flow::source::MemoryPool;
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
-/// Of the limit, what requests may hold while they wait: as little as still bridges a moment
+/// Of the limit, what requests may take while they wait: as little as still bridges a moment
 /// without memory.
 const WAITING_SHARE: usize = 4;
 
@@ -22,7 +22,7 @@ const WAITING_SHARE: usize = 4;
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory hold already: their first bytes, by which their length is
+    /// What requests that wait for memory have sent already: their first bytes, by which their length is
     /// known.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
@@ -71,15 +71,10 @@ impl ReceivingBudget {
         self.wanted.set(Instant::now());
     }
 
-    /// Leave to wait for memory while holding this many bytes. `None`: too many wait already.
-    pub(crate) fn try_wait(&self, held_bytes: usize) -> Option<Waiting<'_>> {
+    /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
+    pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
         let limit = self.limit_bytes() / WAITING_SHARE;
-        take(&self.waiting_bytes, held_bytes, limit).then(|| Waiting { budget: self, held_bytes })
-    }
-
-    /// Memory for a request, or why there is none now.
-    pub(crate) fn try_admit(self: &Arc<Self>, bytes: usize) -> Result<Permit, Refusal> {
-        Permit::take(Arc::clone(self) as Arc<dyn MemoryPool>, bytes)
+        take(&self.waiting_bytes, own_bytes, limit).then(|| Waiting { budget: self, own_bytes })
     }
 }
 
@@ -91,18 +86,35 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 
 pub(crate) struct Waiting<'a> {
     budget: &'a ReceivingBudget,
-    held_bytes: usize,
+    own_bytes: usize,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.budget.waiting_bytes.fetch_sub(self.held_bytes, Ordering::AcqRel);
+        self.budget.waiting_bytes.fetch_sub(self.own_bytes, Ordering::AcqRel);
     }
 }
 
-impl MemoryPool for ReceivingBudget {
-    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
-        let (needed, limit) = (held_bytes.saturating_add(bytes), self.limit_bytes());
+/// The memory for receiving as one route sees it.
+pub(crate) struct RouteMemory {
+    receiving: Arc<ReceivingBudget>,
+    used_bytes: AtomicUsize,
+}
+
+impl RouteMemory {
+    pub(crate) fn new(receiving: Arc<ReceivingBudget>) -> Arc<Self> {
+        Arc::new(RouteMemory { receiving, used_bytes: AtomicUsize::new(0) })
+    }
+
+    /// What the route's requests take that are being read.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl MemoryPool for RouteMemory {
+    fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        let (needed, limit) = (own_bytes.saturating_add(bytes), self.receiving.limit_bytes());
         if needed > limit {
             let reason = format!(
                 "a request that takes {needed} bytes exceeds the memory for receiving \
@@ -110,19 +122,21 @@ impl MemoryPool for ReceivingBudget {
             );
             return Err(Refusal::TooLarge { reason });
         }
-        let is_taken = take(&self.used_bytes, bytes, limit);
-        is_taken
-            .then_some(())
-            .ok_or_else(|| Refusal::overloaded("the memory for receiving is spent"))
+        if !take(&self.receiving.used_bytes, bytes, limit) {
+            return Err(Refusal::overloaded("the memory for receiving is spent"));
+        }
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     fn give_back(&self, bytes: usize) {
-        self.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        Signal::ALL.into_iter().for_each(|signal| self.note_freed(signal));
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.receiving.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        Signal::ALL.into_iter().for_each(|signal| self.receiving.note_freed(signal));
     }
 
     fn asked_back(&self) -> Option<Refusal> {
-        let is_wanted = self.wanted.is_within(WANTED_FOR, Instant::now());
+        let is_wanted = self.receiving.wanted.is_within(WANTED_FOR, Instant::now());
         is_wanted.then(|| {
             Refusal::overloaded("the request comes too slowly while others wait for memory")
         })
@@ -131,30 +145,36 @@ impl MemoryPool for ReceivingBudget {
 
 #[cfg(test)]
 mod tests {
+    use sluice_flow::source::Permit;
+
     use super::*;
+
+    fn try_admit(budget: &Arc<ReceivingBudget>, bytes: usize) -> Result<Permit, Refusal> {
+        Permit::take(RouteMemory::new(budget.clone()), bytes)
+    }
 
     #[test]
     fn permits_never_add_up_to_more_than_the_budget_and_come_back() {
         let budget = ReceivingBudget::new(100);
-        let mut first = budget.try_admit(60).unwrap();
-        assert!(budget.try_admit(41).is_err());
+        let mut first = try_admit(&budget, 60).unwrap();
+        assert!(try_admit(&budget, 41).is_err());
         assert!(first.grow(40).is_ok());
         assert!(first.grow(1).is_err());
         first.shrink_to(10);
         assert_eq!((budget.used_bytes(), first.bytes()), (10, 10));
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
-        assert!(budget.try_admit(usize::MAX).is_err());
+        assert!(try_admit(&budget, usize::MAX).is_err());
     }
 
     #[test]
     fn a_request_that_can_never_fit_is_told_so_and_others_to_come_back() {
         let budget = ReceivingBudget::new(100);
-        let mut first = budget.try_admit(60).unwrap();
-        assert!(matches!(budget.try_admit(100), Err(Refusal::Retry { .. })));
-        assert!(matches!(budget.try_admit(101), Err(Refusal::TooLarge { .. })));
+        let mut first = try_admit(&budget, 60).unwrap();
+        assert!(matches!(try_admit(&budget, 100), Err(Refusal::Retry { .. })));
+        assert!(matches!(try_admit(&budget, 101), Err(Refusal::TooLarge { .. })));
         assert!(matches!(first.grow(41), Err(Refusal::TooLarge { .. })));
-        let other = budget.try_admit(20).unwrap();
+        let other = try_admit(&budget, 20).unwrap();
         assert!(matches!(first.grow(40), Err(Refusal::Retry { .. })));
         drop(other);
         assert!(first.grow_to(100).is_ok() && first.grow_to(50).is_ok());
@@ -164,7 +184,7 @@ mod tests {
     #[test]
     fn memory_is_asked_back_while_a_request_wants_it() {
         let budget = ReceivingBudget::new(100);
-        let permit = budget.try_admit(60).unwrap();
+        let permit = try_admit(&budget, 60).unwrap();
         assert_eq!(permit.asked_back(), None);
         budget.note_wanted();
         assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));

@@ -258,7 +258,7 @@ impl World {
         }
         sender.wants_since.get_or_insert(tick);
         let patience = *sender.waits.get_or_insert(Patience::from(now));
-        match route.admit(FRAME_BYTES, patience.may_be_paced(now), now) {
+        match route.admit(FRAME_BYTES, FRAME_BYTES, patience.may_be_paced(now), now) {
             Ok(()) => {}
             Err(obstacle) => {
                 if patience.is_over(now) {

@@ -27,7 +27,7 @@ use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
-use crate::intake::ReceiverIngress;
+use crate::intake::{Door, ReceiverIngress};
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::status::{EngineStatus, Shown};
@@ -244,12 +244,13 @@ impl Engine {
         for receiver in &plan.receivers {
             let index = self.intakes.len() as u16;
             self.intakes.entry(receiver.id.clone()).or_insert_with(|| {
-                Arc::new(ReceiverIngress::new(
-                    index,
-                    self.receiving.clone(),
-                    self.shared_work.clone(),
-                    self.resources.clone(),
-                ))
+                Arc::new(ReceiverIngress::new(Door {
+                    receiver: index,
+                    receiving: self.receiving.clone(),
+                    shared_work: self.shared_work.clone(),
+                    resources: self.resources.clone(),
+                    closed: AtomicBool::new(false),
+                }))
             });
         }
     }

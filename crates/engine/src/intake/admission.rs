@@ -85,9 +85,8 @@ impl ReceiverRoute {
     ) -> Result<Permit, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
-        // What other requests were admitted for and has not arrived yet counts too.
-        let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
-        self.route.admit(arriving, may_be_paced, now).map_err(|obstacle| match obstacle {
+        let (arriving, of_route) = self.arriving_bytes(bytes);
+        self.route.admit(arriving, of_route, may_be_paced, now).map_err(|it| match it {
             Obstacle::Paced => {
                 *is_paced = true;
                 Refusal::overloaded("deliveries are behind")
@@ -98,15 +97,22 @@ impl ReceiverRoute {
             Obstacle::Pool => Refusal::overloaded("the memory for backlogs is spent"),
         })?;
         self.route.check_disk(arriving, now)?;
-        let admitted = self.door.receiving.try_admit(bytes);
+        let admitted = Permit::take(self.memory.clone(), bytes);
         admitted.inspect_err(|_| self.door.resources.note_memory_short())
+    }
+
+    /// What other requests were admitted for and has not arrived yet counts too: in the pool all of
+    /// it, at a delivery's own limit what is for the same deliveries.
+    fn arriving_bytes(&self, bytes: usize) -> (u64, u64) {
+        let all = [self.door.receiving.used_bytes(), self.memory.used_bytes()];
+        all.map(|used| (used + bytes) as u64).into()
     }
 
     /// A request waited as long as may be: for a delivery whose backend works, that was to slow its
     /// sender down.
     fn note_refused(&self, bytes: usize, now: Instant) {
-        let arriving = (self.door.receiving.used_bytes() + bytes) as u64;
-        if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, false, now) {
+        let (arriving, of_route) = self.arriving_bytes(bytes);
+        if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, of_route, false, now) {
             self.route.note_slowed(full, now, 0, now);
         }
     }
@@ -168,10 +174,16 @@ mod tests {
 
     use futures_util::FutureExt as _;
     use sluice_flow::source::{Ingress as _, IngressRoute};
+    use sluice_log::Log;
     use sluice_otlp::Signal;
 
-    use super::super::tests::{empty_route, ingress};
+    use super::super::tests::{empty_route, ingress, ingress_with};
     use super::*;
+    use crate::delivery::Bounds;
+    use crate::delivery::tests::{append, delivery};
+    use crate::entry::Entry;
+    use crate::intake::Route;
+    use crate::receiving::ReceivingBudget;
 
     /// A connection with others that are being read, or without.
     struct Peer {
@@ -203,6 +215,33 @@ mod tests {
         };
         drop(first);
         assert!(second.now_or_never().expect("it was told").is_ok());
+    }
+
+    /// Scenario: one receiver reads a large upload. Guarantee: a small delivery of another receiver
+    /// takes requests up to its own limit, and no further.
+    #[tokio::test]
+    async fn what_another_receiver_reads_does_not_count_against_a_deliverys_own_limit() {
+        let receiving = ReceivingBudget::new(1_000_000);
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("small", &log);
+        let bounds = Bounds { limit_bytes: 100_000, ..delivery.bounds() };
+        delivery.set_bounds(bounds, u64::MAX);
+        append(&log, &[delivery.cursor], None);
+        let small = Route { deliveries: Arc::new([delivery]), ..empty_route() };
+        let [small, other] = [small, empty_route()].map(|route| {
+            let ingress = ingress_with(receiving.clone());
+            ingress.set_routes([(Signal::Traces, route)]);
+            ingress.route(Signal::Traces).expect("there is one")
+        });
+        let peer = Peer { lets_wait: false };
+        let admit = |route: &Arc<dyn IngressRoute>, bytes| {
+            route.clone().admit(bytes, &peer).now_or_never().expect("answers at once")
+        };
+        let _upload = admit(&other, 500_000).expect("there is memory");
+        let first = admit(&small, 60_000).expect("the delivery has room");
+        assert!(admit(&small, 60_000).is_err(), "both together exceed its limit");
+        drop(first);
+        assert!(admit(&small, 60_000).is_ok());
     }
 
     #[tokio::test]

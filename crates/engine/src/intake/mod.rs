@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::ack::{Ack, Awaited};
 use crate::delivery::{Delivery, inflated};
 use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
-use crate::receiving::ReceivingBudget;
+use crate::receiving::{ReceivingBudget, RouteMemory};
 use crate::steps;
 
 /// Compressed frames from this inflated size on go out as they came; smaller ones are worth
@@ -38,34 +38,28 @@ pub(crate) struct ReceiverIngress {
 
 /// What all routes of a receiver share.
 pub(crate) struct Door {
-    receiver: u16,
-    receiving: Arc<ReceivingBudget>,
-    shared_work: Arc<SharedWorkMemory>,
-    resources: ServerResources,
+    /// Index of the receiver in this run.
+    pub receiver: u16,
+    pub receiving: Arc<ReceivingBudget>,
+    pub shared_work: Arc<SharedWorkMemory>,
+    pub resources: ServerResources,
     /// Set before the deliveries end: from then on nothing may be answered OK.
-    closed: AtomicBool,
+    pub closed: AtomicBool,
 }
 
 /// Where one receiver's data of one signal goes, as of one configuration.
 pub(crate) struct ReceiverRoute {
     signal: Signal,
     door: Arc<Door>,
+    memory: Arc<RouteMemory>,
     route: Route,
 }
 
 impl ReceiverIngress {
-    pub(crate) fn new(
-        receiver: u16,
-        receiving: Arc<ReceivingBudget>,
-        shared_work: Arc<SharedWorkMemory>,
-        resources: ServerResources,
-    ) -> Self {
-        let door =
-            Door { receiver, receiving, shared_work, resources, closed: AtomicBool::new(false) };
+    pub(crate) fn new(door: Door) -> Self {
         ReceiverIngress { door: Arc::new(door), routes: ArcSwap::default() }
     }
 
-    /// Index of the receiver in this run.
     pub(crate) fn receiver(&self) -> u16 {
         self.door.receiver
     }
@@ -74,8 +68,8 @@ impl ReceiverIngress {
     pub(crate) fn set_routes(&self, routes: impl IntoIterator<Item = (Signal, Route)>) {
         let mut all = <[Option<Arc<ReceiverRoute>>; 3]>::default();
         for (signal, route) in routes {
-            all[signal as usize] =
-                Some(Arc::new(ReceiverRoute { signal, door: self.door.clone(), route }));
+            let (door, memory) = (self.door.clone(), RouteMemory::new(self.door.receiving.clone()));
+            all[signal as usize] = Some(Arc::new(ReceiverRoute { signal, door, memory, route }));
         }
         self.routes.store(Arc::new(all));
     }

@@ -48,16 +48,17 @@ impl Route {
     }
 
     /// Whether a request may enter. Sheds first what may be shed for it. `arriving_bytes`: its own,
-    /// and of those that were admitted and have not arrived.
+    /// and of those that were admitted and have not arrived; `route_bytes` of them on this route.
     pub(crate) fn admit(
         &self,
         arriving_bytes: u64,
+        route_bytes: u64,
         may_be_paced: bool,
         now: Instant,
     ) -> Result<(), Obstacle<&Delivery>> {
         self.backlog.make_room(arriving_bytes, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
-        let arrival = Arrival { bytes: arriving_bytes, is_cpu_bound, may_be_paced };
+        let arrival = Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced };
         let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
             delivery.health.in_the_way.set(now);

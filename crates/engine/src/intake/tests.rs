@@ -1,11 +1,12 @@
 //! Every way in which a position ends, over a log in memory and one on disk.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{
-    Ingress as _, IngressRoute, Patient, Position, Positions, Receipt, Request,
+    Ingress as _, IngressRoute, Patient, Permit, Position, Positions, Receipt, Request,
 };
 use sluice_flow::{Payload, Refusal};
 use sluice_log::disk::RealDisk;
@@ -13,11 +14,11 @@ use sluice_log::{CursorId, Keep, Log, OpenOptions, Subscription};
 use sluice_net::server::ServerResources;
 use sluice_otlp::Signal;
 
-use super::{ReceiverIngress, Route};
+use super::{Door, ReceiverIngress, Route};
 use crate::ack::Awaited;
 use crate::backlog::Backlog;
 use crate::entry::{Entry, SharedWorkMemory};
-use crate::receiving::ReceivingBudget;
+use crate::receiving::{ReceivingBudget, RouteMemory};
 
 /// A route to nowhere.
 pub(super) fn empty_route() -> Route {
@@ -36,13 +37,17 @@ pub(super) fn empty_route() -> Route {
 }
 
 pub(super) fn ingress(receiving_bytes: usize) -> ReceiverIngress {
-    let shared_work = Arc::new(SharedWorkMemory::new(0, Arc::default()));
-    ReceiverIngress::new(
-        0,
-        ReceivingBudget::new(receiving_bytes),
-        shared_work,
-        ServerResources::unlimited(),
-    )
+    ingress_with(ReceivingBudget::new(receiving_bytes))
+}
+
+pub(super) fn ingress_with(receiving: Arc<ReceivingBudget>) -> ReceiverIngress {
+    ReceiverIngress::new(Door {
+        receiver: 0,
+        receiving,
+        shared_work: Arc::new(SharedWorkMemory::new(0, Arc::default())),
+        resources: ServerResources::unlimited(),
+        closed: AtomicBool::new(false),
+    })
 }
 
 /// A receiver that two readers of a log are fed by, and its source.
@@ -140,8 +145,8 @@ async fn a_position_that_is_refused_stays_and_so_does_everything_behind_it() {
     fixture.ingress.close();
     assert!(matches!(fixture.submit().await, Err(Refusal::Retry { .. })));
     let route = fixture.route();
-    let receiving = ReceivingBudget::new(100);
-    let permit = receiving.try_admit(1).expect("there is memory");
+    let memory = RouteMemory::new(ReceivingBudget::new(100));
+    let permit = Permit::take(memory, 1).expect("there is memory");
     let request = Request {
         payload: Payload::identity(Bytes::from_static(b"payload")),
         items: 1,

@@ -14,6 +14,8 @@ const PACE_WAIT: Duration = Duration::from_millis(750);
 pub struct Arrival {
     /// Its length, and that of all that were admitted and have not arrived.
     pub bytes: u64,
+    /// The part of that which is for the same deliveries.
+    pub route_bytes: u64,
     pub is_cpu_bound: bool,
     pub may_be_paced: bool,
 }
@@ -40,7 +42,7 @@ pub fn admit<I>(
     // Looked at once, and only if a delivery is full: a route may have hundreds of deliveries.
     let mut view = None;
     for (id, delivery) in
-        route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival.bytes, delivery))
+        route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival, delivery))
     {
         let view = view.get_or_insert_with(|| RouteView::of(states()));
         if isolation::sheds(&delivery, view) == Sheds::Nothing {
@@ -52,12 +54,12 @@ pub fn admit<I>(
 
 /// Senders have to wait for this delivery unless it may shed: it is full, or the pool nearly is and
 /// it lags by more than its share, or its backend takes nothing.
-fn is_in_the_way(pool: &PoolState, arriving_bytes: u64, delivery: &DeliveryState) -> bool {
+fn is_in_the_way(pool: &PoolState, arrival: Arrival, delivery: &DeliveryState) -> bool {
     let takes_nothing = delivery.backend.in_outage || delivery.backend.stands_still;
     let may_pin_bytes = if takes_nothing { 0 } else { pool.fair_share_bytes() };
     let is_to_blame =
-        pool.is_above_high_water(arriving_bytes) && delivery.pinned_bytes() > may_pin_bytes;
-    delivery.policy != Policy::DropOldest && (delivery.is_full(arriving_bytes) || is_to_blame)
+        pool.is_above_high_water(arrival.bytes) && delivery.pinned_bytes() > may_pin_bytes;
+    delivery.policy != Policy::DropOldest && (delivery.is_full(arrival.route_bytes) || is_to_blame)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -51,7 +51,8 @@ fn pool(used_mib: u64, deliveries: usize) -> PoolState {
 
 /// Which delivery of a route a request of a megabyte has to wait for, if it has to wait.
 fn obstacle(pool: PoolState, route: &[DeliveryState]) -> Option<Obstacle<usize>> {
-    let arrival = Arrival { bytes: MIB, is_cpu_bound: false, may_be_paced: true };
+    let (bytes, route_bytes) = (MIB, MIB);
+    let arrival = Arrival { bytes, route_bytes, is_cpu_bound: false, may_be_paced: true };
     admit(&pool, arrival, route.iter().copied().enumerate()).err()
 }
 
