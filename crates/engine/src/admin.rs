@@ -15,24 +15,20 @@ use crate::plan::Plan;
 use crate::status::EngineStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AdminPlan {
-    Metrics { endpoint: String },
-    Health { endpoint: String, path: String },
+pub(crate) struct AdminPlan {
+    pub endpoint: String,
+    /// Of a health check. None: the metrics.
+    pub health_path: Option<String>,
 }
 
 impl AdminPlan {
     pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
-        let metrics = plan.metrics.iter().map(|it| it.endpoint.clone());
+        let metrics = plan.metrics.iter().map(|it| (&it.endpoint, None));
         let checks = plan.extensions.values().filter_map(|extension| extension.health_check());
-        let checks = checks.map(|it| (it.endpoint.clone(), it.path.clone()));
-        let checks = checks.map(|(endpoint, path)| AdminPlan::Health { endpoint, path });
-        metrics.map(|endpoint| AdminPlan::Metrics { endpoint }).chain(checks).collect()
-    }
-
-    pub(crate) fn endpoint(&self) -> &str {
-        match self {
-            AdminPlan::Metrics { endpoint } | AdminPlan::Health { endpoint, .. } => endpoint,
-        }
+        let checks = checks.map(|it| (&it.endpoint, Some(it.path.clone())));
+        let all = metrics.chain(checks);
+        all.map(|(endpoint, health_path)| AdminPlan { endpoint: endpoint.clone(), health_path })
+            .collect()
     }
 
     /// Listens. Requests are answered until the server is dropped.
@@ -40,19 +36,19 @@ impl AdminPlan {
         &self,
         status: &Arc<EngineStatus>,
     ) -> Result<AdminServer, StartError> {
-        let (what, option, router) = match self {
-            AdminPlan::Metrics { .. } => (
+        let (what, option, router) = match &self.health_path {
+            None => (
                 "the metrics endpoint",
                 "service.telemetry.metrics.address",
                 metrics_router(status),
             ),
-            AdminPlan::Health { path, .. } => (
+            Some(path) => (
                 "the health check",
                 "extensions.health_check.endpoint",
                 health_router(path, status.clone()),
             ),
         };
-        let endpoint = self.endpoint();
+        let endpoint = &self.endpoint;
         let failed = |error: std::io::Error| {
             StartError(format!(
                 "{what} cannot listen on {endpoint}: {error}; \

@@ -9,7 +9,7 @@ use sluice_engine::{Engine, Plan, ShutdownReport};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::RunArguments;
 use crate::configuration;
@@ -19,15 +19,17 @@ use crate::watched::Watched;
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let locations = arguments.configuration.locations();
-    let (plan, sources) = configuration::load(&locations);
+    let (plan, sources) = configuration::load(&arguments.configuration.locations());
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
     let scheduler = ReadScheduler::without(&arguments.scheduler_without);
     let runtime = runtime(arguments.threads, &scheduler)?;
     let watched = Watched::new(&sources);
-    runtime.block_on(serve(arguments, &locations, plan, scheduler, watched, &logging))
+    let ended = runtime.block_on(serve(arguments, plan, scheduler, watched, &logging));
+    // A thread that waits for a disk or a pipe does not hold up the end.
+    runtime.shutdown_background();
+    ended
 }
 
 /// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator. That
@@ -54,35 +56,49 @@ pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> R
 
 async fn serve(
     arguments: &RunArguments,
-    locations: &[String],
     plan: Plan,
     scheduler: Arc<ReadScheduler>,
-    mut watched: Watched,
+    watched: Watched,
     logging: &LoggingHandle,
 ) -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    let hangup = signal(SignalKind::hangup())?;
     // As in a Go program these two do nothing. By default they would end the process.
     let _ignored = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
     let mut engine = Engine::start(plan, Some(scheduler)).await?;
     announce(&engine);
-    let mut watch = tokio::time::interval(WATCH_INTERVAL);
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => watched = reload(&mut engine, locations, logging).await,
-            _ = watch.tick(), if arguments.watch => {
-                if watched.has_changed() {
-                    watched = reload(&mut engine, locations, logging).await;
-                }
-            }
-        }
+    // The end does not wait for a reload: it may be dropped wherever it is.
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = reload_on_change(&mut engine, arguments, watched, logging, hangup) => {}
     }
     tracing::info!("shutting down: no new data is accepted, what is in flight is finished");
     tell(&engine.shutdown(arguments.drain_timeout).await);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reloads at every SIGHUP, and when a watched file changes. What comes during a reload causes one
+/// more.
+async fn reload_on_change(
+    engine: &mut Engine,
+    arguments: &RunArguments,
+    mut watched: Watched,
+    logging: &LoggingHandle,
+    mut hangup: Signal,
+) {
+    let locations = arguments.configuration.locations();
+    let mut watch = tokio::time::interval(WATCH_INTERVAL);
+    loop {
+        let is_due = tokio::select! {
+            _ = hangup.recv() => true,
+            _ = watch.tick(), if arguments.watch => watched.has_changed(),
+        };
+        if is_due {
+            watched = reload(engine, &locations, logging).await;
+        }
+    }
 }
 
 /// What the end left behind.

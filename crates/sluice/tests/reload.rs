@@ -290,6 +290,72 @@ async fn a_shutdown_waits_for_a_removed_pipeline() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
+/// Scenario: a reload changes the receiver and the exporters while senders wait for backends that do
+/// not answer; then SIGTERM comes, with another SIGHUP before it. Guarantee: the process ends within
+/// its drain timeout, and no sender is told OK.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_does_not_wait_for_a_reload() {
+    let faults = || BackendOptions::default().faults(Faults::delaying(Duration::from_secs(60)));
+    let first = Backend::start(faults()).await.expect("a backend");
+    let second = Backend::start(faults()).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)])
+        .replace("compression: none", "compression: none\n    timeout: 60s")
+        .replace("buffer:\n", "buffer:\n  ack: delivered\n");
+    let args = vec!["--drain-timeout".to_owned(), "2".to_owned()];
+    let mut gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;
+    let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
+    load.timeout = Duration::from_secs(30);
+    let running = load.start().expect("a load");
+    let in_flight = async || first.counts().requests > 0 && second.counts().requests > 0;
+    assert!(eventually(SOON, in_flight).await, "requests are in flight");
+    let compressed = config.replace("compression: none", "compression: zstd");
+    gateway.reconfigure(
+        &(grpc_receiver(gateway.grpc, "        max_connections: 100\n") + &compressed),
+    );
+    pause(500).await;
+    gateway.signal(rustix::process::Signal::HUP);
+    gateway.terminate();
+    let status = gateway.ended_within(Duration::from_secs(2) + Duration::from_secs(3)).await;
+    assert_eq!(status.code(), Some(0), "{}", gateway.output());
+    let report = running.finish().await.expect("a load");
+    assert_eq!((report.accepted, report.failed), (0, 0), "{:?}", report.messages);
+}
+
+/// Scenario: a reload changes an exporter that has requests in flight, and another one.
+/// Guarantee: the configuration is in force before the first is answered, and each item arrives
+/// once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_does_not_wait_for_requests_in_flight() {
+    let faults = Faults::delaying(Duration::from_secs(6));
+    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("slow", &slow)])
+        .replace("compression: none", "compression: none\n    timeout: 60s");
+    let gateway = Gateway::start(&config).await;
+    let report = gateway.load(Signal::Traces).items(800).run().await.expect("a load");
+    assert!(eventually(SOON, async || slow.counts().requests > 0).await, "a request is in flight");
+    gateway.reload(&config.replace("compression: none", "compression: zstd")).await;
+    assert!(report.missing_at(&slow) > 0, "the reload came after the answer");
+    assert_arrives_once(&report, &slow, SOON).await;
+}
+
+/// Scenario: a backend takes requests and answers none; a reload replaces it. Guarantee: the other
+/// one gets all, although the requests in flight do not end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_a_replaced_backend_does_not_answer_go_to_the_other_one() {
+    let faults = Faults::delaying(Duration::from_secs(60));
+    let mute = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let other = Backend::healthy().await.expect("a backend");
+    let config = |backend| {
+        fan_out(Signal::Traces, LIMIT_MIB, &[("backend", backend)])
+            .replace("compression: none", "compression: none\n    timeout: 60s")
+    };
+    let gateway = Gateway::start(&config(&mute)).await;
+    let report = gateway.load(Signal::Traces).items(800).run().await.expect("a load");
+    assert!(eventually(SOON, async || mute.counts().requests > 0).await, "a request is in flight");
+    gateway.reload(&config(&other)).await;
+    assert_arrives_once(&report, &other, 2 * SOON).await;
+}
+
 /// Guarantee: a receiver moves to another port; connections to the old one end in order, and their
 /// data is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

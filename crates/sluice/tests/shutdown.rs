@@ -133,3 +133,28 @@ async fn user_signals_do_not_end_the_process() {
     let report = gateway.load(Signal::Traces).items(800).run().await.expect("a load");
     assert_eq!(report.accepted, 800, "{:?}", report.messages);
 }
+
+/// Scenario: a `file` exporter writes to a pipe whose reader has stopped reading, beside a backend.
+/// Guarantee: the backend gets all, and the process ends at the drain timeout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stuck_pipe_does_not_hold_up_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+    assert!(made.success());
+    let mut options = std::fs::OpenOptions::new();
+    let _reader = options.read(true).write(true).open(&path).expect("opens");
+    let backend = Backend::healthy().await.expect("a backend");
+    let file = format!("exporters:\n  file:\n    path: {}\n", path.display());
+    let config = config(&backend, "memory").replace("exporters:\n", &file)
+        + "    traces/file:\n      receivers: [otlp]\n      exporters: [file]\n";
+    let drain_timeout = Duration::from_secs(2);
+    let args = vec!["--drain-timeout".to_owned(), drain_timeout.as_secs().to_string()];
+    let mut gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;
+    let report = gateway.load(Signal::Traces).items(3_000).run().await.expect("a load");
+    assert_arrives_once(&report, &backend, gateway::SOON).await;
+    gateway.terminate();
+    let status = gateway.ended_within(drain_timeout + SLACK).await;
+    assert_eq!(status.code(), Some(0), "{}", gateway.output());
+    assert!(gateway.output().contains("lost: not delivered"), "{}", gateway.output());
+}

@@ -73,6 +73,12 @@ impl DeadLetterWriter {
     }
 }
 
+impl Drop for DeadLetterWriter {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// True when the letters are stored; false if the end comes before the disk takes them.
 async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[DeadLetter]>) -> bool {
     loop {

@@ -1,17 +1,20 @@
-//! Deliveries at start and at a reload. Unchanged deliveries continue, changed ones hand over to a
-//! new task, and removed ones send their remaining data.
+//! Deliveries at start and at a reload. Unchanged deliveries continue, changed ones hand over to
+//! another setup, and removed ones send their remaining data.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_flow::Exporter;
+use sluice_flow::dispatch::DispatchPolicy;
 use sluice_log::{Holding, Keep};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout_at;
 
-use super::{Engine, RunningDelivery, RunningExporter};
+use super::{Engine, RunningDelivery, RunningExporter, Undelivered};
+use crate::backlog::Backlog;
 use crate::delivery::{self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, Stop};
 use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Path, Plan};
@@ -21,42 +24,89 @@ use crate::steps::{self, Chain};
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a removed delivery is checked.
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+/// How long a delivery that hands over waits for requests in flight. Then they are sent again by
+/// what it hands over to.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a delivery's task runs with until it is stopped.
+pub(super) struct Setup {
+    dispatch: DispatchPolicy,
+    preparer: Preparer,
+    stop: watch::Sender<Stop>,
+}
+
+impl RunningDelivery {
+    fn new(plan: DeliveryPlan, delivery: Arc<Delivery>) -> Self {
+        let (setups, coming) = mpsc::unbounded_channel();
+        let task = tokio::spawn(run(delivery.clone(), coming));
+        let stop = watch::Sender::new(Stop::No);
+        RunningDelivery { plan, fingerprint: None, delivery, stop, setups, task }
+    }
+
+    /// The task continues with this once it has handed over what it runs with.
+    fn set_up(&mut self, dispatch: DispatchPolicy, preparer: Preparer) {
+        self.stop.send_replace(Stop::HandOver);
+        self.stop = watch::Sender::new(Stop::No);
+        // A task that failed unexpectedly has said so.
+        let _ = self.setups.send(Setup { dispatch, preparer, stop: self.stop.clone() });
+    }
+
+    /// Ends the task, which may send, and then wait for requests in flight, until these times.
+    pub(super) async fn end(
+        self,
+        stop: Stop,
+        sending_until: Instant,
+        answers_until: Instant,
+    ) -> Arc<Delivery> {
+        let RunningDelivery { delivery, stop: told, setups, mut task, .. } = self;
+        drop(setups);
+        told.send_replace(stop);
+        if timeout_at(sending_until.into(), &mut task).await.is_err() {
+            told.send_replace(Stop::HandOver);
+            if timeout_at(answers_until.into(), &mut task).await.is_err() {
+                task.abort();
+                let _ = task.await;
+                delivery.log.rewind(delivery.cursor);
+            }
+        }
+        delivery
+    }
+}
+
+/// A delivery whose task has ended gives up its place in the log. Returns what it has not resolved.
+pub(super) fn release(backlog: &Backlog, delivery: &Arc<Delivery>, keep: Keep) -> Undelivered {
+    let Holding { items, bytes, .. } = delivery.log.held(delivery.cursor);
+    delivery.log.unsubscribe(delivery.cursor, keep);
+    backlog.left(delivery);
+    Undelivered { delivery: delivery.id.clone(), items, bytes }
+}
+
+/// Runs a delivery with one setup after the other, until no further one can come.
+async fn run(delivery: Arc<Delivery>, mut setups: mpsc::UnboundedReceiver<Setup>) {
+    while let Some(Setup { dispatch, preparer, stop }) = setups.recv().await {
+        let overdue = async {
+            let _ = stop.subscribe().wait_for(|stop| *stop == Stop::HandOver).await;
+            tokio::time::sleep(HAND_OVER_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = delivery::run(delivery.clone(), dispatch, preparer, stop.subscribe()) => {}
+            () = overdue => delivery.log.rewind(delivery.cursor),
+        }
+    }
+}
 
 impl Engine {
-    /// Returns the deliveries that the plan no longer has.
-    pub(super) async fn apply_deliveries(
+    /// Waits for nothing: a changed delivery continues when its requests in flight are answered.
+    pub(super) fn apply_deliveries(
         &mut self,
         plan: &Plan,
         exporters: &HashMap<String, RunningExporter>,
         mut dead_letters: HashMap<DeliveryId, DeadLetters>,
-    ) -> Vec<(DeliveryId, RunningDelivery)> {
-        let planned: BTreeSet<&DeliveryId> = plan.deliveries.iter().map(|it| &it.id).collect();
-        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.deliveries)
-            .into_iter()
-            .partition(|(id, _)| planned.contains(id));
-        self.deliveries = kept;
+    ) {
         for planned in &plan.deliveries {
-            let fingerprint = delivery_fingerprint(plan, &planned.id, exporters);
-            self.wait_until_left(&planned.id).await;
-            let kept = self.deliveries.remove(&planned.id);
-            let is_same = |it: &RunningDelivery| {
-                it.fingerprint == fingerprint
-                    && it.plan.dispatch == planned.dispatch
-                    && it.plan.metadata_keys == planned.metadata_keys
-            };
-            let delivery = match kept {
-                Some(mut running) if is_same(&running) => {
-                    set_bounds(plan, planned, &running.delivery);
-                    running.plan = planned.clone();
-                    self.deliveries.insert(planned.id.clone(), running);
-                    continue;
-                }
-                Some(running) => {
-                    let _ = running.stop.send(Stop::HandOver);
-                    let _ = running.task.await;
-                    running.delivery
-                }
-                None => Arc::new(Delivery::new(
+            let fingerprint = Some(delivery_fingerprint(plan, &planned.id, exporters));
+            let mut running = self.deliveries.remove(&planned.id).unwrap_or_else(|| {
+                let delivery = Delivery::new(
                     planned.id.clone(),
                     planned.signal,
                     self.storage.log(planned.signal).clone(),
@@ -64,34 +114,28 @@ impl Engine {
                     self.receiving.clone(),
                     self.backlog.private_memory(),
                     planned.best_effort,
-                )),
-            };
-            set_bounds(plan, planned, &delivery);
-            let exporter = exporters[&planned.id.exporter].exporter.clone();
-            let intakes = self.intakes.iter();
-            let preparer = Preparer {
-                memory: delivery.private.clone(),
-                metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),
-                exporter,
-                chains: self.chains(plan, &planned.id),
-                receivers: intakes.map(|(id, intake)| (id.clone(), intake.receiver())).collect(),
-                orphans: [own_chain(plan, planned)],
-            };
-            let (stop, stopped) = watch::channel(Stop::No);
-            let run = delivery::run(delivery.clone(), planned.dispatch, preparer, stopped);
-            let task = tokio::spawn(run);
-            let running =
-                RunningDelivery { plan: planned.clone(), fingerprint, delivery, stop, task };
+                );
+                RunningDelivery::new(planned.clone(), Arc::new(delivery))
+            });
+            set_bounds(plan, planned, &running.delivery);
+            let is_same = running.fingerprint == fingerprint
+                && running.plan.dispatch == planned.dispatch
+                && running.plan.metadata_keys == planned.metadata_keys;
+            if !is_same {
+                let exporter = exporters[&planned.id.exporter].exporter.clone();
+                let receivers = self.intakes.iter().map(|(id, it)| (id.clone(), it.receiver()));
+                let preparer = Preparer {
+                    memory: running.delivery.private.clone(),
+                    metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),
+                    exporter,
+                    chains: self.chains(plan, &planned.id),
+                    receivers: receivers.collect(),
+                    orphans: [own_chain(plan, planned)],
+                };
+                running.set_up(planned.dispatch, preparer);
+            }
+            (running.plan, running.fingerprint) = (planned.clone(), fingerprint);
             self.deliveries.insert(planned.id.clone(), running);
-        }
-        gone.into_iter().collect()
-    }
-
-    /// A delivery that returns continues its backlog on disk, which its removed predecessor must
-    /// release first.
-    async fn wait_until_left(&self, id: &DeliveryId) {
-        if self.storage.directory().is_some() {
-            self.wait_while_leaving(|leaving| leaving == id).await;
         }
     }
 
@@ -101,41 +145,40 @@ impl Engine {
         }
     }
 
-    /// The dead letters of new deliveries, opened before anything is changed.
+    /// The dead letters of new deliveries, opened before anything is changed. A delivery that
+    /// returns continues its letters and its backlog on disk when its predecessor has left both.
     pub(super) async fn open_dead_letters(
         &self,
         plan: &Plan,
     ) -> Result<HashMap<DeliveryId, DeadLetters>, StartError> {
         let mut opened = HashMap::new();
         for DeliveryPlan { id, signal, .. } in &plan.deliveries {
-            if !self.deliveries.contains_key(id) {
-                let letters = self.storage.dead_letters(plan, id, *signal).await?;
-                opened.insert(id.clone(), letters);
+            if self.deliveries.contains_key(id) {
+                continue;
             }
+            if self.storage.directory().is_some() {
+                self.wait_while_leaving(|leaving| leaving == id).await;
+            }
+            opened.insert(id.clone(), self.storage.dead_letters(plan, id, *signal).await?);
         }
         Ok(opened)
     }
 
     /// A delivery that the new configuration does not have. Its backlog on disk stays. Frames in
     /// memory, and frames whose senders wait, are sent for a bounded time.
-    pub(super) fn leave(&self, id: DeliveryId, running: RunningDelivery) {
+    pub(super) fn leave(&self, running: RunningDelivery) {
         let backlog = self.backlog.clone();
         let stays = self.storage.directory().is_some();
         tokio::spawn(async move {
             let drains = !stays || running.plan.senders_wait;
-            let _ = running.stop.send(if drains { Stop::Drain } else { Stop::HandOver });
-            let mut task = running.task;
-            if tokio::time::timeout(LEAVING_TIMEOUT, &mut task).await.is_err() {
-                let _ = running.stop.send(Stop::HandOver);
-                let _ = task.await;
-            }
-            let delivery = &running.delivery;
-            abandon(delivery, stays);
-            let held = delivery.log.held(delivery.cursor);
+            let stop = if drains { Stop::Drain } else { Stop::HandOver };
+            let sending_until = Instant::now() + LEAVING_TIMEOUT;
+            let answers_until = sending_until + HAND_OVER_TIMEOUT;
+            let delivery = running.end(stop, sending_until, answers_until).await;
+            abandon(&delivery, stays);
             let keep = if stays { Keep::Backlog } else { Keep::Nothing };
-            delivery.log.unsubscribe(delivery.cursor, keep);
-            backlog.left(delivery);
-            let (Holding { items, bytes, .. }, DeliveryId { pipeline, exporter }) = (held, &id);
+            let Undelivered { items, bytes, .. } = release(&backlog, &delivery, keep);
+            let DeliveryId { pipeline, exporter } = &delivery.id;
             match stays {
                 _ if items == 0 => {}
                 true => tracing::warn!(
@@ -225,7 +268,15 @@ pub(super) fn metadata_keys(planned: &DeliveryPlan, exporter: &dyn Exporter) -> 
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::http::StatusCode;
+    use bytes::Bytes;
+    use sluice_config::SystemEnvironment;
+    use sluice_flow::Payload;
+    use sluice_flow::source::{Ingress as _, Patient, Request};
     use sluice_log::Log;
+    use sluice_otlp::Signal;
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::ack::{Ack, Awaited};
@@ -248,5 +299,73 @@ mod tests {
         let mut answers: Vec<_> = (0..2000).map(submit).collect();
         abandon(&gone, false);
         assert!(answers.iter_mut().all(|answer| answer.try_recv().is_ok()));
+    }
+
+    /// Answers 400 to as many requests as it is told to.
+    async fn refusing_backend(answers: Arc<Semaphore>) -> std::net::SocketAddr {
+        let answer = async move || {
+            answers.acquire().await.expect("is open").forget();
+            StatusCode::BAD_REQUEST
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async { axum::serve(listener, Router::new().fallback(answer)).await });
+        address
+    }
+
+    async fn submit(engine: &Engine) {
+        let route = engine.intakes["otlp"].route(Signal::Traces).expect("there is one");
+        let permit = route.admit(100, &Patient).await.expect("there is memory");
+        let payload = Payload::identity(Bytes::from_static(b"payload"));
+        let request = Request { payload, items: 1, metadata: Arc::default(), position: None };
+        route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");
+    }
+
+    async fn until(holds: impl Fn() -> bool) {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Scenario: a removed delivery returns while a request of it is in flight, which then becomes
+    /// a dead letter. Guarantee: the letters before, of, and after the return are all kept.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_delivery_that_returns_has_the_dead_letters_of_the_one_that_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let answers = Arc::new(Semaphore::new(1));
+        let address = refusing_backend(answers.clone()).await;
+        let plan = |exporter: &str| {
+            let text = format!(
+                "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}}}}}}}\n\
+                 exporters: {{otlphttp: {{endpoint: 'http://{address}'}}, nop: {{}}}}\n\
+                 buffer: {{directory: '{}', ack: memory}}\n\
+                 service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n\
+                 \x20   traces: {{receivers: [otlp], exporters: [{exporter}]}}\n",
+                folder.path().display()
+            );
+            let text = format!("yaml:{text}");
+            let (plan, diagnostics) = crate::plan::load(&[text], &SystemEnvironment);
+            plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)))
+        };
+        let id = DeliveryId { pipeline: "traces".to_owned(), exporter: "otlphttp".to_owned() };
+        let mut engine = Engine::start(plan("otlphttp"), None).await.expect("starts");
+        submit(&engine).await;
+        let running = engine.deliveries[&id].delivery.clone();
+        until(|| running.dead_letters.totals().letters == 1).await;
+        submit(&engine).await;
+        until(|| running.stats.in_flight.load(Ordering::Relaxed) == 1).await;
+        engine.reload(plan("nop")).await.expect("reloads");
+        let answered = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            answers.add_permits(2);
+        };
+        let (reloaded, ()) = tokio::join!(engine.reload(plan("otlphttp")), answered);
+        reloaded.expect("reloads");
+        let returned = engine.deliveries[&id].delivery.clone();
+        assert_eq!(returned.dead_letters.totals().letters, 2);
+        submit(&engine).await;
+        until(|| returned.dead_letters.totals().letters == 3).await;
+        assert_eq!(returned.dead_letters.summaries(0).0, 3);
+        engine.shutdown(Duration::ZERO).await;
     }
 }

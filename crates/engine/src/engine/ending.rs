@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
+use super::deliveries::release;
 use super::{Engine, RunningReceiver};
 use crate::delivery::{Delivery, DeliveryId, Stop};
 
@@ -53,7 +54,9 @@ impl Engine {
             .into_iter()
             .partition(|running| running.has_senders);
         fetching.iter().for_each(|running| self.intakes[&running.id].close());
-        let mut answering = std::pin::pin!(shut_down(answering));
+        self.ending.spawn(shut_down(answering));
+        let mut ending = std::mem::take(&mut self.ending);
+        let mut answering = std::pin::pin!(async { while ending.join_next().await.is_some() {} });
         // Deliveries and disk continue meanwhile: requests in flight may wait for them.
         let all_answered =
             tokio::time::timeout_at(deadline.into(), answering.as_mut()).await.is_ok();
@@ -62,14 +65,14 @@ impl Engine {
         }
         let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
-            report.kept = self.leave_deliveries(deadline).await;
+            report.kept = self.leave_backlogs(deadline).await;
             self.wait_until_removed_have_left(deadline).await;
             let unwritten = self.storage.close(LAST_WRITES).await;
             let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
             report.unwritten = unwritten.into_iter().map(amounts).collect();
         } else {
-            self.tell_deliveries(|_| Stop::Drain);
-            report.lost = self.end_deliveries(deadline, Keep::Nothing).await;
+            let drain = |_: &Delivery| Stop::Drain;
+            report.lost = self.end_deliveries(drain, deadline, deadline, Keep::Nothing).await;
             self.wait_until_removed_have_left(deadline).await;
         }
         self.status.shown.store(Arc::default());
@@ -95,46 +98,33 @@ impl Engine {
         let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
     }
 
-    fn tell_deliveries(&self, stop: impl Fn(&Delivery) -> Stop) {
-        for running in self.deliveries.values() {
-            let _ = running.stop.send(stop(&running.delivery));
-        }
-    }
-
     /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in
     /// flight.
-    async fn leave_deliveries(&mut self, deadline: Instant) -> Vec<Undelivered> {
+    async fn leave_backlogs(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
-        self.tell_deliveries(|delivery| match *delivery.stats.trouble.lock() {
+        let answers_until = deadline.min(sending_until + LAST_ANSWERS);
+        let stop = |delivery: &Delivery| match *delivery.stats.trouble.lock() {
             None => Stop::Drain,
             Some(_) => Stop::HandOver,
-        });
-        for running in self.deliveries.values_mut() {
-            // A task that has ended by itself has dropped its side.
-            let ended = running.stop.closed();
-            let _ = tokio::time::timeout_at(sending_until.into(), ended).await;
-            let _ = running.stop.send(Stop::HandOver);
-        }
-        let answers_until = deadline.min(Instant::now() + LAST_ANSWERS);
-        self.end_deliveries(answers_until, Keep::Backlog).await
+        };
+        self.end_deliveries(stop, sending_until, answers_until, Keep::Backlog).await
     }
 
-    /// Returns what they still hold, which goes unless it is kept.
-    async fn end_deliveries(&mut self, deadline: Instant, keep: Keep) -> Vec<Undelivered> {
-        let mut undelivered = Vec::new();
-        for (id, running) in std::mem::take(&mut self.deliveries) {
-            let (delivery, mut task) = (running.delivery, running.task);
-            if tokio::time::timeout_at(deadline.into(), &mut task).await.is_err() {
-                task.abort();
-                let _ = task.await;
-            }
-            let Holding { items, bytes, .. } = delivery.log.held(delivery.cursor);
-            if items > 0 {
-                undelivered.push(Undelivered { delivery: id, items, bytes });
-            }
-            delivery.log.unsubscribe(delivery.cursor, keep);
-        }
-        undelivered
+    /// Returns their backlogs, which go unless they are kept.
+    async fn end_deliveries(
+        &mut self,
+        stop: impl Fn(&Delivery) -> Stop,
+        sending_until: Instant,
+        answers_until: Instant,
+        keep: Keep,
+    ) -> Vec<Undelivered> {
+        let ends = std::mem::take(&mut self.deliveries).into_values().map(async |running| {
+            let stop = stop(&running.delivery);
+            let delivery = running.end(stop, sending_until, answers_until).await;
+            release(&self.backlog, &delivery, keep)
+        });
+        let undelivered = futures_util::future::join_all(ends).await;
+        undelivered.into_iter().filter(|it| it.items > 0).collect()
     }
 }
 

@@ -17,6 +17,9 @@ use crate::plan::{Plan, ReceiverPlan};
 /// two tries.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
+/// How long a reload waits for requests in flight at receivers that it ends. They are answered
+/// nevertheless, later.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first.
 pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
@@ -59,7 +62,9 @@ impl Engine {
                 self.serve_receiver(planned, receiver, &counters);
             }
         }
-        shut_down(ended).await;
+        self.ending.spawn(shut_down(ended));
+        let all_ended = async { while self.ending.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(ENDING_TIMEOUT, all_ended).await;
         for planned in plan.receivers.iter().filter(|planned| bound.contains_key(&planned.id)) {
             if !self.has_receiver(planned) {
                 let receiver = planned.config.bind(&[]).await;
@@ -104,7 +109,7 @@ impl Engine {
             }
             let start = async || wanted.serve(&status).await;
             let ends_for_it = |(running, server): (&AdminPlan, &AdminServer)| {
-                !planned.contains(running) && server.is_in_the_way_of(wanted.endpoint())
+                !planned.contains(running) && server.is_in_the_way_of(&wanted.endpoint)
             };
             let server = match start().await {
                 Err(error) if self.admin.iter().any(ends_for_it) => {

@@ -5,7 +5,7 @@ mod ending;
 mod listening;
 mod routing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,9 +16,10 @@ use sluice_exporters::{BuildContext, Files};
 use sluice_flow::Exporter;
 use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
 use sluice_receivers::StartedReceiver;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
 
+use self::deliveries::Setup;
 use self::ending::shut_down;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
@@ -55,10 +56,13 @@ impl RunningReceiver {
 
 struct RunningDelivery {
     plan: DeliveryPlan,
-    /// Changes when the task must be replaced.
-    fingerprint: u64,
+    /// Changes when the task needs another setup. None before the first.
+    fingerprint: Option<u64>,
     delivery: Arc<Delivery>,
+    /// Stops what the task runs with.
     stop: watch::Sender<Stop>,
+    /// The task ends when this is dropped and it is stopped.
+    setups: mpsc::UnboundedSender<Setup>,
     task: JoinHandle<()>,
 }
 
@@ -76,6 +80,8 @@ pub struct Engine {
     backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
+    /// Receivers that a reload has ended, while they answer requests in flight.
+    ending: JoinSet<()>,
     /// Shared by all receivers.
     resources: ServerResources,
     /// By receiver id. An index is never reused, because frames in the log refer to it.
@@ -127,6 +133,7 @@ impl Engine {
             backlog,
             shared_work: Arc::new(shared_work),
             receivers: Vec::new(),
+            ending: JoinSet::new(),
             resources,
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),
@@ -150,7 +157,8 @@ impl Engine {
         }
     }
 
-    /// Applies another plan to the running engine. If that fails, the old plan stays in force.
+    /// Applies another plan to the running engine. If that fails, the old plan stays in force. If
+    /// this is dropped before it ends, only [`Engine::shutdown`] may follow.
     pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
         self.storage.check_reload(&plan)?;
         let applied = self.apply(&plan).await;
@@ -175,7 +183,7 @@ impl Engine {
     }
 
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
-        let metrics = self.admin.iter().find(|(plan, _)| matches!(plan, AdminPlan::Metrics { .. }));
+        let metrics = self.admin.iter().find(|(plan, _)| plan.health_path.is_none());
         metrics.map(|(_, server)| server.addr)
     }
 
@@ -193,19 +201,22 @@ impl Engine {
         self.resources.connections.set_limits(connections_bytes as usize, windows_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
-        let gone = self.apply_deliveries(plan, &exporters, dead_letters).await;
+        self.apply_deliveries(plan, &exporters, dead_letters);
         self.exporters = exporters;
-        let leaving: Vec<_> = gone.iter().map(|(_, running)| running.delivery.clone()).collect();
-        self.apply_routes(plan, &leaving);
-        let applied = self.apply_receivers(plan, bound).await;
-        if applied.is_err() {
+        let planned: BTreeSet<&DeliveryId> = plan.deliveries.iter().map(|it| &it.id).collect();
+        let gone = self.deliveries.iter().filter(|(id, _)| !planned.contains(id));
+        let gone: Vec<_> = gone.map(|(_, running)| running.delivery.clone()).collect();
+        self.apply_routes(plan, &gone);
+        if let Err(error) = self.apply_receivers(plan, bound).await {
             // The plan that comes back has them.
-            self.deliveries.extend(gone);
-            return applied;
+            gone.iter().for_each(|delivery| self.backlog.left(delivery));
+            return Err(error);
         }
         // Only now no receiver submits to them any more.
-        for (id, running) in gone {
-            self.leave(id, running);
+        for delivery in gone {
+            if let Some(running) = self.deliveries.remove(&delivery.id) {
+                self.leave(running);
+            }
         }
         self.show(plan);
         Ok(())
