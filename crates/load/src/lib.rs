@@ -16,10 +16,10 @@
 //! ```
 
 pub mod backend;
-mod export_response;
 pub mod generate;
 pub mod identity;
 pub mod latency;
+pub mod reaper;
 
 pub use backend::{Backend, BackendOptions, Counting, Counts, FaultSwitch, Faults};
 pub use generate::{Ending, Load, LoadReport, Pace, Protocol, Retry, RunningLoad, Shape};

@@ -101,13 +101,9 @@ pub struct Window {
 
 /// Changes a backend's faults while it runs. Clones act on the same backend.
 #[derive(Clone, Debug)]
-pub struct FaultSwitch(watch::Sender<Arc<Faults>>);
+pub struct FaultSwitch(pub(super) watch::Sender<Arc<Faults>>);
 
 impl FaultSwitch {
-    pub(super) fn new(faults: Faults) -> Self {
-        FaultSwitch(watch::Sender::new(Arc::new(faults)))
-    }
-
     pub fn set(&self, faults: Faults) {
         self.0.send_replace(Arc::new(faults));
     }
@@ -119,10 +115,6 @@ impl FaultSwitch {
 
     pub fn current(&self) -> Arc<Faults> {
         Arc::clone(&self.0.borrow())
-    }
-
-    pub(super) fn changes(&self) -> watch::Receiver<Arc<Faults>> {
-        self.0.subscribe()
     }
 
     /// Sets faults by the clock, from now on: those of a window that begins at once are set when

@@ -2,53 +2,26 @@
 //! request itself.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use http::HeaderMap;
 use sluice_net::grpc::{Code, Status};
+use sluice_otlp::Encoding;
 use sluice_otlp::json::from_json;
-use sluice_otlp::{Encoding, Signal};
 
 use super::faults::{Faults, strikes};
+use super::protocol::{Body, Form, Format, PartialSuccess};
 use super::scan::{self, Malformed};
 use super::store::Received;
 use super::{Counting, Shared, text};
-use crate::export_response::PartialSuccess;
 use crate::identity::POISON_MARK;
-
-/// The format of a body, as the request's head has it.
-pub(super) struct Format {
-    /// Of log lines: logs.
-    pub(super) signal: Signal,
-    pub(super) encoding: Encoding,
-    pub(super) form: Form,
-}
 
 /// A request that was read to its end.
 pub(super) struct ReadRequest {
     pub(super) format: Format,
     pub(super) headers: HeaderMap,
     pub(super) body: Body,
-}
-
-/// The form of an inflated body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Protobuf,
-    Json,
-    /// Log lines in something that is not OTLP: JSON as Fluent Bit's `http` output posts it, or one
-    /// object a line.
-    Lines,
-}
-
-pub(super) enum Body {
-    Whole(Bytes),
-    /// Of so many bytes, more than the message limit; it was not kept.
-    TooLarge(usize),
-    /// Not one whole message.
-    Malformed,
 }
 
 /// Taken, all but the items that are named as rejected; or not.
@@ -68,7 +41,11 @@ impl From<Status> for Refusal {
 /// Decides and counts. While the backend is stalled this does not return.
 pub(super) async fn judge(shared: &Shared, request: ReadRequest) -> Verdict {
     shared.store.lock().counts.requests += 1;
-    let faults = wait_while_stalled(shared).await;
+    if strikes(shared.faults.current().stall_share) {
+        // The switch is here: no error.
+        let _ = shared.faults.0.subscribe().wait_for(|faults| faults.stall_share == 0.0).await;
+    }
+    let faults = shared.faults.current();
     if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
         tokio::time::sleep(delay.by).await;
     }
@@ -81,15 +58,6 @@ pub(super) async fn judge(shared: &Shared, request: ReadRequest) -> Verdict {
         }
     }
     verdict
-}
-
-async fn wait_while_stalled(shared: &Shared) -> Arc<Faults> {
-    if strikes(shared.faults.current().stall_share) {
-        let mut changes = shared.faults.changes();
-        // The switch is here: no error.
-        let _ = changes.wait_for(|faults| faults.stall_share == 0.0).await;
-    }
-    shared.faults.current()
 }
 
 fn inject(faults: &Faults) -> Result<(), Refusal> {
@@ -105,19 +73,18 @@ fn inject(faults: &Faults) -> Result<(), Refusal> {
 
 fn take(shared: &Shared, request: ReadRequest, faults: &Faults) -> Verdict {
     let ReadRequest { format, headers, body } = request;
-    let sent = match body {
-        Body::Whole(sent) => sent,
-        Body::TooLarge(bytes) => return Err(too_large(shared, bytes)),
-        Body::Malformed => return Err(malformed(shared)),
-    };
-    let Counting::Light { bytes_per_item } = shared.options.counting else {
-        return verify(shared, format, headers, &sent, faults);
-    };
-    let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
-    if !faults.discard {
-        shared.store.lock().take(format.signal, items, sent.len() as u64);
+    match (body, shared.options.counting) {
+        (Body::TooLarge(bytes), _) => Err(too_large(shared, bytes)),
+        (Body::Malformed, _) => Err(malformed(shared)),
+        (Body::Whole(sent), Counting::Verify) => verify(shared, format, headers, &sent, faults),
+        (Body::Whole(sent), Counting::Light { bytes_per_item }) => {
+            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+            if !faults.discard {
+                shared.store.lock().take(format.signal, items, sent.len() as u64);
+            }
+            Ok(None)
+        }
     }
-    Ok(None)
 }
 
 fn too_large(shared: &Shared, bytes: usize) -> Refusal {
@@ -163,7 +130,7 @@ fn verify(
     }
     let mut items = Vec::new();
     let scanned = match form {
-        Form::Protobuf => scan::scan(signal, &body, &mut items),
+        Form::Grpc | Form::Protobuf => scan::scan(signal, &body, &mut items),
         Form::Json => from_json(signal, &body, limit_bytes)
             .map_err(|_| Malformed)
             .and_then(|message| scan::scan(signal, &message, &mut items)),
@@ -183,7 +150,7 @@ fn verify(
     let mut store = shared.store.lock();
     store.take(signal, items.len() as u64, sent.len() as u64);
     store.verify(&items);
-    let is_json = form != Form::Protobuf;
+    let is_json = matches!(form, Form::Json | Form::Lines);
     store.keep(Received { signal, headers, encoding, body, is_json }, shared.options.keep_requests);
     Ok(partial.map(|partial| PartialSuccess {
         rejected_items: rejected.cast_signed(),

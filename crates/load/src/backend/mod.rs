@@ -3,9 +3,8 @@
 //! demand.
 
 mod faults;
-mod grpc;
-mod http;
 mod judge;
+pub(crate) mod protocol;
 mod scan;
 mod serve;
 mod store;
@@ -19,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use faults::{Delay, FaultSwitch, Faults, Partial, Refuse, Window};
 pub use store::{Counts, Received};
@@ -82,22 +83,14 @@ struct Shared {
     store: Mutex<Store>,
 }
 
-/// How far a backend is, for a part of the program that does not own it.
-#[derive(Clone)]
-pub struct Arrivals(Arc<Shared>);
-
-impl Arrivals {
-    /// Different items seen so far.
-    pub fn unique_items(&self) -> u64 {
-        self.0.store.lock().unique()
-    }
-}
+/// How many different items a backend has seen so far, for what does not own it.
+pub type Arrivals = Box<dyn Fn() -> u64 + Send>;
 
 /// A running backend. It stops when dropped.
 pub struct Backend {
     addr: SocketAddr,
     shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
+    _accepting: AbortOnDropHandle<()>,
 }
 
 impl Backend {
@@ -105,10 +98,10 @@ impl Backend {
     pub async fn start(options: BackendOptions) -> io::Result<Backend> {
         let listener = bind(options.listen)?;
         let addr = listener.local_addr()?;
-        let (faults, store) = (FaultSwitch::new(options.faults.clone()), Mutex::new(Store::new()));
-        let shared = Arc::new(Shared { options, faults, store });
+        let faults = FaultSwitch(watch::Sender::new(Arc::new(options.faults.clone())));
+        let shared = Arc::new(Shared { options, faults, store: Mutex::new(Store::new()) });
         let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, addr));
-        Ok(Backend { addr, shared, accepting })
+        Ok(Backend { addr, shared, _accepting: AbortOnDropHandle::new(accepting) })
     }
 
     /// A healthy verifying gRPC backend.
@@ -150,7 +143,8 @@ impl Backend {
     }
 
     pub fn arrivals(&self) -> Arrivals {
-        Arrivals(Arc::clone(&self.shared))
+        let shared = Arc::clone(&self.shared);
+        Box::new(move || shared.store.lock().unique())
     }
 
     /// When the last item came that had not come before.
@@ -207,12 +201,6 @@ impl Backend {
     }
 }
 
-impl Drop for Backend {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
 fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A backend that was dead comes back on its port although old connections linger there.
@@ -226,7 +214,7 @@ fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
-    let mut changes = shared.faults.changes();
+    let mut changes = shared.faults.0.subscribe();
     loop {
         if changes.borrow_and_update().dead {
             listener = None;

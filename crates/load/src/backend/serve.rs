@@ -1,25 +1,21 @@
-//! The network side of a backend: one HTTP server for OTLP over gRPC and over HTTP, and for log
-//! lines as other shippers post them. `grpc` and `http` say how each of the two reads a head and
-//! writes an answer.
+//! The network side of a backend: one HTTP server for everything that `protocol` understands.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http::{Request, Response};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use sluice_net::grpc::frame::PREFIX_BYTES;
 use tokio::net::TcpStream;
 
-use super::judge::{Body, ReadRequest, Refusal, judge};
-use super::{Shared, grpc, http as otlp_http};
+use super::Shared;
+use super::judge::{ReadRequest, Refusal, judge};
+use super::protocol::{Answer, Body, Format, refusal, taken};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
@@ -31,9 +27,6 @@ const RESET_AFTER: Duration = Duration::from_millis(1);
 
 /// The error of a body whose stream is to break. Over HTTP/1 that is the connection.
 const BROKEN: &str = "reset by an injected fault";
-
-type AnswerBody = UnsyncBoxBody<Bytes, &'static str>;
-pub(super) type Answer = Response<AnswerBody>;
 
 /// Serves one connection until it ends; its streams end with it.
 pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
@@ -54,29 +47,21 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
 
 async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    let content_type = head.headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-    let is_grpc = content_type.starts_with(b"application/grpc");
-    let understood = if is_grpc { grpc::format(&head) } else { otlp_http::format(&head) };
-    let mut format = match understood {
+    let mut format = match Format::of(&head) {
         Ok(format) => format,
         Err(refusal) => return *refusal,
     };
-    let prefix_bytes = if is_grpc { PREFIX_BYTES } else { 0 };
-    let Some(mut body) = read(body, shared.options.message_limit_bytes, prefix_bytes).await else {
+    let limit_bytes = shared.options.message_limit_bytes;
+    let Some(body) = read(body, limit_bytes, format.prefix_bytes()).await else {
         return broken();
     };
-    if is_grpc {
-        body = grpc::unframe(body, &mut format.encoding);
-    }
-    let form = format.form;
+    let body = format.unframe(body);
     match judge(shared, ReadRequest { format, headers: head.headers, body }).await {
-        Err(Refusal::Reset) => broken(),
-        Ok(rejected) if is_grpc => grpc::taken(rejected),
-        Ok(rejected) => otlp_http::taken(form, rejected),
-        Err(Refusal::Status { status, .. }) if is_grpc => grpc::refusal(&status),
+        Ok(rejected) => taken(format.form, rejected),
         Err(Refusal::Status { status, is_too_large }) => {
-            otlp_http::refusal(form, &status, is_too_large)
+            refusal(format.form, &status, is_too_large)
         }
+        Err(Refusal::Reset) => broken(),
     }
 }
 
@@ -107,15 +92,4 @@ fn broken() -> Answer {
         Err(BROKEN)
     };
     Response::new(StreamBody::new(stream::once(end)).boxed_unsync())
-}
-
-pub(super) fn full(body: Bytes) -> AnswerBody {
-    Full::new(body).map_err(|never| match never {}).boxed_unsync()
-}
-
-pub(super) fn respond(status: StatusCode, content_type: &'static str, body: AnswerBody) -> Answer {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert("content-type", HeaderValue::from_static(content_type));
-    response
 }

@@ -1,24 +1,20 @@
 //! Generators that cost less than what they test: a request is encoded once, then stamped in place
 //! and sent. So is a page for scrapers (`farm/`), and a line of a log file (`log_files/`).
 
-mod answer;
 mod client;
 mod farm;
 mod load;
 mod log_files;
 mod message;
-mod packed;
 mod report;
-mod running;
 pub(crate) mod template;
 mod worker;
 
-pub use answer::Ending;
 /// Why a load cannot be as it is described, or broke off.
 pub use anyhow::Error as LoadError;
+pub use client::Ending;
 pub use farm::{Farm, OpenFarm};
 pub use load::{Load, Pace, Protocol, Retry};
 pub use log_files::{LogFiles, OpenLogFiles};
-pub use report::{LoadReport, Problem};
-pub use running::{Progress, RunningLoad};
+pub use report::{LoadReport, Problem, Progress, RunningLoad};
 pub use template::Shape;

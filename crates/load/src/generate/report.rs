@@ -1,11 +1,20 @@
-//! The outcome of a load.
+//! A load that runs, its figures so far and its early end; and its outcome.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{Answer, Ending};
+use anyhow::anyhow;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::LoadError;
+use super::client::{Answer, Ending};
 use crate::backend::Backend;
-use crate::identity::SequenceSet;
+use crate::identity::{SequenceSet, next_generator};
 use crate::latency::Latency;
 
 /// The outcome of a load. Unless it says otherwise, a number counts items. Figures that a source
@@ -75,6 +84,15 @@ impl LoadReport {
         }
     }
 
+    /// Notes items that were due and never sent, and the reason for it where there are any.
+    pub(super) fn leave_out(&mut self, items: u64, message: String, remedy: &'static str) {
+        self.never_sent = items;
+        self.offered += items;
+        if items > 0 {
+            self.problems.push(Problem { message, remedy });
+        }
+    }
+
     /// How many items were acknowledged and are not (yet) at this backend.
     pub fn missing_at(&self, backend: &Backend) -> u64 {
         backend.with_seen(self.generator, |seen| self.acknowledged.difference_len(seen))
@@ -83,5 +101,95 @@ impl LoadReport {
     /// Attempts that ended in this way.
     pub fn count_of(&self, ending: Ending) -> u64 {
         self.endings.get(&ending).copied().unwrap_or(0)
+    }
+}
+
+/// How far a load is, and when it was asked to end early.
+#[derive(Debug)]
+pub struct Progress {
+    report: Mutex<LoadReport>,
+    stopped_at: watch::Sender<Option<Instant>>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Arc<Progress> {
+        let report = LoadReport { generator: next_generator(), ..LoadReport::default() };
+        Arc::new(Progress { report: Mutex::new(report), stopped_at: watch::Sender::new(None) })
+    }
+
+    /// The figures so far, for changing them.
+    pub(super) fn report(&self) -> MutexGuard<'_, LoadReport> {
+        self.report.lock()
+    }
+
+    /// Items acknowledged so far.
+    pub fn accepted(&self) -> u64 {
+        self.report().accepted
+    }
+
+    /// Items offered so far: sent at least once.
+    pub fn offered(&self) -> u64 {
+        self.report().offered
+    }
+
+    /// Items that were refused or failed so far.
+    pub fn turned_away(&self) -> u64 {
+        let report = self.report();
+        report.refused + report.failed
+    }
+
+    pub(super) fn stopped_at(&self) -> Option<Instant> {
+        *self.stopped_at.borrow()
+    }
+
+    pub(super) async fn wait_for_stop(&self) {
+        // The sender is here: no error.
+        let _ = self.stopped_at.subscribe().wait_for(Option::is_some).await;
+    }
+}
+
+/// A load on its way. What it offers, such as files that are not read yet, outlives the load and is
+/// removed when this is dropped.
+pub struct RunningLoad {
+    progress: Arc<Progress>,
+    task: JoinHandle<Result<LoadReport, LoadError>>,
+    _offered: Box<dyn Any + Send>,
+}
+
+impl RunningLoad {
+    pub(super) fn new(
+        progress: Arc<Progress>,
+        task: JoinHandle<Result<LoadReport, LoadError>>,
+        offered: impl Any + Send,
+    ) -> RunningLoad {
+        RunningLoad { progress, task, _offered: Box::new(offered) }
+    }
+
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// Ends it early; what is in flight is still waited for, as long as `grace`.
+    pub fn stop(&self) {
+        self.progress.stopped_at.send_modify(|at| {
+            at.get_or_insert_with(Instant::now);
+        });
+    }
+
+    /// Waits for the end. Targets and files end when they are stopped.
+    pub async fn finish(mut self) -> Result<LoadReport, LoadError> {
+        self.join().await
+    }
+
+    /// The same; what the load offers stays. To be called once.
+    pub async fn join(&mut self) -> Result<LoadReport, LoadError> {
+        let ended = (&mut self.task).await.map_err(LoadError::from).and_then(|report| report);
+        ended.map_err(|error| anyhow!("the load stopped before its end: {error:#}"))
+    }
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -1,11 +1,15 @@
 //! A request that is encoded once and then only stamped: the places of identities and times are
 //! known, so that sending costs no encoding and no allocation an item.
 
-use sluice_net::grpc::frame::PREFIX_BYTES;
+use std::io::Write as _;
+use std::ops::Range;
+
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+use sluice_net::grpc::frame::{PREFIX_BYTES, Prefix};
 use sluice_otlp::{Encoding, Signal};
 
 use super::message::{Layout, Message, SPAN_LASTS_NS};
-use super::packed::Packed;
 use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
 
 /// The form of generated items.
@@ -45,8 +49,8 @@ impl Shape {
 /// A ready request in the form in which it goes over the wire, gRPC prefix included.
 pub(crate) struct Template {
     signal: Signal,
-    packed: Packed,
-    items: u64,
+    pub(crate) packed: Packed,
+    pub(crate) items: u64,
     /// Where each item's identity is in the frame. Empty where the items are compressed: then the
     /// request's stamp alone varies.
     identities_at: Vec<usize>,
@@ -70,15 +74,6 @@ impl Template {
             identities_at,
             layout,
         }
-    }
-
-    /// The unstamped frame: the first bytes of every buffer that [`Template::stamp`] is applied to.
-    pub(crate) fn frame(&self) -> &[u8] {
-        &self.packed.frame
-    }
-
-    pub(crate) fn items(&self) -> u64 {
-        self.items
     }
 
     /// Writes identities and time into a copy of the frame, whatever it was stamped with before.
@@ -122,6 +117,88 @@ pub(super) fn identity_bytes(signal: Signal, identity: Identity) -> [u8; 8] {
     }
 }
 
+/// A message as it goes over the wire, behind its gRPC prefix. Its first bytes, which hold the
+/// identity, travel as a stored block and can be changed in place; the rest is compressed once.
+pub(crate) struct Packed {
+    pub(crate) frame: Vec<u8>,
+    /// Where the message's first bytes are in the frame, verbatim.
+    pub(super) head: Range<usize>,
+    /// Of a gzip member: the checksum of its constant rest, and where that of the whole is.
+    checksum: Option<(Crc, usize)>,
+}
+
+impl Packed {
+    /// Packs `message` so that its first `head_len` bytes stay as they are.
+    pub(super) fn new(message: &[u8], head_len: usize, encoding: Encoding) -> Packed {
+        let (head, rest) = message.split_at(head_len);
+        let len = u32::try_from(message.len()).expect("a request below 4 GiB").to_le_bytes();
+        let mut frame = vec![0; PREFIX_BYTES];
+        match encoding {
+            Encoding::Identity => {}
+            Encoding::Gzip => {
+                let stored = u16::try_from(head_len).expect("the head is a few hundred bytes");
+                // A gzip member (RFC 1952) that begins with a stored block (RFC 1951, 3.2.4).
+                frame.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0]);
+                frame.extend_from_slice(&stored.to_le_bytes());
+                frame.extend_from_slice(&(!stored).to_le_bytes());
+            }
+            Encoding::Zstd => {
+                // A zstd frame (RFC 8878): single segment, content size in four bytes, no checksum,
+                // no dictionary. It begins with a raw block.
+                frame.extend_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000]);
+                frame.extend_from_slice(&len);
+                frame.extend_from_slice(&((head_len as u32) << 3).to_le_bytes()[..3]);
+            }
+            Encoding::Snappy => unreachable!("refused when the load was checked"),
+        }
+        let head_at = frame.len()..frame.len() + head_len;
+        frame.extend_from_slice(head);
+        let mut checksum = None;
+        match encoding {
+            Encoding::Gzip => {
+                let mut deflate = DeflateEncoder::new(&mut frame, Compression::new(6));
+                deflate.write_all(rest).and_then(|()| deflate.finish()).expect("in memory");
+                let mut crc = Crc::new();
+                crc.update(rest);
+                checksum = Some((crc, frame.len()));
+                frame.extend_from_slice(&[0; 4]);
+                frame.extend_from_slice(&len);
+            }
+            // Compressed apart, these blocks refer to nothing before them: they fit any head.
+            Encoding::Zstd => {
+                let blocks = zstd::bulk::compress(rest, 3).expect("in memory");
+                frame.extend_from_slice(&blocks[zstd_header_len(&blocks)..]);
+            }
+            _ => frame.extend_from_slice(rest),
+        }
+        let len_bytes = frame.len() - PREFIX_BYTES;
+        let prefix = Prefix { compressed: encoding != Encoding::Identity, len_bytes }.encode();
+        frame[..PREFIX_BYTES].copy_from_slice(&prefix.expect("a request below 4 GiB"));
+        Packed { frame, head: head_at, checksum }
+    }
+
+    /// Makes the checksum right for the head that a copy of the frame has now.
+    pub(super) fn seal(&self, frame: &mut [u8]) {
+        if let Some((rest, at)) = &self.checksum {
+            let mut crc = Crc::new();
+            crc.update(&frame[self.head.clone()]);
+            crc.combine(rest);
+            frame[*at..at + 4].copy_from_slice(&crc.sum().to_le_bytes());
+        }
+    }
+}
+
+/// Length of the header of a zstd frame without dictionary (RFC 8878, 3.1.1.1).
+fn zstd_header_len(frame: &[u8]) -> usize {
+    let descriptor = frame[4];
+    let single_segment = descriptor & 0b10_0000 != 0;
+    let content_size_len = match descriptor >> 6 {
+        0 => usize::from(single_segment),
+        flag => 1 << flag,
+    };
+    4 + 1 + usize::from(!single_segment) + content_size_len
+}
+
 #[cfg(test)]
 mod tests {
     use opentelemetry_proto::tonic::collector::{
@@ -138,7 +215,7 @@ mod tests {
 
     fn stamped(signal: Signal) -> Vec<u8> {
         let template = Template::new(&Shape::of(signal), Encoding::Identity);
-        let mut frame = template.frame().to_vec();
+        let mut frame = template.packed.frame.to_vec();
         template.stamp(&mut frame, STAMP, Some(10));
         assert_eq!(
             u32::from_be_bytes(frame[1..5].try_into().unwrap()) as usize,
@@ -207,7 +284,8 @@ mod tests {
     fn stamping_again_leaves_nothing_of_the_stamp_before() {
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let template = Template::new(&Shape::of(Signal::Logs), encoding);
-            let (mut once, mut twice) = (template.frame().to_vec(), template.frame().to_vec());
+            let (mut once, mut twice) =
+                (template.packed.frame.to_vec(), template.packed.frame.to_vec());
             template.stamp(&mut once, STAMP, Some(10));
             let before = Stamp { first: Identity(9 << 48), sent_unix_ns: 1 };
             template.stamp(&mut twice, before, Some(1));
@@ -219,10 +297,50 @@ mod tests {
     #[test]
     fn compressed_requests_compress_as_real_telemetry_does() {
         for signal in Signal::ALL {
-            let plain = Template::new(&Shape::of(signal), Encoding::Identity).frame().len();
-            let gzip = Template::new(&Shape::of(signal), Encoding::Gzip).frame().len();
+            let plain = Template::new(&Shape::of(signal), Encoding::Identity).packed.frame.len();
+            let gzip = Template::new(&Shape::of(signal), Encoding::Gzip).packed.frame.len();
             let ratio = plain as f64 / gzip as f64;
             assert!((2.5..6.0).contains(&ratio), "{signal}: {ratio:.2}");
+        }
+    }
+
+    use std::io::Read;
+
+    fn inflate(encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        match encoding {
+            // `GzDecoder`, unlike `MultiGzDecoder`, reads one member: nothing may be left behind
+            // it.
+            Encoding::Gzip => {
+                let mut decoder = flate2::bufread::GzDecoder::new(bytes);
+                decoder.read_to_end(&mut out).unwrap();
+                assert!(decoder.into_inner().is_empty());
+            }
+            Encoding::Zstd => out = zstd::decode_all(bytes).unwrap(),
+            _ => unreachable!(),
+        }
+        out
+    }
+
+    #[test]
+    fn a_changed_head_is_still_one_valid_member_or_frame() {
+        // Long enough for several zstd blocks of 128 KiB, and with the head's bytes again in the
+        // rest.
+        let mut message: Vec<u8> =
+            (0..400_000_u32).map(|index| (index / 7 % 251) as u8 ^ (index % 5) as u8).collect();
+        let head = message[..200].to_vec();
+        message[1000..1200].copy_from_slice(&head);
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            let packed = Packed::new(&message, 200, encoding);
+            let mut frame = packed.frame.clone();
+            assert!(frame.len() < message.len() / 2, "{encoding:?} compresses");
+            packed.seal(&mut frame);
+            assert_eq!(inflate(encoding, &frame[PREFIX_BYTES..]), message);
+            let mut changed = message.clone();
+            changed[..200].reverse();
+            frame[packed.head.clone()].reverse();
+            packed.seal(&mut frame);
+            assert_eq!(inflate(encoding, &frame[PREFIX_BYTES..]), changed, "{encoding:?}");
         }
     }
 }

@@ -13,17 +13,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::LoadError;
-use super::answer::{Answer, Ending};
-use super::client::Client;
+use super::client::{Answer, Client, Ending};
 use super::load::{Load, Protocol};
-use super::report::{LoadReport, Problem};
-use super::running::{Progress, RunningLoad};
+use super::report::{LoadReport, Progress, RunningLoad};
 use super::template::Template;
 use crate::identity::{Identity, SEQUENCE_LIMIT, Stamp};
 use crate::latency::{Latency, new_histogram, record};
 
 /// A request of an open loop is late when it is sent this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
+/// Longer than any load.
+const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Load {
     /// Sends it all and reports the outcome.
@@ -35,7 +35,7 @@ impl Load {
     pub fn start(self) -> Result<RunningLoad, LoadError> {
         self.check()?;
         let template = Template::new(&self.shape, self.encoding);
-        let items = template.items();
+        let items = template.items;
         let wanted = self.items.map_or(u64::MAX, |wanted| wanted.div_ceil(items));
         let (progress, started) = (Progress::new(), Instant::now());
         let shared = Arc::new(Shared {
@@ -97,18 +97,15 @@ impl Shared {
         let mut report = self.progress.report().clone();
         report.elapsed = self.started.elapsed();
         report.acknowledged_after = Latency::of(&self.acknowledged_after_us.lock());
-        report.never_sent = self.due_items().saturating_sub(report.offered);
-        report.offered += report.never_sent;
-        if report.never_sent > 0 {
-            report.problems.push(Problem {
-                message: format!(
-                    "{} items were due and never sent, because all senders waited for answers",
-                    report.never_sent
-                ),
-                remedy: "set a lower rate with -r: the subject does not keep up; where it is only \
-                         slow to answer, use more --streams",
-            });
-        }
+        let never_sent = self.due_items().saturating_sub(report.offered);
+        report.leave_out(
+            never_sent,
+            format!(
+                "{never_sent} items were due and never sent, because all senders waited for answers"
+            ),
+            "set a lower rate with -r: the subject does not keep up; where it is only slow to \
+             answer, use more --streams",
+        );
         report
     }
 
@@ -123,20 +120,20 @@ impl Shared {
             }
             _ => self.next.load(Ordering::Relaxed),
         };
-        requests.min(self.request_limit) * self.template.items()
+        requests.min(self.request_limit) * self.template.items
     }
 
     async fn work(self: Arc<Self>, client: Arc<Client>) {
-        let mut buffer = BytesMut::from(self.template.frame());
+        let mut buffer = BytesMut::from(&self.template.packed.frame[..]);
         while let Some(ticket) = self.next_ticket().await {
-            let first = Identity::new(self.generator, ticket * self.template.items());
+            let first = Identity::new(self.generator, ticket * self.template.items);
             let stamp = Stamp { first, sent_unix_ns: crate::unix_ns() };
             self.template.stamp(&mut buffer, stamp, self.load.poison_every);
             let frame = buffer.freeze();
             self.deliver(&client, first.sequence(), &frame).await;
             // The connection has let go of the bytes once it has written them; else they are
             // copied.
-            buffer = frame.try_into_mut().unwrap_or_else(|_| self.template.frame().into());
+            buffer = frame.try_into_mut().unwrap_or_else(|_| self.template.packed.frame[..].into());
         }
     }
 
@@ -164,26 +161,37 @@ impl Shared {
         }
         let mut report = self.progress.report();
         report.late_requests += u64::from(is_late);
-        report.offered += self.template.items();
+        report.offered += self.template.items;
         Some(ticket)
     }
 
     /// Sends one request until it has its final answer, and counts that.
     async fn deliver(&self, client: &Client, first_sequence: u64, frame: &Bytes) {
-        let began = Instant::now();
-        // The answer of an attempt that was to be followed by another.
-        let mut refusal = None;
-        let answering = self.attempt_until_final(client, frame, began, &mut refusal);
-        let answer = match self.end {
-            Some(end) => timeout_at(end + self.load.grace, answering).await.ok(),
-            None => Some(answering.await),
+        let (began, mut attempt) = (Instant::now(), 0);
+        let deadline = self.end.unwrap_or(began + ENDLESS) + self.load.grace;
+        let answer = loop {
+            attempt += 1;
+            self.progress.report().bytes_sent += frame.len() as u64;
+            let limit = self.load.timeout;
+            let call = timeout(limit, client.call(self.request.clone(), frame));
+            let Ok(answer) = timeout_at(deadline, call).await else { break None };
+            let answer = answer.unwrap_or_else(|_| {
+                Answer::new(Ending::TimedOut, format!("no answer within {limit:?}"))
+            });
+            self.progress.report().count(&answer);
+            let delay = self.load.retry.delay(attempt, began.elapsed(), answer.retry_delay);
+            let Some(delay) = delay.filter(|_| answer.is_retryable()) else { break Some(answer) };
+            self.progress.report().retries += 1;
+            // One that waits for its next attempt when time is up has been refused, not left
+            // without an answer.
+            if timeout_at(deadline, sleep(delay)).await.is_err() {
+                break Some(answer);
+            }
         };
-        let items = self.template.items();
+        let items = self.template.items;
         let mut report = self.progress.report();
         report.requests += 1;
-        // One that waited for its next attempt when time was up has been refused, not left without
-        // an answer.
-        match answer.or(refusal) {
+        match answer {
             Some(answer) if answer.ending.is_ok() => {
                 let rejected = answer.rejected_items.min(items);
                 report.accepted += items - rejected;
@@ -197,33 +205,6 @@ impl Shared {
             Some(answer) if answer.is_retryable() => report.refused += items,
             Some(_) => report.failed += items,
             None => report.unanswered += items,
-        }
-    }
-
-    /// `refusal` is the last answer while the next attempt is waited for.
-    async fn attempt_until_final(
-        &self,
-        client: &Client,
-        frame: &Bytes,
-        began: Instant,
-        refusal: &mut Option<Answer>,
-    ) -> Answer {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            self.progress.report().bytes_sent += frame.len() as u64;
-            let limit = self.load.timeout;
-            let answer = timeout(limit, client.call(self.request.clone(), frame)).await;
-            let answer = answer.unwrap_or_else(|_| {
-                Answer::new(Ending::TimedOut, format!("no answer within {limit:?}"))
-            });
-            self.progress.report().count(&answer);
-            let delay = self.load.retry.delay(attempt, began.elapsed(), answer.retry_delay);
-            let Some(delay) = delay.filter(|_| answer.is_retryable()) else { return answer };
-            self.progress.report().retries += 1;
-            *refusal = Some(answer);
-            sleep(delay).await;
-            *refusal = None;
         }
     }
 }

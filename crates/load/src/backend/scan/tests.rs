@@ -22,7 +22,7 @@ const TIME: u64 = 1_700_000_000_123_456_789;
 
 fn request(signal: Signal) -> Bytes {
     let template = Template::new(&Shape::of(signal), Encoding::Identity);
-    let mut frame = template.frame().to_vec();
+    let mut frame = template.packed.frame.to_vec();
     template.stamp(&mut frame, Stamp { first: FIRST, sent_unix_ns: TIME }, None);
     frame.split_off(PREFIX_BYTES).into()
 }

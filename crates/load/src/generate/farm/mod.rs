@@ -3,8 +3,7 @@
 //! (target, scrape, series), so what was served in a completed scrape and has not arrived is told
 //! to the sample.
 
-mod page;
-mod server;
+mod target;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +20,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::LoadError;
-use super::report::{LoadReport, Problem};
-use super::running::{Progress, RunningLoad};
+use super::report::{LoadReport, Problem, Progress, RunningLoad};
 use crate::identity::SEQUENCE_LIMIT;
-use page::Page;
+use target::Page;
 
 /// Samples of one target: about 500 MB of text.
 const SERIES_LIMIT: u64 = 1_000_000;
@@ -110,7 +108,7 @@ impl Farm {
         });
         let mut servers = JoinSet::new();
         for (target, listener) in listeners.into_iter().enumerate() {
-            servers.spawn(server::serve(Arc::clone(&shared), target, listener));
+            servers.spawn(target::serve(Arc::clone(&shared), target, listener));
         }
         Ok(OpenFarm { shared, addrs, servers })
     }
@@ -147,7 +145,7 @@ fn listen() -> io::Result<TcpListener> {
 /// The sequence numbers of a page as it was served once.
 type Scrape = Range<u64>;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Open,
     /// The first scrape has come. It is held.
@@ -215,18 +213,6 @@ impl Shared {
         Ok(self.report(elapsed))
     }
 
-    async fn wait_for_start(&self) {
-        self.stage.send_if_modified(|stage| {
-            let is_first = *stage == Stage::Open;
-            if is_first {
-                *stage = Stage::Wanted;
-            }
-            is_first
-        });
-        // The sender is here: no error.
-        let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Started).await;
-    }
-
     /// The next scrape of a target. `None`: the farm is stopped, or has no identities left.
     fn begin_scrape(&self, target: usize) -> Option<Scrape> {
         if self.progress.stopped_at().is_some() {
@@ -265,10 +251,6 @@ impl Shared {
         let mut report = self.progress.report().clone();
         report.elapsed = elapsed;
         report.unanswered = under_way(&report);
-        let left_out = self.left_out(elapsed);
-        let scrapes: u32 = left_out.iter().sum();
-        report.never_sent = u64::from(scrapes) * self.farm.series_per_target();
-        report.offered += report.never_sent;
         let every_s = self.farm.scrape_every.as_secs_f64();
         if elapsed < 2 * self.farm.scrape_every {
             report.problems.push(Problem {
@@ -281,17 +263,18 @@ impl Shared {
                 remedy: "scrape more often with -r, or let the load last longer with -d",
             });
         }
-        if scrapes > 0 {
-            report.problems.push(Problem {
-                message: format!(
-                    "{} of {} targets were scraped less often than every {every_s} s: {scrapes} \
-                     scrapes were left out",
-                    left_out.len(),
-                    self.farm.targets
-                ),
-                remedy: "set a lower rate with -r: the subject does not keep up",
-            });
-        }
+        let left_out = self.left_out(elapsed);
+        let scrapes: u32 = left_out.iter().sum();
+        report.leave_out(
+            u64::from(scrapes) * self.farm.series_per_target(),
+            format!(
+                "{} of {} targets were scraped less often than every {every_s} s: {scrapes} \
+                 scrapes were left out",
+                left_out.len(),
+                self.farm.targets
+            ),
+            "set a lower rate with -r: the subject does not keep up",
+        );
         report
     }
 

@@ -2,27 +2,23 @@
 //! in a tree like the kubelet's /var/log/pods, rotated like the kubelet does it. Each line carries
 //! its identity (pod and number) and its time.
 
-mod civil;
 mod line;
-mod pod;
 mod writer;
 
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use super::LoadError;
-use super::running::{Progress, RunningLoad};
+use super::report::{Progress, RunningLoad};
 use crate::backend::Arrivals;
+use crate::reaper::Reaper;
 use line::LineTemplate;
-use pod::PodLog;
-use writer::Writer;
+use writer::{BATCH_BYTES, LEAD_LINES, PodLog, Writer};
 
 const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
@@ -70,7 +66,7 @@ impl LogFiles {
         let folder = TempDir::with_prefix("sluice-load-test-logs-")
             .with_context(|| folder.display().to_string())?;
         // Before anything is in it: a bench can be killed at any time.
-        let tree = Tree { _remover: Remover::start(folder.path()), folder };
+        let tree = Tree { _reaper: Reaper::start(folder.path(), &[]), folder };
         let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, &self));
         let pods = pods.collect::<Result<_, _>>()?;
         Ok(OpenLogFiles { shape: self, template, tree: Arc::new(tree), pods })
@@ -95,7 +91,7 @@ impl LogFiles {
         let has_rate = self.lines_per_s.is_none_or(|rate| rate > 0.0);
         ensure!(has_rate, "the rate must be above zero");
         let template = LineTemplate::new(bytes);
-        let line = template.bytes().len();
+        let line = template.bytes.len();
         ensure!(
             line as u64 <= rotate,
             "a file must hold at least one line of {line} bytes before it is rotated, {rotate} are \
@@ -127,32 +123,8 @@ impl LogFiles {
 
 /// Removed at the end, also at that of a bench which was killed.
 struct Tree {
-    _remover: Option<Remover>,
+    _reaper: Option<Reaper>,
     folder: TempDir,
-}
-
-/// A shell that removes the tree if this process is killed, which is the end of the shell's input.
-/// Ended when dropped, without doing anything.
-struct Remover(Child);
-
-impl Remover {
-    /// `None` where there is no shell: then a killed bench leaves the folder behind.
-    fn start(folder: &Path) -> Option<Remover> {
-        const SCRIPT: &str = r#"trap '' HUP INT TERM; read -r _; rm -rf -- "$1""#;
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: what ends the bench's group leaves it alone.
-        command.process_group(0).spawn().ok().map(Remover)
-    }
-}
-
-impl Drop for Remover {
-    fn drop(&mut self) {
-        // Before its input is closed. An error means that it is gone.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A tree in which nothing is written yet.
@@ -175,7 +147,26 @@ impl OpenLogFiles {
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
         let OpenLogFiles { shape, template, tree, pods } = self;
         let progress = Progress::new();
-        let writer = Writer::new(&shape, template, pods, backends, &progress);
+        let line_bytes = template.bytes.len();
+        // Half of what a file a pod holds: no line is to be rotated away unread because the writer
+        // hurried ahead.
+        let lead = shape.rotate_bytes * shape.pods as u64 / line_bytes as u64 / 2;
+        let writer = Writer {
+            lines: vec![0; pods.len()],
+            pods,
+            next_pod: 0,
+            buffer: template.bytes.repeat((BATCH_BYTES / line_bytes).max(1)),
+            template,
+            lines_per_s: shape.lines_per_s,
+            backends,
+            lead: lead.clamp(1, LEAD_LINES),
+            arrived: 0,
+            given_up: 0,
+            last_arrival: Instant::now(),
+            began: Instant::now(),
+            generator: progress.report().generator,
+            progress: Arc::clone(&progress),
+        };
         let kept = Arc::clone(&tree);
         let writing = spawn_blocking(move || (writer.run(), kept).0);
         RunningLoad::new(progress, writing, tree)

@@ -78,7 +78,7 @@ async fn every_pod_has_its_tree_and_what_was_written_is_what_is_reported() {
 
 #[tokio::test]
 async fn overgrown_files_are_rotated_at_once_and_four_old_ones_are_kept() {
-    let line_bytes = LineTemplate::new(400).bytes().len() as u64;
+    let line_bytes = LineTemplate::new(400).bytes.len() as u64;
     let rotate_bytes = 10 * line_bytes / 4 + 5;
     let open =
         LogFiles { pods: 1, lines_per_s: Some(100_000.0), rotate_bytes, ..small() }.open().unwrap();
@@ -125,7 +125,7 @@ async fn files_are_looked_at_every_so_often() {
 #[tokio::test]
 async fn without_a_rate_the_writer_keeps_a_bounded_lead_and_goes_on_when_nothing_arrives() {
     let backend = Backend::healthy().await.unwrap();
-    let line_bytes = LineTemplate::new(400).bytes().len() as u64;
+    let line_bytes = LineTemplate::new(400).bytes.len() as u64;
     // Half of a file: 250 lines.
     let shape = LogFiles { pods: 1, lines_per_s: None, rotate_bytes: 500 * line_bytes, ..small() };
     let mut running = shape.open().unwrap().start(vec![backend.arrivals()]);

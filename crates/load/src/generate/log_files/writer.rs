@@ -1,20 +1,24 @@
 //! The thread that writes: it stamps copies of one line in a buffer and hands the buffer to the
 //! pods' files in turn.
 
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::line::{LineTemplate, LineTime};
-use super::pod::PodLog;
-use super::{LoadError, LogFiles};
+use anyhow::Context as _;
+
+use super::line::{LineTemplate, LineTime, SECOND_NS, rotation_suffix};
+use super::{KEPT_FILES, LoadError, LogFiles};
 use crate::backend::Arrivals;
-use crate::generate::report::{LoadReport, Problem};
-use crate::generate::running::Progress;
+use crate::generate::report::{LoadReport, Progress};
 use crate::identity::{Identity, SEQUENCE_LIMIT};
 
 /// Handed to a file at once.
-const BATCH_BYTES: usize = 64 << 10;
+pub(super) const BATCH_BYTES: usize = 64 << 10;
 /// Lines of a fixed rate are written this often.
 const TICK: Duration = Duration::from_millis(10);
 /// Without a rate, how often the backends are asked how far they are.
@@ -22,58 +26,32 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A line of a fixed rate is late when it is written this long after its time.
 const LATE_AFTER: Duration = Duration::from_millis(50);
 /// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
-const LEAD_LINES: u64 = 100_000;
+pub(super) const LEAD_LINES: u64 = 100_000;
 /// When nothing has arrived for this long, the missing lines are given up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
-    pods: Vec<PodLog>,
+    pub(super) pods: Vec<PodLog>,
     /// Written so far, by pod.
-    lines: Vec<u64>,
-    next_pod: usize,
-    template: LineTemplate,
+    pub(super) lines: Vec<u64>,
+    pub(super) next_pod: usize,
+    pub(super) template: LineTemplate,
     /// Copies of the line.
-    buffer: Vec<u8>,
-    /// `None`: as `following` allows.
-    lines_per_s: Option<f64>,
-    following: Following,
-    began: Instant,
-    generator: u16,
-    progress: Arc<Progress>,
+    pub(super) buffer: Vec<u8>,
+    /// `None`: ahead of the slowest backend by a bounded number of lines.
+    pub(super) lines_per_s: Option<f64>,
+    pub(super) backends: Vec<Arrivals>,
+    pub(super) lead: u64,
+    pub(super) arrived: u64,
+    /// Lines that were given up.
+    pub(super) given_up: u64,
+    pub(super) last_arrival: Instant,
+    pub(super) began: Instant,
+    pub(super) generator: u16,
+    pub(super) progress: Arc<Progress>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        shape: &LogFiles,
-        template: LineTemplate,
-        pods: Vec<PodLog>,
-        backends: Vec<Arrivals>,
-        progress: &Arc<Progress>,
-    ) -> Writer {
-        let line_bytes = template.bytes().len();
-        // Half of what a file a pod holds: no line is to be rotated away unread because the writer
-        // hurried ahead.
-        let lead = shape.rotate_bytes * shape.pods as u64 / line_bytes as u64 / 2;
-        Writer {
-            lines: vec![0; pods.len()],
-            pods,
-            next_pod: 0,
-            buffer: template.bytes().repeat((BATCH_BYTES / line_bytes).max(1)),
-            template,
-            lines_per_s: shape.lines_per_s,
-            following: Following {
-                backends,
-                lead: lead.clamp(1, LEAD_LINES),
-                arrived: 0,
-                given_up: 0,
-                last_arrival: Instant::now(),
-            },
-            began: Instant::now(),
-            generator: progress.report().generator,
-            progress: Arc::clone(progress),
-        }
-    }
-
     /// Writes until it is stopped.
     pub(super) fn run(mut self) -> Result<LoadReport, LoadError> {
         let mut written = 0;
@@ -82,7 +60,7 @@ impl Writer {
             self.progress.report().late_requests += u64::from(is_late);
             let (lines, pause) = match self.lines_per_s {
                 Some(_) => (self.due(Duration::ZERO).saturating_sub(written), TICK),
-                None => match self.following.allowed(written) {
+                None => match self.allowed(written) {
                     0 => (0, LOOK_EVERY),
                     lines => (lines, Duration::ZERO),
                 },
@@ -95,14 +73,12 @@ impl Writer {
         }
         let mut report = self.progress.report().clone();
         report.elapsed = self.began.elapsed();
-        report.never_sent = self.due(LATE_AFTER).saturating_sub(written);
-        report.offered += report.never_sent;
-        if report.never_sent > 0 {
-            report.problems.push(Problem {
-                message: format!("{} lines were due and never written", report.never_sent),
-                remedy: "set a lower rate with -r: the bench's disk or core does not keep up",
-            });
-        }
+        let never_sent = self.due(LATE_AFTER).saturating_sub(written);
+        report.leave_out(
+            never_sent,
+            format!("{never_sent} lines were due and never written"),
+            "set a lower rate with -r: the bench's disk or core does not keep up",
+        );
         Ok(report)
     }
 
@@ -112,12 +88,26 @@ impl Writer {
         (elapsed_s * self.lines_per_s.unwrap_or(0.0)) as u64
     }
 
+    /// How many lines may be written now, without a rate.
+    fn allowed(&mut self, written: u64) -> u64 {
+        let arrived = self.backends.iter().map(|arrived| arrived()).min().unwrap_or(0);
+        if arrived > self.arrived {
+            (self.arrived, self.last_arrival) = (arrived, Instant::now());
+        }
+        let missing = written.saturating_sub(arrived + self.given_up);
+        if missing >= self.lead && self.last_arrival.elapsed() > PATIENCE {
+            self.given_up += missing;
+            self.last_arrival = Instant::now();
+        }
+        self.lead.saturating_sub(missing)
+    }
+
     /// Some lines for the next pod, at least one. How many.
     fn write_batch(&mut self, wanted: u64) -> Result<u64, LoadError> {
         let pods = self.pods.len() as u64;
         let pod = self.next_pod;
         self.next_pod = (pod + 1) % self.pods.len();
-        let line_bytes = self.template.bytes().len();
+        let line_bytes = self.template.bytes.len();
         // A pod's lines have every pods-th number.
         let first = self.lines[pod] * pods + pod as u64;
         let limits = [
@@ -147,30 +137,75 @@ impl Writer {
     }
 }
 
-/// Writes ahead of the slowest backend by a bounded number of lines.
-struct Following {
-    backends: Vec<Arrivals>,
-    lead: u64,
-    arrived: u64,
-    /// Lines that were given up.
-    given_up: u64,
-    last_arrival: Instant,
+const CURRENT: &str = "0.log";
+const NAMESPACE: &str = "log-load-test";
+const CONTAINER: &str = "flog";
+
+/// `<root>/<namespace>_<pod>_<uid>/<container>/0.log`.
+pub(super) struct PodLog {
+    shape: LogFiles,
+    folder: PathBuf,
+    file: File,
+    written_bytes: u64,
+    /// Oldest first.
+    rotated: VecDeque<PathBuf>,
+    next_check: Instant,
+    /// The seconds are part of rotated files' names.
+    last_rotation_s: u64,
 }
 
-impl Following {
-    fn allowed(&mut self, written: u64) -> u64 {
-        let arrived = self.backends.iter().map(Arrivals::unique_items).min().unwrap_or(0);
-        if arrived > self.arrived {
-            (self.arrived, self.last_arrival) = (arrived, Instant::now());
+impl PodLog {
+    pub(super) fn create(root: &Path, pod: usize, shape: &LogFiles) -> anyhow::Result<PodLog> {
+        let uid = format!("{pod:08x}-0000-4000-8000-{pod:012x}");
+        let folder =
+            root.join(format!("{NAMESPACE}_log-load-generator-{pod}_{uid}")).join(CONTAINER);
+        let create = || {
+            fs::create_dir_all(&folder)?;
+            File::create(folder.join(CURRENT))
+        };
+        Ok(PodLog {
+            file: create().with_context(|| folder.display().to_string())?,
+            folder,
+            written_bytes: 0,
+            rotated: VecDeque::new(),
+            next_check: Instant::now() + shape.rotate_every,
+            last_rotation_s: 0,
+            shape: shape.clone(),
+        })
+    }
+
+    /// How much can still be appended before a rotation.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.shape.file_limit_bytes().saturating_sub(self.written_bytes)
+    }
+
+    /// Appends whole lines to one file.
+    pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> anyhow::Result<()> {
+        let mut is_full = self.written_bytes > 0 && lines.len() as u64 > self.room_bytes();
+        let now = Instant::now();
+        if now >= self.next_check {
+            self.next_check = now + self.shape.rotate_every;
+            is_full |= self.written_bytes >= self.shape.rotate_bytes;
         }
-        let missing = written.saturating_sub(arrived + self.given_up);
-        if missing < self.lead {
-            return self.lead - missing;
+        let rotated = if is_full { self.rotate(now_unix_ns) } else { Ok(()) };
+        let written = rotated.and_then(|()| self.file.write_all(lines));
+        self.written_bytes += lines.len() as u64;
+        written.with_context(|| self.folder.display().to_string())
+    }
+
+    /// As the kubelet does it, which compresses all rotated files but the newest as well.
+    fn rotate(&mut self, now_unix_ns: u64) -> std::io::Result<()> {
+        self.last_rotation_s = (now_unix_ns / SECOND_NS).max(self.last_rotation_s + 1);
+        let suffix = rotation_suffix(self.last_rotation_s * SECOND_NS);
+        let current = self.folder.join(CURRENT);
+        let rotated = self.folder.join(format!("{CURRENT}.{suffix}"));
+        fs::rename(&current, &rotated)?;
+        self.file = File::create(&current)?;
+        self.written_bytes = 0;
+        self.rotated.push_back(rotated);
+        while self.rotated.len() >= KEPT_FILES {
+            self.rotated.pop_front().map_or(Ok(()), fs::remove_file)?;
         }
-        if self.last_arrival.elapsed() > PATIENCE {
-            self.given_up += missing;
-            self.last_arrival = Instant::now();
-        }
-        0
+        Ok(())
     }
 }

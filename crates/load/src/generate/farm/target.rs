@@ -1,26 +1,48 @@
-//! A target's page: written once, then its values are patched in place. Its format is the one that
-//! the scraper prefers (RFC 9110, section 12.5.1, as far as Prometheus' formats need it).
+//! A target: its page, written once, then patched in place, in the format that the scraper prefers
+//! (RFC 9110, section 12.5.1, as far as Prometheus' formats need it); and the HTTP side.
+//!
+//! A scrape counts if the scraper has read its answer to the end: hyper lets go of a page that it
+//! has written, and a scraper that leaves with a part of it unread resets the connection.
 
+use std::convert::Infallible;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Farm;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncWriteExt as _, copy, sink};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::{Farm, Scrape, Shared, Stage};
 use crate::identity::{Identity, SAMPLE_DIGITS};
 
 const CYCLE_DIGITS: usize = 6;
+/// Open at once at one target.
+const CONNECTIONS_LIMIT: usize = 64;
+/// Pages that are kept between scrapes.
+const KEPT_PAGES: usize = 16;
 
 /// One page with the places of what varies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
-    pub(super) format: Format,
-    pub(super) bytes: Vec<u8>,
+    format: Format,
+    bytes: Vec<u8>,
     values_at: Vec<u32>,
     cycles_at: Vec<u32>,
     cycle: u64,
 }
 
 impl Page {
-    pub(super) fn build(farm: &Farm, format: Format) -> Page {
+    fn build(farm: &Farm, format: Format) -> Page {
         let mut page = Page { format, ..Page::default() };
         let labels: String = (0..farm.labels)
             .map(|label| format!("label_key_kkkkk_{label}=\"label_val_vvvvv_{label}\","))
@@ -60,13 +82,13 @@ impl Page {
     }
 
     /// Which generation of series is shown after this time.
-    pub(super) fn cycle(farm: &Farm, elapsed: Duration) -> u64 {
+    fn cycle(farm: &Farm, elapsed: Duration) -> u64 {
         let every_s = farm.churn_every.map_or(f64::INFINITY, |every| every.as_secs_f64());
         (elapsed.as_secs_f64() / every_s) as u64 % 10_u64.pow(CYCLE_DIGITS as u32)
     }
 
     /// The series of this cycle, with identities from `first` on.
-    pub(super) fn stamp(&mut self, first: Identity, cycle: u64) {
+    fn stamp(&mut self, first: Identity, cycle: u64) {
         for (index, &at) in self.values_at.iter().enumerate() {
             let identity = Identity(first.0 + index as u64);
             put_digits(&mut self.bytes[at as usize..][..SAMPLE_DIGITS], identity.to_sample());
@@ -92,7 +114,7 @@ fn put_digits(out: &mut [u8], mut value: u64) {
 
 /// A format of the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
+enum Format {
     /// Prometheus' text format 0.0.4.
     #[default]
     Text,
@@ -101,7 +123,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    pub(super) fn content_type(self) -> &'static str {
+    fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -110,7 +132,7 @@ impl Format {
 
     /// The format of the highest quality; of equals the first named. The plain text where none is
     /// known.
-    pub(super) fn of(accept: &str) -> Format {
+    fn of(accept: &str) -> Format {
         let mut best = (Format::Text, 0.0);
         for range in accept.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -127,6 +149,109 @@ impl Format {
             }
         }
         best.0
+    }
+}
+
+/// Answers the scrapes of one target.
+pub(super) async fn serve(shared: Arc<Shared>, target: usize, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            Ok((stream, _)) = listener.accept(), if connections.len() < CONNECTIONS_LIMIT => {
+                // Failure means a connection that is already gone.
+                let _ = stream.set_nodelay(true);
+                connections.spawn(serve_one(Arc::clone(&shared), target, stream));
+            }
+        }
+    }
+}
+
+async fn serve_one(shared: Arc<Shared>, target: usize, stream: TcpStream) {
+    let latest: Mutex<Option<Scrape>> = Mutex::new(None);
+    let (shared, latest) = (&shared, &latest);
+    let service = service_fn(move |request| async move {
+        // The scraper asks again: it has read the answer before.
+        latest.lock().take();
+        let answer = match scrape(shared, target, &request).await {
+            Ok((scrape, page)) => {
+                *latest.lock() = Some(scrape.clone());
+                let content_type = page.format.content_type();
+                let served = Served { shared: Arc::clone(shared), scrape, page };
+                let body = Full::new(Bytes::from_owner(served));
+                Response::builder().header(CONTENT_TYPE, content_type).body(body)
+            }
+            Err(status) => Response::builder().status(status).body(Full::default()),
+        };
+        Ok::<_, Infallible>(answer.expect("constants"))
+    });
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let is_read = match connection.without_shutdown().await {
+        Ok(parts) => is_read_to_its_end(parts.io.into_inner()).await,
+        Err(_) => false,
+    };
+    if let Some(scrape) = latest.lock().take().filter(|_| !is_read) {
+        shared.cut_off(scrape);
+    }
+}
+
+/// Whether the scraper closes the connection having read everything.
+async fn is_read_to_its_end(mut stream: TcpStream) -> bool {
+    // Hyper takes a reset for an end, but a socket that was reset has no peer any more.
+    stream.peer_addr().is_ok()
+        && stream.shutdown().await.is_ok()
+        && copy(&mut stream, &mut sink()).await.is_ok()
+}
+
+/// The scrape that a request is and its page, or the status of its refusal.
+async fn scrape(
+    shared: &Shared,
+    target: usize,
+    request: &Request<Incoming>,
+) -> Result<(Scrape, Page), StatusCode> {
+    if request.method() != Method::GET {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    if request.uri().path() != "/metrics" {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    shared.stage.send_modify(|stage| *stage = (*stage).max(Stage::Wanted));
+    // The sender is here: no error.
+    let _ = shared.stage.subscribe().wait_for(|stage| *stage == Stage::Started).await;
+    let scrape = shared.begin_scrape(target).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+    let format = Format::of(accept.unwrap_or_default());
+    let idle = {
+        let mut pages = shared.idle_pages.lock();
+        let index = pages.iter().position(|page| page.format == format);
+        index.map(|index| pages.swap_remove(index))
+    };
+    let mut page = idle.unwrap_or_else(|| Page::build(&shared.farm, format));
+    let first = Identity::new(shared.generator, scrape.start);
+    page.stamp(first, Page::cycle(&shared.farm, shared.began.elapsed()));
+    Ok((scrape, page))
+}
+
+/// A page on its way, which hyper drops when it has written it.
+struct Served {
+    shared: Arc<Shared>,
+    scrape: Scrape,
+    page: Page,
+}
+
+impl AsRef<[u8]> for Served {
+    fn as_ref(&self) -> &[u8] {
+        &self.page.bytes
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.shared.complete(&self.scrape, self.page.bytes.len());
+        let mut idle = self.shared.idle_pages.lock();
+        if idle.len() < KEPT_PAGES {
+            idle.push(std::mem::take(&mut self.page));
+        }
     }
 }
 
