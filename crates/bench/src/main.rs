@@ -2,7 +2,6 @@
 //! beside the OpenTelemetry Collector doing the same work, and what becomes of delivery when
 //! something is wrong. In interleaved turns on the same cores.
 
-mod contestant;
 mod disk;
 mod figures;
 mod rows;
@@ -21,10 +20,10 @@ use clap::Parser;
 use sluice_load_test::subject::pin_this_thread;
 use sluice_otlp::Signal;
 
-use contestant::{BASELINE, Contestant, Kind};
 use rows::ROWS;
 use scenario::Scenario;
 use scenarios::{ONLY_BY_NAME, SCENARIOS};
+use stage::{BASELINE, Contestant, Kind};
 
 /// Measures what Sluice costs, side by side with an nginx relay and the OpenTelemetry Collector.
 ///

@@ -9,10 +9,9 @@ use sluice_load::generate::{Load, Pace, Shape};
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
-use crate::contestant::Kind;
 use crate::figures::{Figures, Series};
 use crate::scenario::Turn;
-use crate::stage::{COME_BACK, Setting};
+use crate::stage::{COME_BACK, Kind, Setting};
 
 /// Before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_secs(1);

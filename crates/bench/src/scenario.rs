@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use sluice_load_test::report::{DASH, Table};
 
 use crate::Options;
-use crate::contestant::Contestant;
 use crate::figures::{Figures, Series, yes_or_no};
+use crate::stage::Contestant;
 
 /// A head and what stands below it.
 pub(crate) type Column = (&'static str, fn(&Series) -> String);
@@ -152,14 +152,4 @@ pub(crate) async fn in_turns(
         }
     }
     work.into_iter().map(|(_, series)| series).collect()
-}
-
-/// Of all cases.
-pub(crate) fn gateways(contestant: &Contestant, _: &str) -> bool {
-    contestant.is_gateway()
-}
-
-/// Of all cases.
-pub(crate) fn sluice_only(contestant: &Contestant, _: &str) -> bool {
-    contestant.is_sluice()
 }

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
 
 use crate::Options;
-use crate::contestant::{BASELINE, Contestant};
 use crate::figures::{Series, yes_or_no};
 use crate::rows::{Bar, Measure, Row, all_rows};
 use crate::scenario::{Section, Turn, in_turns};
+use crate::stage::{BASELINE, Contestant};
 
 /// Runs the rows that are wanted.
 pub(crate) async fn measure_rows(options: &Options) -> Vec<RowResult> {

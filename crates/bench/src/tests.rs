@@ -9,9 +9,9 @@ use component::component;
 use sluice_otlp::Signal;
 
 use crate::Options;
-use crate::contestant::{Contestant, Kind};
 use crate::rows::{Measure, all_rows};
 use crate::scenario::Turn;
+use crate::stage::{Contestant, Kind};
 
 #[tokio::test]
 async fn every_row_can_be_measured_with_the_collector() {

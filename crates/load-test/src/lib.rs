@@ -2,7 +2,6 @@
 //! is a black box here. Its loads and verifying backends are those of `sluice_load`.
 
 pub mod demo;
-mod http_get;
 pub mod live;
 mod prometheus;
 pub mod report;
@@ -10,7 +9,7 @@ pub mod run;
 pub mod scrape;
 pub mod subject;
 
-pub use prometheus::{PrometheusUrl, UrlError};
+pub use prometheus::PrometheusUrl;
 pub use sluice_load::{
     Backend, BackendOptions, Code, Counting, Counts, Ending, FaultSwitch, Faults, Latency, Load,
     LoadReport, Pace, Protocol, Retry, RunningLoad, Shape, backend, generate, identity,

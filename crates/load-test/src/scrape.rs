@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{anyhow, bail, ensure};
 use bytes::Bytes;
 use http::StatusCode;
-
-use crate::http_get;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Deserializer;
+use tokio::time::timeout;
 
 /// A page of metrics longer than this is not read.
 const PAGE_LIMIT_BYTES: usize = 16 << 20;
@@ -35,9 +38,10 @@ impl Scrape {
 
     /// Reads `http://ADDR` and this path.
     pub(crate) async fn fetch_from(addr: SocketAddr, path: &str) -> anyhow::Result<Scrape> {
-        let answer = get(addr, path).await;
-        let (status, body) = answer.map_err(|reason| anyhow!("{addr}{path}: {reason}"))?;
-        ensure!(status == StatusCode::OK, "{addr}{path} answers {status}");
+        let url = format!("{addr}{path}");
+        let answer = get(&url).await;
+        let (status, body) = answer.map_err(|reason| anyhow!("{url}: {reason}"))?;
+        ensure!(status == StatusCode::OK, "{url} answers {status}");
         Ok(Scrape::parse(&String::from_utf8_lossy(&body)))
     }
 
@@ -61,13 +65,9 @@ impl Scrape {
     }
 }
 
-/// Whether GET is answered with 200.
-pub(crate) async fn get_ok(addr: SocketAddr, path: &str) -> bool {
-    matches!(get(addr, path).await, Ok((StatusCode::OK, _)))
-}
-
-async fn get(addr: SocketAddr, path: &str) -> Result<(StatusCode, Bytes), String> {
-    http_get::get(&format!("http://{addr}{path}"), PAGE_LIMIT_BYTES, SCRAPE_WITHIN).await
+/// `url` is address and path.
+pub(crate) async fn get(url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    http_get(&format!("http://{url}"), PAGE_LIMIT_BYTES, SCRAPE_WITHIN).await
 }
 
 fn parse_line(line: &str) -> Option<Sample> {
@@ -92,22 +92,32 @@ pub(crate) fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &st
         if let Some(after) = rest.strip_prefix('}') {
             return Some((labels, after));
         }
-        let (name, quoted) = rest.split_once("=\"")?;
-        let mut value = String::new();
-        let mut characters = quoted.char_indices();
-        rest = loop {
-            match characters.next()? {
-                (at, '"') => break quoted[at + 1..].trim_start(),
-                (_, '\\') => value.push(match characters.next()?.1 {
-                    'n' => '\n',
-                    escaped => escaped,
-                }),
-                (_, other) => value.push(other),
-            }
-        };
-        labels.push((name.trim().to_owned(), value));
+        let (name, quoted) = rest.split_once('=')?;
+        // Escaped as JSON has it.
+        let mut values = Deserializer::from_str(quoted).into_iter();
+        labels.push((name.trim().to_owned(), values.next()?.ok()?));
+        rest = quoted[values.byte_offset()..].trim_start();
         rest = rest.strip_prefix(',').or(rest.starts_with('}').then_some(rest))?;
     }
+}
+
+/// GET over HTTP/1.1 without TLS: the status and the body, which is at most `limit_bytes` long. The
+/// connection is closed afterwards.
+pub(crate) async fn http_get(
+    url: &str,
+    limit_bytes: usize,
+    within: Duration,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let exchange = async {
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let (head, body) = client.get(url.parse()?).await?.into_parts();
+        let body = Limited::new(body, limit_bytes).collect().await;
+        anyhow::Ok((head.status, body.map_err(|error| anyhow!(error))?.to_bytes()))
+    };
+    let answer = timeout(within, exchange).await;
+    let answer = answer.unwrap_or_else(|_| bail!("no answer within {} s", within.as_secs()));
+    // Clients wrap an error several times; the innermost says what happened.
+    answer.map_err(|error| anyhow!("{}", error.root_cause()))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     cases: &[EMPTY, "long"],
     case_head: "Backlog",
     // The Collector's queue holds a hundredth of that.
-    takes: sluice_only,
+    takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| compare(all, EMPTY, "ratio", "cpu_s_per_million", Div::div),
     columns: &[

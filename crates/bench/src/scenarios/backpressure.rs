@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "a backend that refuses 70 % of the requests",
     cases: &["otlp", OVER_HTTP],
     case_head: "exporter",
-    takes: gateways,
+    takes: |contestant, _| contestant.is_gateway(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[

@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "the drain of a backlog on disk, beside the Collector's persistent queue",
     cases: &["on disk"],
     case_head: "Backlog",
-    takes: gateways,
+    takes: |contestant, _| contestant.is_gateway(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[

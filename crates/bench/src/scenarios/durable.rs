@@ -33,7 +33,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "everything written through, against what the disk does by itself",
     cases: &["this machine's", THROTTLED],
     case_head: "disk",
-    takes: sluice_only,
+    takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[

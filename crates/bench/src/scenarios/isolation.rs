@@ -16,7 +16,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "three pipelines, one backend sick: rate and latency of the other two",
     cases: &[HEALTHY, "dead", "refuses all", "never answers"],
     case_head: "Third backend",
-    takes: gateways,
+    takes: |contestant, _| contestant.is_gateway(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
         compare(all, HEALTHY, "share_of_healthy", "spans_per_s", Div::div);

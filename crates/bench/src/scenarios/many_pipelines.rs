@@ -15,7 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "two hundred pipelines in little memory, senders in a closed loop",
     cases: &["all healthy", ONE_DEAD],
     case_head: "backends",
-    takes: sluice_only,
+    takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |_| {},
     columns: &[

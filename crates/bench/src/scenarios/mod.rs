@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Options;
 use crate::figures::{Figures, Series, compare, with};
-use crate::scenario::{Scenario, Turn, gateways, sluice_only};
+use crate::scenario::{Scenario, Turn};
 use crate::stage::{COME_BACK, Observed, Setting, Stage};
 
 /// Ablations, which take long: run only where `--row` names them.

@@ -14,7 +14,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "what a directory costs while all backends are well",
     cases: &[DELIVERED, "delivered_or_durable"],
     case_head: "Acknowledged",
-    takes: sluice_only,
+    takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
         compare(all, DELIVERED, "cost_ratio", "cpu_s_per_million", Div::div);

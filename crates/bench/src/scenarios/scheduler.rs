@@ -33,7 +33,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "overload without each rule of the read scheduler, relative to all rules",
     cases: &CASES,
     case_head: "without",
-    takes: sluice_only,
+    takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
         for (_, flood) in FLOODS {

@@ -2,25 +2,25 @@
 //! with `--quiet`.
 
 mod picture;
-mod scene;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
 
-pub(crate) use scene::Phase;
+pub(crate) use picture::Phase;
 
 use crate::report::{Kpis, Sample};
-use scene::Scene;
+use picture::Scene;
 
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// Where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-struct Shared {
+/// Shows a run on standard error until it is dropped. The terminal is then as it was.
+pub(crate) struct LiveView {
     is_quiet: bool,
     scene: Arc<Mutex<Scene>>,
     /// Hidden where nothing is drawn. Drawing locks the scene, so the picture is never called while
@@ -28,16 +28,17 @@ struct Shared {
     picture: ProgressBar,
 }
 
-/// The view that is up, for notes from elsewhere.
-static CURRENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
-
-/// Shows a run on standard error until it is dropped. The terminal is then as it was.
-pub(crate) struct LiveView(Arc<Shared>);
+/// The picture of the view that is up, for notes from elsewhere, and whether it is quiet.
+static CURRENT: Mutex<Option<(ProgressBar, bool)>> = Mutex::new(None);
 
 /// Writes to standard error, above the picture where there is one.
 pub fn note(text: &str) {
-    let current = CURRENT.lock().upgrade();
-    current.map_or_else(|| write(text), |shared| shared.note(text));
+    let current = CURRENT.lock().clone();
+    match current {
+        None => write(text),
+        Some((picture, false)) => picture.suspend(|| write(text)),
+        Some((_, true)) => {}
+    }
 }
 
 impl LiveView {
@@ -51,31 +52,30 @@ impl LiveView {
         };
         let style = picture_style(Arc::clone(&scene));
         let picture = ProgressBar::with_draw_target(None, target).with_style(style);
-        let shared = Arc::new(Shared { is_quiet, scene, picture });
-        *CURRENT.lock() = Arc::downgrade(&shared);
-        LiveView(shared)
+        *CURRENT.lock() = Some((picture.clone(), is_quiet));
+        LiveView { is_quiet, scene, picture }
     }
 
     pub(crate) fn begin_turn(&self, label: &str) {
-        self.0.scene.lock().begin_turn(label);
-        if !self.0.picture.is_hidden() {
+        self.scene.lock().begin_turn(label);
+        if !self.picture.is_hidden() {
             // A terminal that is gone is no reason to end a measurement.
             let _ = Term::stderr().hide_cursor();
-            self.0.picture.enable_steady_tick(DRAW_EVERY);
+            self.picture.enable_steady_tick(DRAW_EVERY);
         }
     }
 
     pub(crate) fn begin(&self, phase: Phase) {
-        self.0.scene.lock().begin(phase);
+        self.scene.lock().begin(phase);
     }
 
     /// Shows the latest second.
     pub(crate) fn show(&self, sample: &Sample) {
-        let mut scene = self.0.scene.lock();
+        let mut scene = self.scene.lock();
         scene.add(sample);
         // Seconds are not exact: a line that is early by less than this is on time.
         let is_due = scene.last_line.elapsed() + DRAW_EVERY / 2 >= LINE_EVERY;
-        if is_due && !self.0.is_quiet && self.0.picture.is_hidden() {
+        if is_due && !self.is_quiet && self.picture.is_hidden() {
             scene.last_line = Instant::now();
             write(&picture::log_line(&scene, scene.phase_began.elapsed()));
         }
@@ -83,24 +83,17 @@ impl LiveView {
 
     /// Leaves a line with the turn's figures.
     pub(crate) fn end_turn(&self, kpis: &Kpis) {
-        let text = picture::summary(&self.0.scene.lock(), kpis);
-        self.0.note(&text);
+        let text = picture::summary(&self.scene.lock(), kpis);
+        note(&text);
     }
 }
 
 impl Drop for LiveView {
     fn drop(&mut self) {
-        if !self.0.picture.is_hidden() {
-            self.0.picture.finish_and_clear();
+        *CURRENT.lock() = None;
+        if !self.picture.is_hidden() {
+            self.picture.finish_and_clear();
             let _ = Term::stderr().show_cursor();
-        }
-    }
-}
-
-impl Shared {
-    fn note(&self, text: &str) {
-        if !self.is_quiet {
-            self.picture.suspend(|| write(text));
         }
     }
 }

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
-use crate::http_get;
+use crate::scrape::http_get;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -24,38 +23,26 @@ const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusUrl(String);
 
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UrlError {
-    #[error("give the address of a Prometheus, for instance http://127.0.0.1:9090")]
-    Malformed,
-    #[error(
-        "https is not spoken here: give an http address, for instance that of \
-         `kubectl port-forward`"
-    )]
-    Https,
-    #[error("names and passwords are not supported: give an address that needs none")]
-    Password,
-}
+const NO_ADDRESS: &str = "give the address of a Prometheus, for instance http://127.0.0.1:9090";
+const NO_HTTPS: &str = "https is not spoken here: give an http address, for instance that of \
+                        `kubectl port-forward`";
+const NO_PASSWORD: &str = "names and passwords are not supported: give an address that needs none";
 
 impl FromStr for PrometheusUrl {
-    type Err = UrlError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, UrlError> {
-        let uri: Uri = text.parse().map_err(|_| UrlError::Malformed)?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(UrlError::Https),
-            _ => return Err(UrlError::Malformed),
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let uri: Uri = text.parse().map_err(|_| NO_ADDRESS)?;
+        let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        match (uri.scheme_str(), uri.host(), uri.query()) {
+            (Some("https"), ..) => Err(NO_HTTPS),
+            (Some("http"), ..) if has_user => Err(NO_PASSWORD),
+            (Some("http"), Some(host), None) if !host.is_empty() => {
+                let (port, path) = (uri.port_u16().unwrap_or(80), uri.path());
+                Ok(PrometheusUrl(format!("http://{host}:{port}{}", path.trim_end_matches('/'))))
+            }
+            _ => Err(NO_ADDRESS),
         }
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(UrlError::Password);
-        }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or(UrlError::Malformed)?;
-        if uri.query().is_some() {
-            return Err(UrlError::Malformed);
-        }
-        let (port, prefix) = (uri.port_u16().unwrap_or(80), uri.path().trim_end_matches('/'));
-        Ok(PrometheusUrl(format!("http://{host}:{port}{prefix}")))
     }
 }
 
@@ -125,10 +112,10 @@ impl PrometheusUrl {
     }
 }
 
-async fn get_when_ready(url: &str) -> Result<(StatusCode, Bytes), String> {
+async fn get_when_ready(url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let until = Instant::now() + ANSWER_WITHIN;
     loop {
-        let (status, body) = http_get::get(url, ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
+        let (status, body) = http_get(url, ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
         if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
             return Ok((status, body));
         }
@@ -255,9 +242,9 @@ mod tests {
     fn what_is_no_address_is_refused_with_what_helps() {
         for text in ["", "127.0.0.1:9090", "prometheus", "ftp://a", "http://a/?query=b", "http://"]
         {
-            assert_eq!(text.parse::<PrometheusUrl>(), Err(UrlError::Malformed), "{text}");
+            assert_eq!(text.parse::<PrometheusUrl>(), Err(NO_ADDRESS), "{text}");
         }
-        assert_eq!("https://a".parse::<PrometheusUrl>(), Err(UrlError::Https));
-        assert_eq!("http://me:secret@a".parse::<PrometheusUrl>(), Err(UrlError::Password));
+        assert_eq!("https://a".parse::<PrometheusUrl>(), Err(NO_HTTPS));
+        assert_eq!("http://me:secret@a".parse::<PrometheusUrl>(), Err(NO_PASSWORD));
     }
 }

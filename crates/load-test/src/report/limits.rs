@@ -9,36 +9,30 @@ const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent i
                     growing backlog; it fails if it does so twice. The limit lies between the \
                     highest rate that was held in all its tries and the lowest that failed.";
 
-struct Searched<'a> {
-    record: &'a RunRecord,
-    subject: &'a SubjectRecord,
-    limit: &'a FoundLimit,
-}
-
+/// A subject's search in a run.
+type Searched<'a> = (&'a RunRecord, &'a SubjectRecord, &'a FoundLimit);
 type Column = (&'static str, fn(&Searched<'_>) -> String);
 
 const COLUMNS: [Column; 9] = [
-    ("Version/Test", |of| of.record.scenario.name.clone()),
-    ("Scenario", |of| group_title(of.record).to_owned()),
-    ("Subject", |of| subject_label(of.subject)),
-    ("Held items/sec", |of| number(of.limit.rate_per_s, 0)),
-    ("Tries that held", |of| format!("{} of {}", of.limit.held, of.limit.tries_at_rate)),
-    ("The limit lies", |of| between(of.limit)),
-    ("To the first", |of| {
-        let first = of.record.subjects.first().and_then(rate);
-        number(first.zip(rate(of.subject)).map(|(first, own)| own / first), 2)
+    ("Version/Test", |(record, ..)| record.scenario.name.clone()),
+    ("Scenario", |(record, ..)| group_title(record).to_owned()),
+    ("Subject", |(_, subject, _)| subject_label(subject)),
+    ("Held items/sec", |(.., limit)| number(limit.rate_per_s, 0)),
+    ("Tries that held", |(.., limit)| format!("{} of {}", limit.held, limit.tries_at_rate)),
+    ("The limit lies", |(.., limit)| between(limit)),
+    ("To the first", |(record, subject, _)| {
+        let first = record.subjects.first().and_then(rate);
+        number(first.zip(rate(subject)).map(|(first, own)| own / first), 2)
     }),
-    ("Tries", |of| of.limit.tries.len().to_string()),
-    ("Why not more", |of| why_not_more(of.limit)),
+    ("Tries", |(.., limit)| limit.tries.len().to_string()),
+    ("Why not more", |(.., limit)| why_not_more(limit)),
 ];
 
 /// `None`: no record is of a search.
 pub(super) fn limits(records: &[&RunRecord]) -> Option<Table> {
-    let subjects = records.iter().flat_map(|&record| {
-        record.subjects.iter().map(move |subject| (record, subject, subject.limit.as_ref()))
+    let rows = records.iter().flat_map(|&record| {
+        record.subjects.iter().filter_map(move |one| Some((record, one, one.limit.as_ref()?)))
     });
-    let rows = subjects
-        .filter_map(|(record, subject, limit)| Some(Searched { record, subject, limit: limit? }));
     Table::of("Limits", &COLUMNS, rows).with_note(NOTE).unless_empty()
 }
 

@@ -50,12 +50,24 @@ pub struct Machine {
 
 /// What is under load, by the names of `-t`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum Target {
     /// spans over OTLP
+    #[default]
     Traces,
     /// metric points over OTLP
     Metrics,

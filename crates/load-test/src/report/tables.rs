@@ -10,6 +10,8 @@ use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Targ
 use super::table::Table;
 
 type Figure = fn(&Kpis) -> Option<f64>;
+/// Head, figure, its unit, and how many decimals it has.
+type Column = (String, Figure, f64, usize);
 
 impl Target {
     /// What its items are.
@@ -42,50 +44,33 @@ impl Target {
         }
     }
 
-    fn columns(self) -> [String; 5] {
-        // As the tables of the Kyma load test name them.
+    /// As the tables of the Kyma load test name them.
+    fn columns(self) -> [Column; 5] {
         let item = match self.signal() {
             Signal::Traces => "Spans",
             Signal::Metrics => "Metric",
             Signal::Logs => "Log Records",
         };
-        let [received, exported, queue] = match self {
-            Target::LogsFluentBit => [
-                "Input Bytes Processing Rate/sec (KByte)".to_owned(),
-                "Output Bytes Processing Rate/sec (KByte)".to_owned(),
-                "Filesystem Buffer Usage (KByte)".to_owned(),
-            ],
-            _ => [
-                format!("Receiver Accepted {item}/sec"),
-                format!("Exporter Exported {item}/sec"),
-                "Exporter Queue Size".to_owned(),
-            ],
-        };
-        [received, exported, queue, "Pod Memory Usage(MB)".to_owned(), "Pod CPU Usage".to_owned()]
-    }
-
-    fn cells(self, subject: &SubjectRecord) -> [String; 5] {
-        let (unit, [received, exported, queue]): (f64, [Figure; 3]) = match self {
-            Target::LogsFluentBit => (
-                KIBIBYTE,
+        let [received, exported, queue]: [Column; 3] = match self {
+            Target::LogsFluentBit => {
+                let rate = |which| format!("{which} Bytes Processing Rate/sec (KByte)");
+                let buffer = "Filesystem Buffer Usage (KByte)".to_owned();
                 [
-                    |kpis| kpis.received_bytes_per_s,
-                    |kpis| kpis.exported_bytes_per_s,
-                    |kpis| kpis.buffer_bytes,
-                ],
-            ),
-            _ => (1.0, [|kpis| kpis.received_per_s, |kpis| kpis.exported_per_s, |kpis| kpis.queue]),
+                    (rate("Input"), |kpis| kpis.received_bytes_per_s, KIBIBYTE, 0),
+                    (rate("Output"), |kpis| kpis.exported_bytes_per_s, KIBIBYTE, 0),
+                    (buffer, |kpis| kpis.buffer_bytes, KIBIBYTE, 0),
+                ]
+            }
+            _ => [
+                (format!("Receiver Accepted {item}/sec"), |kpis| kpis.received_per_s, 1.0, 0),
+                (format!("Exporter Exported {item}/sec"), |kpis| kpis.exported_per_s, 1.0, 0),
+                ("Exporter Queue Size".to_owned(), |kpis| kpis.queue, 1.0, 0),
+            ],
         };
-        let cell = |kpi: Figure, unit: f64, decimals| {
-            spread(subject.spread(|kpis| Some(kpi(kpis)? / unit)), decimals)
-        };
-        [
-            cell(received, unit, 0),
-            cell(exported, unit, 0),
-            cell(queue, unit, 0),
-            cell(|kpis| kpis.memory_bytes, MEBIBYTE, 0),
-            cell(|kpis| kpis.cpu_cores, 1.0, 2),
-        ]
+        let memory: Column =
+            ("Pod Memory Usage(MB)".to_owned(), |kpis| kpis.memory_bytes, MEBIBYTE, 0);
+        let cpu: Column = ("Pod CPU Usage".to_owned(), |kpis| kpis.cpu_cores, 1.0, 2);
+        [received, exported, queue, memory, cpu]
     }
 }
 
@@ -117,6 +102,15 @@ struct Entry<'a> {
     subject: &'a SubjectRecord,
 }
 
+impl<'a> Entry<'a> {
+    /// What all entries of a row have in common.
+    fn key(self) -> [Option<&'a str>; 4] {
+        let SubjectRecord { name, version, measured_elsewhere, .. } = self.subject;
+        let row = &self.record.scenario.name;
+        [Some(row), Some(name), version.as_deref(), measured_elsewhere.as_deref()]
+    }
+}
+
 /// What shares a row: one subject under one name, at most one run a group.
 struct Row<'a> {
     label: String,
@@ -129,12 +123,7 @@ impl<'a> Row<'a> {
     }
 
     fn is_of(&self, entry: Entry<'_>) -> bool {
-        self.entries().any(|own| {
-            own.record.scenario.name == entry.record.scenario.name
-                && own.subject.name == entry.subject.name
-                && own.subject.version == entry.subject.version
-                && own.subject.measured_elsewhere == entry.subject.measured_elsewhere
-        })
+        self.entries().any(|own| own.key() == entry.key())
     }
 }
 
@@ -213,11 +202,16 @@ fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
     let is_shown = |group: usize| is_measured(group) || is_usual(group);
     let shown: Vec<usize> = (0..GROUPS.len()).filter(|&group| is_shown(group)).collect();
     let mut columns = vec!["Version/Test".to_owned()];
-    columns.extend(shown.iter().flat_map(|_| target.columns()));
+    columns.extend(shown.iter().flat_map(|_| target.columns().map(|(head, ..)| head)));
+    let cells_of = |subject: &SubjectRecord| {
+        target.columns().map(|(_, figure, unit, decimals)| {
+            spread(subject.spread(|kpis| Some(figure(kpis)? / unit)), decimals)
+        })
+    };
     let cells = |row: &Row<'_>| {
         let mut cells = vec![row.label.clone()];
         for &group in &shown {
-            let measured = row.cells[group].map(|entry| target.cells(entry.subject));
+            let measured = row.cells[group].map(|entry| cells_of(entry.subject));
             cells.extend(measured.unwrap_or([DASH; 5].map(str::to_owned)));
         }
         cells
@@ -249,15 +243,12 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     notes
 }
 
-/// A column of figures about one subject: its head and its cell.
-type Column = (&'static str, fn(&SubjectRecord) -> String);
-
 fn megabytes(bytes: Option<u64>) -> Option<f64> {
     bytes.map(|bytes| bytes as f64 / MEBIBYTE)
 }
 
-/// What became of the items, and what it took.
-const INTEGRITY: [Column; 14] = [
+/// What became of a subject's items, and what it took: heads and cells.
+const INTEGRITY: [(&str, fn(&SubjectRecord) -> String); 14] = [
     ("Offered", |subject| count(subject.total(|kpis| kpis.offered))),
     ("Accepted", |subject| count(subject.total(|kpis| kpis.accepted))),
     ("Refused", |subject| count(subject.total(|kpis| kpis.refused))),

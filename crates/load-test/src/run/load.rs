@@ -70,6 +70,15 @@ impl Source {
     }
 }
 
+/// The generators of the Kyma load test, the workers of each, and items a request.
+fn generators(target: Target) -> (u32, u32, u32) {
+    match target.signal() {
+        Signal::Traces => (2, 10, 512),
+        Signal::Metrics => (20, 100, 100),
+        Signal::Logs => (4, 8, 100),
+    }
+}
+
 impl Plan {
     /// Items a second; `None`: closed loop.
     pub(super) fn rate_per_s(&self) -> Option<f64> {
@@ -88,21 +97,11 @@ impl Plan {
     }
 
     pub(super) fn items_per_request(&self) -> u32 {
-        let default = match self.target.signal() {
-            Signal::Traces => 512,
-            signal => Shape::of(signal).items_per_request,
-        };
-        self.requests.items.unwrap_or(default)
+        self.requests.items.unwrap_or(generators(self.target).2)
     }
 
-    /// The generators of the Kyma load test: 2 with 10 workers each and 512 spans a request; 20
-    /// with 100 workers each for metrics; for logs 4 with 8.
     pub(super) fn load(&self, target: SocketAddr) -> Load {
-        let (connections, streams) = match self.target.signal() {
-            Signal::Traces => (2, 10),
-            Signal::Metrics => (20, 100),
-            Signal::Logs => (4, 8),
-        };
+        let (connections, streams, _) = generators(self.target);
         Load {
             shape: self.shape(),
             protocol: self.requests.protocol,

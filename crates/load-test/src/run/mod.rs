@@ -1,13 +1,11 @@
 //! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
 
-mod check;
 mod definition;
 mod faults;
 mod figures;
 mod find_limit;
 mod load;
 mod machine;
-pub mod observe;
 mod plan;
 mod promql;
 mod sampler;
@@ -25,6 +23,7 @@ pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use machine::Cores;
 pub use plan::{LimitSearch, Plan, Requests, Unable, pipelines};
 pub use promql::{METRICS_PORT, PrometheusPlan};
+pub use sampler::{Processes, drained};
 pub use verdict::Threshold;
 
 use crate::live::{self, LiveView};
@@ -39,7 +38,7 @@ pub async fn run_all(
     cores: &Cores,
     interrupted: watch::Receiver<bool>,
 ) -> anyhow::Result<Vec<RunRecord>> {
-    plans.iter().try_for_each(|plan| check::check(plan, cores))?;
+    plans.iter().try_for_each(|plan| plan.check(cores))?;
     if let Some(prometheus) = plans.iter().find_map(|plan| plan.prometheus.as_ref()) {
         prometheus.check().await?;
     }
@@ -65,8 +64,14 @@ async fn run(
     let began = Instant::now();
     let started_unix_ms = crate::unix_ns() / 1_000_000;
     let mut warnings: Vec<Warning> = cores.warning.iter().cloned().collect();
-    let mut subjects: Vec<SubjectRecord> =
-        plan.subjects.iter().map(|subject| new_subject(subject, cores)).collect();
+    let pinned_cores: Vec<_> = cores.subject.iter().map(|&core| core as u32).collect();
+    let new_subject = |definition: &Definition| SubjectRecord {
+        name: definition.name.clone(),
+        version: definition.version_number(),
+        limits: SubjectLimits { pinned_cores: pinned_cores.clone(), ..Default::default() },
+        ..SubjectRecord::default()
+    };
+    let mut subjects: Vec<SubjectRecord> = plan.subjects.iter().map(new_subject).collect();
     warnings.extend(plan.warnings_of_requests());
     warnings.extend(plan.subjects.iter().filter_map(Definition::warning));
     let turns = plan.find_limit.is_none().then_some(plan.turns * plan.subjects.len());
@@ -132,16 +137,4 @@ async fn run_turns(
         }
     }
     failure
-}
-
-fn new_subject(definition: &Definition, cores: &Cores) -> SubjectRecord {
-    SubjectRecord {
-        name: definition.name.clone(),
-        version: definition.version_number(),
-        limits: SubjectLimits {
-            pinned_cores: cores.subject.iter().map(|&core| core as u32).collect(),
-            ..SubjectLimits::default()
-        },
-        ..SubjectRecord::default()
-    }
 }

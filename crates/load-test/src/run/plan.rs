@@ -1,9 +1,11 @@
 //! The work: what is sent, how fast, for how long, and what is wrong with the backends meanwhile.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::ensure;
 use sluice_otlp::Encoding;
 
 use super::definition::{Definition, Setting};
@@ -19,7 +21,7 @@ use crate::subject::{Limits, free_addr};
 const SEVERAL_PIPELINES: usize = 3;
 
 /// One call of the load test.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub target: Target,
     pub name: String,
@@ -83,6 +85,13 @@ pub struct Requests {
     pub items: Option<u32>,
 }
 
+impl Default for Requests {
+    fn default() -> Requests {
+        let (protocol, encoding) = (Protocol::Grpc, Encoding::Identity);
+        Requests { protocol, encoding, connections: None, streams: None, items: None }
+    }
+}
+
 /// How long and how closely the highest rate is searched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitSearch {
@@ -103,33 +112,11 @@ impl Plan {
         Plan {
             target,
             name: env!("CARGO_PKG_VERSION").to_owned(),
-            multi: false,
-            faults: FaultSchedule::default(),
-            faults_outlast_load: false,
             duration: Duration::from_secs(60),
-            pace: None,
-            requests: Requests {
-                protocol: Protocol::Grpc,
-                encoding: Encoding::Identity,
-                connections: None,
-                streams: None,
-                items: None,
-            },
-            body_bytes: None,
-            farm: Farm::default(),
-            log_files: LogFiles::default(),
-            find_limit: None,
             subjects,
-            unable: Vec::new(),
             turns: 1,
-            cpus: None,
-            memory_mib: None,
             drain_within: Duration::from_secs(30),
-            fail_if: Vec::new(),
-            prometheus: None,
-            metrics_listen: None,
-            quiet: false,
-            command: None,
+            ..Plan::default()
         }
     }
 
@@ -144,6 +131,31 @@ impl Plan {
 
     pub(super) fn limits(&self) -> Limits {
         Limits { cpu_cores: self.cpus, memory_bytes: Some(self.memory_limit_mib() << 20) }
+    }
+
+    /// An error that names the first thing that can be known to fail before anything starts.
+    pub(super) fn check(&self, cores: &Cores) -> anyhow::Result<()> {
+        let (cpus, own_cores) = (self.cpus.unwrap_or(0.0), cores.of_subject());
+        ensure!(
+            cpus <= own_cores as f64,
+            "--cpus {cpus}: the subject has {own_cores} core(s) of this machine, the bench takes \
+             the others: give no more than that, or run on a machine with more cores"
+        );
+        self.check_source()?;
+        // As of a turn, with addresses that mean nothing: every variable has a value that will have
+        // one. The port of `listen` is looked for in what the subject is given.
+        let [addr, listen] = [1, u16::MAX].map(|port| (Ipv4Addr::LOCALHOST, port).into());
+        let mut setting = self.setting(cores, listen, addr, vec![addr; self.pipelines()])?;
+        if self.target == Target::MetricAgent {
+            setting.scrape_targets = vec![addr];
+            setting.scrape_interval = Some(Duration::from_secs(1));
+        }
+        setting.log_root = self.target.tails_files().then(PathBuf::new);
+        for definition in &self.subjects {
+            definition.spec(self.target, &setting, self.limits(), &cores.subject)?;
+            definition.metrics(self.target, &setting)?;
+        }
+        Ok(())
     }
 
     /// What the configuration of a subject is made with, as far as the source of the load does not

@@ -1,20 +1,21 @@
-//! A turn second by second: what the subject says of itself, what it takes, and what arrives.
+//! A turn second by second: what the subject says of itself, what it takes, and what arrives; and
+//! the wait until everything has arrived.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tokio::time::{Instant, sleep};
 
 use super::definition::{Metrics, PipelineMetrics, Selector};
-use super::observe::Processes;
 use crate::backend::Backend;
-use crate::generate::RunningLoad;
+use crate::generate::{LoadReport, RunningLoad};
 use crate::latency::{Latency, milliseconds, new_histogram};
 use crate::report::{PipelineKpis, Sample};
 use crate::scrape::Scrape;
-use crate::subject::{Subject, cpu_of_threads};
+use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
 
 /// Threads of the backends' runtime have this name, which tells their CPU time from the
 /// generator's. At most 15 bytes.
@@ -48,28 +49,17 @@ pub(super) struct Look {
 }
 
 pub(super) struct Sampler<'a> {
-    addr: SocketAddr,
-    metrics: Metrics,
+    pub(super) addr: SocketAddr,
+    pub(super) metrics: Metrics,
     /// Of a subject that tails files.
     pub(super) counts_bytes: bool,
     pub(super) backends: &'a [Backend],
     pub(super) looks: Vec<Look>,
     pub(super) samples: Vec<Sample>,
-    latencies_before: Histogram<u64>,
+    pub(super) latencies_before: Histogram<u64>,
 }
 
-impl<'a> Sampler<'a> {
-    pub(super) fn new(
-        addr: SocketAddr,
-        metrics: Metrics,
-        counts_bytes: bool,
-        backends: &'a [Backend],
-    ) -> Self {
-        let latencies_before = all_latencies(backends);
-        let (looks, samples) = (Vec::new(), Vec::new());
-        Sampler { addr, metrics, counts_bytes, backends, looks, samples, latencies_before }
-    }
-
+impl Sampler<'_> {
     pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningLoad>) -> Look {
         let names = &self.metrics;
         // One that is too busy to answer leaves a gap in this second.
@@ -81,7 +71,7 @@ impl<'a> Sampler<'a> {
         // A counter that nothing was counted in yet is not there.
         let is_told = scrape.is_some() && names.received.is_some();
         let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
-        let on_disk = || self.counts_bytes.then(|| size_below(subject.folder()) as f64);
+        let on_disk = || self.counts_bytes.then(|| size_below(subject.folder(), false) as f64);
         let progress = load.map(RunningLoad::progress);
         let of_pipeline = |one: &PipelineMetrics| PipelineKpis {
             queue: value(&one.queue),
@@ -173,24 +163,75 @@ pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
     all
 }
 
-/// Of all files in the folders below; those of the folder itself are the bench's.
-fn size_below(folder: &Path) -> u64 {
-    let folders = entries(folder).filter(|(_, metadata)| metadata.is_dir());
-    folders.map(|(path, _)| size_of_all(&path)).sum()
-}
-
-fn size_of_all(folder: &Path) -> u64 {
-    let size = |(path, metadata): (PathBuf, Metadata)| match metadata.is_dir() {
-        true => size_of_all(&path),
-        false => metadata.len(),
-    };
-    entries(folder).map(size).sum()
-}
-
-/// Without those that have gone meanwhile.
-fn entries(folder: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
+/// Of all files in the folders below, without those that have gone meanwhile, and of those in this
+/// one if it is the subject's own.
+fn size_below(folder: &Path, is_own: bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+    let sizes = entries.filter_map(|entry| match entry.metadata().ok()? {
+        below if below.is_dir() => Some(size_below(&entry.path(), true)),
+        file => is_own.then_some(file.len()),
+    });
+    sizes.sum()
+}
+
+/// How often it is looked whether everything has arrived.
+const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// One look at the processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Processes {
+    pub at: Instant,
+    /// `None`: the subject has ended.
+    pub subject: Option<Usage>,
+    /// Generator and backends.
+    pub bench: Option<Usage>,
+}
+
+impl Processes {
+    pub fn look(subject: &Subject) -> Processes {
+        Processes {
+            at: Instant::now(),
+            subject: subject.usage(),
+            bench: usage_of_process(std::process::id()),
+        }
+    }
+
+    pub fn seconds_since(&self, before: &Processes) -> f64 {
+        (self.at - before.at).as_secs_f64().max(1e-3)
+    }
+
+    /// CPU time of the subject since then, in seconds. `None`: it had ended.
+    pub fn subject_cpu_s_since(&self, before: &Processes) -> Option<f64> {
+        cpu_s(self.subject, before.subject)
+    }
+
+    pub fn bench_cpu_s_since(&self, before: &Processes) -> Option<f64> {
+        cpu_s(self.bench, before.bench)
+    }
+}
+
+fn cpu_s(now: Option<Usage>, then: Option<Usage>) -> Option<f64> {
+    Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
+}
+
+/// Waits until these backends have everything that was acknowledged, for `limit` at most or until
+/// `is_interrupted`. How long that took; `None`: they have not.
+pub async fn drained<'a>(
+    report: &LoadReport,
+    backends: impl Iterator<Item = &'a Backend> + Clone,
+    limit: Duration,
+    mut is_interrupted: impl FnMut() -> bool,
+) -> Option<Duration> {
+    let began = Instant::now();
+    loop {
+        if backends.clone().all(|backend| report.missing_at(backend) == 0) {
+            return Some(began.elapsed());
+        }
+        if began.elapsed() >= limit || is_interrupted() {
+            return None;
+        }
+        sleep(DRAIN_LOOK_EVERY).await;
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +251,6 @@ mod tests {
         fs::create_dir_all(folder.path().join("buffer/tail.0")).unwrap();
         fs::write(folder.path().join("buffer/a"), [0; 7]).unwrap();
         fs::write(folder.path().join("buffer/tail.0/b"), [0; 5]).unwrap();
-        assert_eq!(size_below(folder.path()), 12);
+        assert_eq!(size_below(folder.path(), false), 12);
     }
 }

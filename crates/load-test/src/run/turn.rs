@@ -13,10 +13,9 @@ use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::load::Source;
 use super::machine::{CoreTimes, Cores};
-use super::observe::drained;
 use super::plan::Plan;
 use super::promql;
-use super::sampler::{BACKEND_THREADS, Sampler};
+use super::sampler::{BACKEND_THREADS, Sampler, all_latencies, drained};
 use super::warnings::warnings;
 use crate::backend::{Backend, BackendOptions};
 use crate::generate::RunningLoad;
@@ -108,8 +107,15 @@ pub(super) async fn run(
         started = start(bench, &source, &setting, spec) => started?,
         Ok(_) = interrupted.wait_for(|interrupted| *interrupted) => return Ok(None),
     };
-    let counts_bytes = setting.log_root.is_some();
-    let mut sampler = Sampler::new(setting.metrics, metrics.clone(), counts_bytes, &backends);
+    let mut sampler = Sampler {
+        addr: setting.metrics,
+        metrics: metrics.clone(),
+        counts_bytes: setting.log_root.is_some(),
+        backends: &backends,
+        looks: Vec::new(),
+        samples: Vec::new(),
+        latencies_before: all_latencies(&backends),
+    };
     sampler.looks.push(sampler.look(&subject, None).await);
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;

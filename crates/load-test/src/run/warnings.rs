@@ -39,12 +39,12 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let mut told: Vec<Warning> =
         facts.told.iter().map(|(message, remedy)| Warning::new(message, remedy)).collect();
-    let mut tell = |is_so: bool, message: String, remedy: &str| {
+    let mut tell = |is_so: bool, message: &str, remedy: &str| {
         told.extend(is_so.then(|| Warning::new(message, remedy)));
     };
     tell(
         bench_is_busy,
-        format!(
+        &format!(
             "the generator took {generator_cores:.2} and the backends {backend_cores:.2} of the \
              bench's {bench_cores} core(s): the bench was the limit"
         ),
@@ -52,7 +52,7 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     );
     tell(
         late_requests as f64 > LATE_SHARE * requests as f64,
-        format!("{late_requests} of {requests} requests were sent more than 50 ms late"),
+        &format!("{late_requests} of {requests} requests were sent more than 50 ms late"),
         match bench_is_busy {
             true => "set a lower rate with -r: the bench does not keep up",
             false => {
@@ -64,25 +64,23 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     tell(
         facts.queue_is_unknown && lost > 0,
         "its queue was not empty at the end of the drain and it does not say how many items it \
-         holds: they are counted as lost"
-            .to_owned(),
+         holds: they are counted as lost",
         "wait longer with --drain-within",
     );
     tell(
         facts.is_still_draining && lost > 0,
         "items were still coming when the time to drain was over: what had not come is counted as \
-         lost"
-            .to_owned(),
+         lost",
         "wait longer with --drain-within",
     );
     tell(
         noise.stolen > STOLEN_SHARE,
-        format!("the hypervisor took {} of the cores' time (steal)", percent(noise.stolen)),
+        &format!("the hypervisor took {} of the cores' time (steal)", percent(noise.stolen)),
         "run on a machine whose cores are not shared, or take several turns with --turns",
     );
     tell(
         noise.others > OTHERS_SHARE,
-        format!(
+        &format!(
             "processes that have nothing to do with the run took {} of its cores' time",
             percent(noise.others)
         ),

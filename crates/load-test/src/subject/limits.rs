@@ -26,15 +26,16 @@ pub struct Limits {
 /// processes must be gone.
 #[derive(Debug, Default)]
 pub(super) struct ControlGroup {
-    folders: Vec<PathBuf>,
-    limits: Limits,
+    pub(super) folders: Vec<PathBuf>,
+    /// Those that could be set.
+    pub(super) limits: Limits,
 }
 
 /// Where groups can be made, and in which of the kernel's two ways.
 enum Hierarchy {
     /// A folder for each controller.
     V1 { root: PathBuf },
-    /// One folder for all, the first of these that lets us.
+    /// One folder for all.
     V2 { parents: Vec<PathBuf> },
 }
 
@@ -61,7 +62,7 @@ impl ControlGroup {
         (group, missing)
     }
 
-    /// Writes these files of the group's folder for a controller.
+    /// Writes these files of the group's folder for a controller. Makes it where there is none.
     fn limit(
         &mut self,
         hierarchy: &Hierarchy,
@@ -69,42 +70,22 @@ impl ControlGroup {
         name: &str,
         files: &[(&str, String)],
     ) -> Result<(), String> {
-        let folder = self.folder(hierarchy, controller, name)?;
-        for (file, value) in files {
-            let path = folder.join(file);
-            // These are there only if the kernel counts swap.
-            if !SWAP_FILES.contains(file) || path.exists() {
-                write(&path, value)?;
+        let mut made = Err(no_controller(controller));
+        for parent in hierarchy.parents(controller) {
+            let enabled = match hierarchy {
+                Hierarchy::V1 { .. } => Ok(()),
+                Hierarchy::V2 { .. } => enable(&parent, controller),
+            };
+            made = enabled.and_then(|()| self.make(parent.join(name)));
+            if made.is_ok() {
+                break;
             }
         }
-        Ok(())
-    }
-
-    /// The group's folder for this controller; makes it where it is not there yet.
-    fn folder(
-        &mut self,
-        hierarchy: &Hierarchy,
-        controller: &str,
-        name: &str,
-    ) -> Result<PathBuf, String> {
-        let mut denied = no_controller(controller);
-        match hierarchy {
-            Hierarchy::V1 { root } => {
-                let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
-                let parent =
-                    folders.into_iter().find(|folder| folder.join("cgroup.procs").exists());
-                self.make(parent.ok_or(denied)?.join(name))
-            }
-            Hierarchy::V2 { parents } => {
-                for parent in parents {
-                    match enable(parent, controller).and_then(|()| self.make(parent.join(name))) {
-                        Ok(folder) => return Ok(folder),
-                        Err(why) => denied = why,
-                    }
-                }
-                Err(denied)
-            }
-        }
+        let folder = made?;
+        let files = files.iter().map(|(file, value)| (folder.join(file), file, value));
+        // Those of swap are there only if the kernel counts it.
+        let mut there = files.filter(|(path, file, _)| !SWAP_FILES.contains(file) || path.exists());
+        there.try_for_each(|(path, _, value)| write(&path, value))
     }
 
     fn make(&mut self, folder: PathBuf) -> Result<PathBuf, String> {
@@ -128,15 +109,6 @@ impl ControlGroup {
     pub(super) fn add_again(&self, pid: u32) -> Result<(), String> {
         let mut folders = self.folders.iter();
         folders.try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
-    }
-
-    /// Those that could be set.
-    pub(super) fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    pub(super) fn folders(&self) -> &[PathBuf] {
-        &self.folders
     }
 
     /// Processes that the kernel has ended for the memory limit; `None` without one, or where the
@@ -184,6 +156,18 @@ impl Hierarchy {
         let beside = own.parent().filter(is_below);
         let parents = [mount].into_iter().chain(beside).map(Path::to_owned).collect();
         Hierarchy::V2 { parents }
+    }
+
+    /// Where a group for this controller may be, the first of these that lets us.
+    fn parents(&self, controller: &str) -> Vec<PathBuf> {
+        match self {
+            Hierarchy::V1 { root } => {
+                let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
+                let is_mounted = |folder: &PathBuf| folder.join("cgroup.procs").exists();
+                folders.into_iter().find(is_mounted).into_iter().collect()
+            }
+            Hierarchy::V2 { parents } => parents.clone(),
+        }
     }
 
     /// A CPU quota, as files and their contents.

@@ -6,8 +6,6 @@ mod limits;
 mod ports;
 mod process;
 mod ready;
-mod reaper;
-mod restart;
 mod usage;
 
 use std::fs;
@@ -15,7 +13,6 @@ use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,15 +21,11 @@ use tempfile::TempDir;
 use thiserror::Error;
 
 pub use config::{GatewayConfig, nginx_relay};
-use limits::ControlGroup;
 pub use limits::{Limits, pin_this_thread};
 pub use ports::free_addr;
-use process::Process;
-pub use process::SubjectSpec;
+use process::Supervised;
+pub use process::{Lives, SubjectSpec};
 pub use ready::Ready;
-pub(crate) use reaper::Reaper;
-pub use restart::Lives;
-use restart::Supervised;
 pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
 
@@ -80,19 +73,13 @@ impl Subject {
             let help = "TMPDIR must name a folder that can be written to";
             other(format!("no folder for its configuration: {error}: {help}"))
         })?;
-        let (mut group, mut warnings) = ControlGroup::create(&group_name(), spec.limits);
-        let process = Process::begin(&spec, folder.path(), &group).map_err(|error| {
-            let (binary, help) = (spec.binary.display(), "a file that this machine can execute");
-            other(format!("cannot start {binary}: {error}: it must be {help}"))
-        })?;
-        warnings.extend(group.add(process.pid()).err());
-        let mut reaper = Reaper::start(folder.path(), group.folders());
-        if let Some(reaper) = &mut reaper {
-            reaper.watch(process.pid());
-        }
         let (ready, is_restarted) = (spec.ready.clone(), spec.restart_delay.is_some());
         let within = spec.ready_within.unwrap_or(READY_WITHIN);
-        let supervised = Supervised::new(spec, folder.path().to_owned(), process, group, reaper);
+        let binary = spec.binary.clone();
+        let (supervised, warnings) = Supervised::start(spec, folder.path()).map_err(|error| {
+            let (binary, help) = (binary.display(), "a file that this machine can execute");
+            other(format!("cannot start {binary}: {error}: it must be {help}"))
+        })?;
         let supervised = Arc::new(Mutex::new(supervised));
         let subject = Subject { name, supervised, warnings, folder };
         if let Some(ready) = ready {
@@ -100,7 +87,7 @@ impl Subject {
         }
         // One that ends before it is ready is not started again: that would not help.
         if is_restarted {
-            tokio::spawn(restart::supervise(Arc::downgrade(&subject.supervised)));
+            tokio::spawn(process::supervise(Arc::downgrade(&subject.supervised)));
         }
         Ok(subject)
     }
@@ -151,7 +138,7 @@ impl Subject {
 
     /// Limits that could be set.
     pub fn limits(&self) -> Limits {
-        self.supervised.lock().group.limits()
+        self.supervised.lock().group.limits
     }
 
     /// How often the kernel has ended one of its processes for the memory limit; `None` where that
@@ -234,12 +221,6 @@ impl Drop for Subject {
     fn drop(&mut self) {
         self.supervised.lock().end();
     }
-}
-
-/// One for each subject of this machine's load tests.
-fn group_name() -> String {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    format!("sluice-load-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

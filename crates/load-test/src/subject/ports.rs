@@ -22,22 +22,14 @@ pub fn free_addr() -> io::Result<SocketAddr> {
     let count = RANGE.end - RANGE.start;
     // Processes that start together must not all try the same ones.
     let first = (RandomState::new().hash_one(std::process::id()) % u64::from(count)) as u16;
-    let mut last_error = None;
-    for step in 0..count {
+    let claim = |step| {
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, RANGE.start + (first + step) % count));
-        let claimed = UdpSocket::bind(addr).and_then(|claim| {
-            TcpListener::bind(addr)?;
-            Ok(claim)
-        });
-        match claimed {
-            Ok(claim) => {
-                CLAIMS.lock().push(claim);
-                return Ok(addr);
-            }
-            Err(error) => last_error = Some(error),
-        }
-    }
-    Err(last_error.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+        let claim = UdpSocket::bind(addr).ok()?;
+        TcpListener::bind(addr).ok()?;
+        CLAIMS.lock().push(claim);
+        Some(addr)
+    };
+    (0..count).find_map(claim).ok_or(io::ErrorKind::AddrInUse.into())
 }
 
 #[cfg(test)]

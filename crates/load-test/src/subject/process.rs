@@ -1,18 +1,23 @@
-//! One life of a subject: a process with all that it starts.
+//! The lives of a subject: each a process with all that it starts. One that ends is started again
+//! as a pod is, at once the first time, later and later after that.
 
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
+use sluice_load::reaper::{Reaper, SHELL};
 
 use super::limits::{ControlGroup, Limits};
 use super::ready::Ready;
+use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended, usage_of_process};
 
-pub(super) const SHELL: &str = "/bin/sh";
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
 /// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the
@@ -22,6 +27,15 @@ const JOIN: &str = r#"
 while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null
 shift
 exec "$@""#;
+
+/// The longest that a kubelet waits.
+const DELAY_MAX: Duration = Duration::from_secs(300);
+/// After a life as long as this a kubelet begins anew with its delays.
+const LONG_LIFE: Duration = Duration::from_secs(600);
+/// How often the supervisor looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Memory can be read while it lives only: at every so many looks.
+const LOOKS_AT_MEMORY: u64 = 5;
 
 /// A process to start.
 #[derive(Clone, Debug, Default)]
@@ -52,15 +66,11 @@ pub struct SubjectSpec {
 
 /// Its whole process group is killed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Process(pub(super) Child);
+struct Process(Child);
 
 impl Process {
     /// Starts the process. What it writes is appended to the output of the lives before.
-    pub(super) fn begin(
-        spec: &SubjectSpec,
-        folder: &Path,
-        group: &ControlGroup,
-    ) -> io::Result<Process> {
+    fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Process> {
         let dir = folder.display().to_string();
         let config_path =
             folder.join(if spec.config_file.is_empty() { "config" } else { &spec.config_file });
@@ -86,12 +96,12 @@ impl Process {
     }
 
     /// Of the process, and of its group.
-    pub(super) fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Sends a signal to the whole group.
-    pub(super) fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
             // An error means that the group is gone.
             let _ = kill_process_group(group, signal);
@@ -111,9 +121,9 @@ impl Drop for Process {
 /// this process, and runs on its CPUs and in its control groups from its first thread on.
 fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     let mut words = Vec::new();
-    if !group.folders().is_empty() && Path::new(SHELL).exists() {
+    if !group.folders.is_empty() && Path::new(SHELL).exists() {
         words.extend([SHELL, "-c", JOIN, "sluice-load-test-join"].map(str::to_owned));
-        words.extend(group.folders().iter().map(|folder| folder.display().to_string()));
+        words.extend(group.folders.iter().map(|folder| folder.display().to_string()));
         words.push("--".to_owned());
     }
     let path = std::env::var_os("PATH");
@@ -126,4 +136,187 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
         words.extend(["taskset".to_owned(), "--cpu-list".to_owned(), list]);
     }
     words
+}
+
+/// How long after its end a subject is started again for which this many restarts in a row were
+/// made: at once, then after a delay that doubles each time.
+fn delay_after(restarts: u32, first_delay: Duration) -> Duration {
+    let Some(doublings) = restarts.checked_sub(1) else { return Duration::ZERO };
+    first_delay.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX.max(first_delay))
+}
+
+/// What became of a subject so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// How often it was started again.
+    pub restarts: u64,
+    /// How its last finished life ended.
+    pub last_end: Option<ExitStatus>,
+    /// It does not run at the moment.
+    pub is_down: bool,
+}
+
+/// All lives of a subject.
+#[derive(Debug)]
+pub(super) struct Supervised {
+    spec: SubjectSpec,
+    folder: PathBuf,
+    process: Option<Process>,
+    /// Of the present process, else of the last.
+    pub(super) pid: u32,
+    began: Instant,
+    /// When the next life begins.
+    next: Option<Instant>,
+    in_a_row: u32,
+    lives: Lives,
+    /// CPU of the lives before; the highest memory of all.
+    past: Usage,
+    pub(super) group: ControlGroup,
+    reaper: Option<Reaper>,
+}
+
+impl Supervised {
+    /// Begins the first life. Limits that could not be set are named.
+    pub(super) fn start(spec: SubjectSpec, folder: &Path) -> io::Result<(Self, Vec<String>)> {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let (bench, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let name = format!("sluice-load-test-{bench}-{number}");
+        let (mut group, mut warnings) = ControlGroup::create(&name, spec.limits);
+        let process = Process::begin(&spec, folder, &group)?;
+        warnings.extend(group.add(process.pid()).err());
+        let mut reaper = Reaper::start(folder, &group.folders);
+        if let Some(reaper) = &mut reaper {
+            reaper.watch(process.pid());
+        }
+        let supervised = Supervised {
+            spec,
+            folder: folder.to_owned(),
+            pid: process.pid(),
+            process: Some(process),
+            began: Instant::now(),
+            next: None,
+            in_a_row: 0,
+            lives: Lives::default(),
+            past: Usage::default(),
+            group,
+            reaper,
+        };
+        Ok((supervised, warnings))
+    }
+
+    /// How the present life ended, or the last one where there is none; `None` while it lasts.
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match &mut self.process {
+            Some(process) => process.0.try_wait(),
+            None => Ok(self.lives.last_end),
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            process.signal(signal);
+        }
+    }
+
+    /// Kills it, and what keeps watch over it.
+    pub(super) fn end(&mut self) {
+        self.end_with_this_life();
+        self.process = None;
+        self.reaper = None;
+    }
+
+    pub(super) fn lives(&mut self) -> Lives {
+        // Where nothing supervises it, its end is noticed here first.
+        let ended = self.process.as_mut().and_then(|process| process.0.try_wait().ok().flatten());
+        let last_end = ended.or(self.lives.last_end);
+        Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }
+    }
+
+    /// No life after this one.
+    pub(super) fn end_with_this_life(&mut self) {
+        (self.spec.restart_delay, self.next) = (None, None);
+    }
+
+    /// Of all lives; `None` when it is gone for good.
+    pub(super) fn usage(&mut self) -> Option<Usage> {
+        let now = self.process.as_ref().and_then(|process| usage_of_group(process.pid()));
+        // Between two lives it takes nothing.
+        let now = now.or(self.spec.restart_delay.map(|_| Usage::default()))?;
+        self.remember_peak(now.peak_rss_bytes);
+        let Usage { cpu, peak_rss_bytes, .. } = self.past;
+        Some(Usage { cpu: cpu + now.cpu, peak_rss_bytes, ..now })
+    }
+
+    fn remember_peak(&mut self, peak_rss_bytes: u64) {
+        self.past.peak_rss_bytes = self.past.peak_rss_bytes.max(peak_rss_bytes);
+    }
+
+    /// Notices an end, and begins the next life when it is time.
+    fn look(&mut self) {
+        let Some(first_delay) = self.spec.restart_delay else { return };
+        if let Some(process) = self.process.take_if(|process| has_ended(process.pid())) {
+            self.reap(process);
+            self.next = Some(Instant::now() + delay_after(self.in_a_row, first_delay));
+        }
+        if self.process.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            // Where it cannot be started, its file may be about to be replaced.
+            self.next = match self.begin() {
+                Ok(()) => None,
+                Err(_) => Some(Instant::now() + delay_after(self.in_a_row, first_delay)),
+            };
+        }
+    }
+
+    fn reap(&mut self, mut process: Process) {
+        if let Some(last) = usage_of_group_and_ended(process.pid()) {
+            self.past.cpu += last.cpu;
+            self.remember_peak(last.peak_rss_bytes);
+        }
+        // As with a container: what it started ends with it.
+        process.signal(Signal::KILL);
+        self.lives.last_end = process.0.wait().ok();
+        if self.began.elapsed() >= LONG_LIFE {
+            self.in_a_row = 0;
+        }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let process = Process::begin(&self.spec, &self.folder, &self.group)?;
+        (self.pid, self.began) = (process.pid(), Instant::now());
+        // An error was a warning at the first start already.
+        let _ = self.group.add_again(self.pid);
+        if let Some(reaper) = &mut self.reaper {
+            reaper.watch(self.pid);
+        }
+        self.process = Some(process);
+        self.lives.restarts += 1;
+        Ok(())
+    }
+}
+
+/// Starts it again whenever it ends.
+pub(super) async fn supervise(supervised: Weak<Mutex<Supervised>>) {
+    for number in 0_u64.. {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(supervised) = supervised.upgrade() else { return };
+        let mut supervised = supervised.lock();
+        supervised.look();
+        if number.is_multiple_of(LOOKS_AT_MEMORY) {
+            let usage = usage_of_process(supervised.pid);
+            supervised.remember_peak(usage.map_or(0, |usage| usage.peak_rss_bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_a_kubelets_longest() {
+        let first = Duration::from_secs(10);
+        let seconds = [0, 1, 2, 3, 6, 40].map(|restarts| delay_after(restarts, first).as_secs());
+        assert_eq!(seconds, [0, 10, 20, 40, 300, 300]);
+    }
 }

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
+use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -16,19 +18,20 @@ const FREE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A subject is up when this holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// A connection is accepted.
-    Connect(SocketAddr),
-    /// GET is answered with 200.
-    Http { addr: SocketAddr, path: String },
+    /// A connection is accepted on this address.
+    Connect(String),
+    /// GET of this address and path is answered with 200.
+    Http(String),
     /// This has been written to standard output or standard error.
     Output(String),
 }
 
 impl From<SocketAddr> for Ready {
     fn from(addr: SocketAddr) -> Self {
-        Ready::Connect(addr)
+        Ready::Connect(addr.to_string())
     }
 }
 
@@ -37,24 +40,31 @@ impl fmt::Display for Ready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ready::Connect(addr) => write!(formatter, "listening on {addr}"),
-            Ready::Http { addr, path } => {
-                write!(formatter, "answering http://{addr}{path} with 200")
-            }
+            Ready::Http(url) => write!(formatter, "answering http://{url} with 200"),
             Ready::Output(text) => write!(formatter, "writing `{text}`"),
         }
     }
 }
 
 impl Ready {
+    /// The address that it names.
+    pub(crate) fn addr(&self) -> Option<&str> {
+        match self {
+            Ready::Connect(addr) => Some(addr),
+            Ready::Http(url) => url.split('/').next(),
+            Ready::Output(_) => None,
+        }
+    }
+
     /// An address that must be free before the subject starts, and is not, nor becomes so. A
     /// listener outlives its owner for a moment: in a child that this process began when it was
     /// open, until the child executes its program.
-    pub(super) async fn taken_addr(&self) -> Option<SocketAddr> {
-        let (Ready::Connect(addr) | Ready::Http { addr, .. }) = self else { return None };
+    pub(super) async fn taken_addr(&self) -> Option<&str> {
+        let addr = self.addr()?;
         let until = Instant::now() + FREE_WITHIN;
         while TcpStream::connect(addr).await.is_ok() {
             if Instant::now() >= until {
-                return Some(*addr);
+                return Some(addr);
             }
             sleep(LOOK_EVERY).await;
         }
@@ -64,7 +74,7 @@ impl Ready {
     pub(super) async fn holds(&self, output: &Path) -> bool {
         match self {
             Ready::Connect(addr) => TcpStream::connect(addr).await.is_ok(),
-            Ready::Http { addr, path } => scrape::get_ok(*addr, path).await,
+            Ready::Http(url) => matches!(scrape::get(url).await, Ok((StatusCode::OK, _))),
             Ready::Output(text) => {
                 fs::read_to_string(output).is_ok_and(|output| output.contains(text))
             }

@@ -44,7 +44,7 @@ async fn a_subject_that_ends_at_once_says_why() {
 #[tokio::test]
 async fn a_port_that_becomes_free_is_waited_for() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let ready = Ready::Connect(listener.local_addr().unwrap());
+    let ready = Ready::from(listener.local_addr().unwrap());
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
         drop(listener);
@@ -125,7 +125,7 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let name = format!("sluice-load-test-{}-", std::process::id());
     assert!(
         !subject.warnings().is_empty()
-            || output.matches(&name).count() >= subject.supervised.lock().group.folders().len(),
+            || output.matches(&name).count() >= subject.supervised.lock().group.folders.len(),
         "{output}"
     );
 }

@@ -5,14 +5,13 @@
 mod built_in;
 mod description;
 mod error;
-mod metrics;
 mod template;
-mod variables;
 mod version;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,11 +19,11 @@ use anyhow::{anyhow, bail, ensure};
 
 pub use built_in::BUILT_IN_NAMES;
 pub use description::Tried;
-use description::{Description, ReadyWhen, SUBJECT_FILE};
+use description::{Description, SUBJECT_FILE};
+pub(crate) use description::{Metrics, PipelineMetrics, Selector};
 use error::{at, did_you_mean};
-pub(crate) use metrics::{Metrics, PipelineMetrics, Selector};
-use variables::Scope;
-pub(crate) use variables::Setting;
+use template::Scope;
+pub(crate) use template::Setting;
 
 use crate::generate::Protocol;
 use crate::report::{Target, Warning};
@@ -227,7 +226,7 @@ impl Definition {
             env: self.environment(&chosen, setting)?,
             cpus: cpus.to_vec(),
             limits,
-            ready: chosen.ready.map(|ready| self.ready(&ready, setting)).transpose()?,
+            ready: chosen.ready.map(|ready| self.ready(ready, setting)).transpose()?,
             ready_within: Some(Duration::from_secs(chosen.ready_within_s.unwrap_or(30))),
             restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
@@ -267,23 +266,15 @@ impl Definition {
         Ok(filled)
     }
 
-    fn ready(&self, when: &ReadyWhen, setting: &Setting) -> anyhow::Result<Ready> {
-        let (ReadyWhen::Connect(text) | ReadyWhen::Http(text) | ReadyWhen::Output(text)) = when;
+    fn ready(&self, mut when: Ready, setting: &Setting) -> anyhow::Result<Ready> {
+        let (Ready::Connect(text) | Ready::Http(text) | Ready::Output(text)) = &mut when;
         let filled = self.filled(text, setting, Scope::Whole)?;
-        let address = |filled: &str| {
-            filled.parse().map_err(|_| {
-                let help = "give `@LISTEN@`, `@METRICS@` or host:port with numbers";
-                self.at(text, &format!("`{filled}` is no address: {help}"))
-            })
-        };
-        Ok(match when {
-            ReadyWhen::Connect(_) => Ready::Connect(address(&filled)?),
-            ReadyWhen::Http(_) => {
-                let (host, path) = filled.split_once('/').unwrap_or((&filled, ""));
-                Ready::Http { addr: address(host)?, path: format!("/{path}") }
-            }
-            ReadyWhen::Output(_) => Ready::Output(filled),
-        })
+        let text = std::mem::replace(text, filled);
+        if let Some(addr) = when.addr().filter(|addr| addr.parse::<SocketAddr>().is_err()) {
+            let help = "give `@LISTEN@`, `@METRICS@` or host:port with numbers";
+            return Err(self.at(&text, &format!("`{addr}` is no address: {help}")));
+        }
+        Ok(when)
     }
 
     fn filled(&self, text: &str, setting: &Setting, scope: Scope) -> anyhow::Result<String> {

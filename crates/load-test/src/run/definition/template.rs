@@ -4,7 +4,123 @@
 //! pipeline, those behind `@EACH_TARGET@` once a scrape target. Within one line such a section is
 //! repeated with commas between.
 
-use super::variables::{Scope, Setting, look_up};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sluice_otlp::Signal;
+
+use super::error::did_you_mean;
+use crate::generate::Protocol;
+
+/// The values of one turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) signal: Signal,
+    /// How the load is sent.
+    pub(crate) protocol: Protocol,
+    /// Where the load is sent.
+    pub(crate) listen: SocketAddr,
+    /// For the protocol that the load does not have.
+    pub(crate) listen_other: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    /// For whatever else a subject insists on listening to.
+    pub(crate) spare: SocketAddr,
+    /// One a pipeline.
+    pub(crate) backends: Vec<SocketAddr>,
+    pub(crate) memory_limit_mib: u64,
+    pub(crate) cores: usize,
+    /// Prometheus targets of a metric agent; empty for other targets.
+    pub(crate) scrape_targets: Vec<SocketAddr>,
+    pub(crate) scrape_interval: Option<Duration>,
+    /// The tree of log files of a log agent.
+    pub(crate) log_root: Option<PathBuf>,
+}
+
+impl Setting {
+    fn listen_for(&self, protocol: Protocol) -> SocketAddr {
+        if protocol == self.protocol { self.listen } else { self.listen_other }
+    }
+}
+
+/// What a section is about at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// No section.
+    #[default]
+    Whole,
+    Pipeline(usize),
+    Target(usize),
+}
+
+const IN_PIPELINE: &str = "outside a section `@EACH_PIPELINE@` or `@EACH_TARGET@`";
+const IN_TARGET: &str = "outside a section `@EACH_TARGET@`";
+const METRIC_AGENTS: &str = "but with -t metricagent";
+const LOG_AGENTS: &str = "but with -t logagent and logs-fluentbit";
+
+/// Each name with its value, or with where it would have one.
+type Variables = Vec<(String, Result<String, &'static str>)>;
+
+/// All variables, with those of hosts and ports.
+pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
+    let (index, pipeline, target) = match scope {
+        Scope::Whole => (None, 0, None),
+        Scope::Pipeline(index) => (Some(index), index, None),
+        Scope::Target(index) => (Some(index), 0, setting.scrape_targets.get(index).copied()),
+    };
+    let interval = setting.scrape_interval;
+    // The batches of the Kyma gateways.
+    let batch_items = if setting.signal == Signal::Metrics { 1024 } else { 512 };
+    let own = |value: &dyn ToString| Some(value.to_string());
+    let texts = [
+        ("INDEX", index.map(|index| index.to_string()), IN_PIPELINE),
+        ("SIGNAL", own(&setting.signal), ""),
+        ("ITEMS", own(&setting.signal.items_name()), ""),
+        ("BATCH_ITEMS", own(&batch_items), ""),
+        ("MEMORY_LIMIT_MIB", own(&setting.memory_limit_mib), ""),
+        ("CORES", own(&setting.cores), ""),
+        ("SCRAPE_INTERVAL_S", interval.map(|every| every.as_secs_f64().to_string()), METRIC_AGENTS),
+        ("SCRAPE_INTERVAL_MS", interval.map(|every| every.as_millis().to_string()), METRIC_AGENTS),
+        ("LOG_ROOT", setting.log_root.as_ref().map(|root| root.display().to_string()), LOG_AGENTS),
+        // Known when the folder of the subject is made: `Subject` fills these in.
+        ("CONFIG", own(&"{config}"), ""),
+        ("DIR", own(&"{dir}"), ""),
+    ];
+    let addresses = [
+        ("LISTEN", Some(setting.listen), ""),
+        ("LISTEN_GRPC", Some(setting.listen_for(Protocol::Grpc)), ""),
+        ("LISTEN_HTTP", Some(setting.listen_for(Protocol::Http)), ""),
+        ("METRICS", Some(setting.metrics), ""),
+        ("SPARE", Some(setting.spare), ""),
+        ("BACKEND", setting.backends.get(pipeline).copied(), ""),
+        ("TARGET", target, IN_TARGET),
+    ];
+    let mut all: Variables =
+        texts.map(|(name, value, unset)| (name.to_owned(), value.ok_or(unset))).to_vec();
+    for (name, addr, unset) in addresses {
+        let mut add = |suffix, part: fn(SocketAddr) -> String| {
+            all.push((format!("{name}{suffix}"), addr.map(part).ok_or(unset)));
+        };
+        add("", |addr| addr.to_string());
+        add("_HOST", |addr| addr.ip().to_string());
+        add("_PORT", |addr| addr.port().to_string());
+    }
+    all
+}
+
+/// The value of a variable, or what is wrong with its name or place.
+fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, String> {
+    if name == "END" {
+        let begin = "the section's begin (`@EACH_PIPELINE@` or `@EACH_TARGET@`)";
+        return Err(format!("`@END@` without {begin}"));
+    }
+    let mut all = all(setting, scope);
+    let Some(index) = all.iter().position(|(known, _)| known == name) else {
+        let names: Vec<String> = all.into_iter().map(|(name, _)| name).collect();
+        return Err(format!("no variable `@{name}@`{}", did_you_mean(name, &names)));
+    };
+    all.swap_remove(index).1.map_err(|unset| format!("`@{name}@` has no value {unset}"))
+}
 
 /// What a section is repeated for; `None`: not the name of a section.
 fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {

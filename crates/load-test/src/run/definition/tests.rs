@@ -65,7 +65,7 @@ fn all_built_in_subjects_can_be_filled_in_for_all_their_targets_and_no_variable_
             let spec = definition.spec(target, &setting, Limits::default(), &[]).unwrap();
             definition.metrics(target, &setting).unwrap();
             let all = format!("{} {:?} {:?}", spec.config, spec.args, spec.env);
-            for (variable, _) in variables::all(&setting, Scope::default()) {
+            for (variable, _) in template::all(&setting, Scope::default()) {
                 assert!(!all.contains(&format!("@{variable}@")), "{name} {target:?}: {variable}");
             }
             assert!(
@@ -248,7 +248,7 @@ fn the_guide_explains_every_field_and_variable() {
     let guide =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-test.md"))
             .unwrap();
-    for (name, _) in variables::all(&setting(Signal::Traces), Scope::default()) {
+    for (name, _) in template::all(&setting(Signal::Traces), Scope::default()) {
         let name = name.trim_end_matches("_HOST").trim_end_matches("_PORT");
         assert!(guide.contains(&format!("@{name}@")), "{name}");
     }

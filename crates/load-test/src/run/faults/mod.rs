@@ -1,12 +1,18 @@
 //! What is wrong with which backend, when, while the load lasts.
 
 mod text;
-mod timeline;
 
 use std::mem::discriminant;
 use std::time::Duration;
 
+use sluice_net::grpc::Code;
 use thiserror::Error;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::backend::{Backend, Delay, Faults, Refuse, Window};
+
+/// Longer than any drain.
+const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
 
 /// One fault of the backends, as `--fault` describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +85,39 @@ impl FaultSchedule {
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
+
+    /// One after the other: between two moments at which a fault begins or ends, all that there are
+    /// then together.
+    fn timeline(&self, pipeline: usize, load: Duration) -> Vec<Window> {
+        let faults: Vec<_> = self.faults.iter().filter(|fault| fault.concerns(pipeline)).collect();
+        let mut borders: Vec<_> =
+            faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
+        borders.sort();
+        borders.dedup();
+        let together = borders.windows(2).map(|border| {
+            let (from, until) = (border[0], border[1]);
+            let is_active =
+                |fault: &&&ScheduledFault| fault.from <= from && fault.end(load) >= until;
+            let active = faults.iter().filter(is_active);
+            let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
+            Window { from, until, faults }
+        });
+        together.filter(|window| window.faults != Faults::none()).collect()
+    }
+
+    /// Begins now: what is wrong from the start is wrong when this returns.
+    pub(super) fn start(
+        &self,
+        backends: &[Backend],
+        load: Duration,
+        outlasts: bool,
+    ) -> RunningFaults {
+        let lasts = if outlasts { load + OUTLASTING } else { load };
+        let schedule = |(index, backend): (usize, &Backend)| {
+            AbortOnDropHandle::new(backend.faults().schedule(self.timeline(index, lasts)))
+        };
+        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
+    }
 }
 
 impl ScheduledFault {
@@ -134,6 +173,44 @@ impl ScheduledFault {
             "it would have to give pipeline {pipeline} another answer than `{other}` does at \
              {at_s} s: let one end before the other begins"
         ))
+    }
+
+    fn add_to(&self, mut faults: Faults) -> Faults {
+        let share = self.share;
+        let refuse = |code, retry_delay| Some(Refuse { share, code, retry_delay });
+        match self.kind {
+            FaultKind::Refuse => faults.refuse = refuse(Code::Unavailable, None),
+            FaultKind::Throttle { retry_after } => {
+                faults.refuse = refuse(Code::ResourceExhausted, Some(retry_after));
+            }
+            FaultKind::Delay { by } => faults.delay = Some(Delay { share, by }),
+            FaultKind::Stall => faults.stall_share = share,
+            FaultKind::Reset => faults.reset_share = share,
+            FaultKind::Outage => faults.dead = true,
+        }
+        faults
+    }
+}
+
+/// A schedule on its way. It stops where it is when this is dropped.
+pub(super) struct RunningFaults {
+    outlasts: bool,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl RunningFaults {
+    /// All backends get well and stay so, unless faults outlast the load. The backends that can get
+    /// everything now.
+    pub(super) async fn end(self, backends: &[Backend]) -> Vec<&Backend> {
+        for task in self.tasks {
+            task.abort();
+            // Ended or cancelled: in both cases it sets nothing any more.
+            let _ = task.await;
+        }
+        if !self.outlasts {
+            backends.iter().for_each(|backend| backend.faults().clear());
+        }
+        backends.iter().filter(|backend| !backend.faults().current().dead).collect()
     }
 }
 

@@ -83,6 +83,38 @@ impl ScheduledFault {
         }
         Ok(())
     }
+
+    /// What it does, to whom: `70 % of requests answered 503`.
+    fn label(&self) -> String {
+        let requests = match self.share < 1.0 {
+            true => format!("{:.4} % of requests", 100.0 * self.share).replace(".0000", ""),
+            false => "all requests".to_owned(),
+        };
+        let done = match self.kind {
+            FaultKind::Refuse => format!("{requests} answered 503"),
+            FaultKind::Throttle { retry_after } => {
+                format!("{requests} answered 429 with Retry-After {} s", retry_after.as_secs_f64())
+            }
+            FaultKind::Delay { by } => format!("{requests} delayed by {} s", by.as_secs_f64()),
+            FaultKind::Stall => format!("{requests} never answered"),
+            FaultKind::Reset => format!("{requests} reset in mid-answer"),
+            FaultKind::Outage => "connections refused".to_owned(),
+        };
+        match self.pipelines.as_slice() {
+            [] => done,
+            [one] => format!("{done} (pipeline {one})"),
+            several => format!("{done} (pipelines {})", list(several, ", ")),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let (label, from_s) = (self.label(), self.from.as_secs_f64());
+        match self.to {
+            None if self.from.is_zero() => label,
+            None => format!("{label} from {from_s} s"),
+            Some(to) => format!("{label} from {from_s} to {} s", to.as_secs_f64()),
+        }
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, &'static str> {
@@ -121,40 +153,6 @@ impl fmt::Display for ScheduledFault {
 
 fn list(pipelines: &[usize], separator: &str) -> String {
     pipelines.iter().map(usize::to_string).collect::<Vec<_>>().join(separator)
-}
-
-impl ScheduledFault {
-    /// What it does, to whom: `70 % of requests answered 503`.
-    fn label(&self) -> String {
-        let requests = match self.share < 1.0 {
-            true => format!("{:.4} % of requests", 100.0 * self.share).replace(".0000", ""),
-            false => "all requests".to_owned(),
-        };
-        let done = match self.kind {
-            FaultKind::Refuse => format!("{requests} answered 503"),
-            FaultKind::Throttle { retry_after } => {
-                format!("{requests} answered 429 with Retry-After {} s", retry_after.as_secs_f64())
-            }
-            FaultKind::Delay { by } => format!("{requests} delayed by {} s", by.as_secs_f64()),
-            FaultKind::Stall => format!("{requests} never answered"),
-            FaultKind::Reset => format!("{requests} reset in mid-answer"),
-            FaultKind::Outage => "connections refused".to_owned(),
-        };
-        match self.pipelines.as_slice() {
-            [] => done,
-            [one] => format!("{done} (pipeline {one})"),
-            several => format!("{done} (pipelines {})", list(several, ", ")),
-        }
-    }
-
-    fn in_words(&self) -> String {
-        let (label, from_s) = (self.label(), self.from.as_secs_f64());
-        match self.to {
-            None if self.from.is_zero() => label,
-            None => format!("{label} from {from_s} s"),
-            Some(to) => format!("{label} from {from_s} to {} s", to.as_secs_f64()),
-        }
-    }
 }
 
 impl FaultSchedule {
