@@ -1,6 +1,12 @@
-use std::collections::{HashMap, HashSet};
+//! Passwords that senders show. bcrypt is slow, so checks wait in line, each user's apart.
+//!
+//! How a request is refused must not tell whether there is such a user: every name has a line of
+//! its own, in which a password takes as long whether it is checked or not, and refusals are told
+//! at multiples of a time that is longer than a check. Only passwords of users cost CPU time.
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +19,7 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::reload::{Reloading, Snapshot};
 use subtle::ConstantTimeEq;
 use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{sleep, timeout};
 
 use super::ServerConfig;
 use crate::digest::{
@@ -22,14 +29,11 @@ use crate::digest::{
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
 const CHECKS_AT_ONCE: usize = 1;
 const CHECK_WAIT: Duration = Duration::from_secs(5);
-/// Different credentials that are checked or wait for it.
-const WAITING_MAX: usize = 64;
-
-/// Credentials that were found good are not checked with bcrypt again.
-const REMEMBERED_MAX: usize = 4096;
+/// Refusals are told at multiples of so many times the length of a check, which varies.
+const REFUSAL_CHECKS: u32 = 4;
 
 enum Password {
-    Bcrypt(String),
+    Bcrypt(Arc<Account>),
     Sha1([u8; 20]),
     Plain(Sha256Digest),
 }
@@ -37,11 +41,71 @@ enum Password {
 /// The users of one reading of the files.
 struct Users {
     passwords: HashMap<String, Password>,
-    /// The bcrypt hash that takes longest. Whatever is wrong is checked with it, so that the time
-    /// does not tell which users there are.
-    costliest: Option<String>,
-    /// Digests of whole credentials.
-    good: Mutex<HashSet<Sha256Digest>>,
+    costliest: Option<Costliest>,
+}
+
+/// The bcrypt hash that takes longest, and how long.
+struct Costliest {
+    hash: String,
+    takes: OnceCell<Duration>,
+}
+
+/// A name with its bcrypt hash, or with none: then there is no such user, or another kind of hash.
+type AccountKey = (String, Option<String>);
+
+/// All accounts in use. A reload finds those of unchanged users, with the passwords that they know.
+static ACCOUNTS: Mutex<BTreeMap<AccountKey, Weak<Account>>> = Mutex::new(BTreeMap::new());
+
+/// The line of one name. Exists for each user with a bcrypt hash, and for any other name while
+/// requests with it wait.
+struct Account {
+    key: AccountKey,
+    /// Digests of the passwords that were last found wrong and right.
+    known: Mutex<[Option<Sha256Digest>; 2]>,
+    /// One check serves all requests that show the same password meanwhile.
+    waiting: Mutex<HashMap<Sha256Digest, Weak<OnceCell<bool>>>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Account {
+    fn of(name: &str, hash: Option<&str>) -> Arc<Account> {
+        let key = (name.to_owned(), hash.map(str::to_owned));
+        let mut accounts = ACCOUNTS.lock();
+        if let Some(account) = accounts.get(&key).and_then(Weak::upgrade) {
+            return account;
+        }
+        let account = Arc::new(Account {
+            key: key.clone(),
+            known: Mutex::default(),
+            waiting: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        });
+        accounts.insert(key, Arc::downgrade(&account));
+        account
+    }
+
+    fn knows(&self, password: &Sha256Digest, is_right: bool) -> bool {
+        self.known.lock()[usize::from(is_right)].is_some_and(|known| known == *password)
+    }
+
+    /// Where the verdict on a password is awaited.
+    fn verdict(&self, password: Sha256Digest) -> Arc<OnceCell<bool>> {
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|_, verdict| verdict.strong_count() > 0);
+        let verdict = waiting.get(&password).and_then(Weak::upgrade).unwrap_or_default();
+        waiting.insert(password, Arc::downgrade(&verdict));
+        verdict
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let mut accounts = ACCOUNTS.lock();
+        // Another one may have taken its place meanwhile.
+        if accounts.get(&self.key).is_some_and(|account| account.strong_count() == 0) {
+            accounts.remove(&self.key);
+        }
+    }
 }
 
 /// Why htpasswd lines cannot be used.
@@ -62,10 +126,8 @@ pub(super) enum UsersError {
 
 /// Lets in the users of htpasswd lines.
 pub(super) struct BasicServer {
-    users: Arc<Reloading<Arc<Users>>>,
+    users: Arc<Reloading<Users>>,
     checks: Arc<Semaphore>,
-    /// One check serves all requests that show the same credentials meanwhile.
-    waiting: Mutex<HashMap<Sha256Digest, Weak<OnceCell<bool>>>>,
     challenge: HeaderValue,
 }
 
@@ -86,14 +148,14 @@ impl BasicServer {
             "the users for basic authentication",
             config.file.clone().into_iter().collect(),
             Some(CREDENTIALS_RELOAD_INTERVAL),
-            move |snapshot: &Snapshot| read_users(&config, snapshot).map(Arc::new),
+            move |snapshot: &Snapshot| read_users(&config, snapshot),
         )?;
         let challenge = HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
-        let checks = Arc::new(Semaphore::new(CHECKS_AT_ONCE));
-        Ok(BasicServer { users, checks, waiting: Mutex::default(), challenge })
+        Ok(BasicServer { users, checks: Arc::new(Semaphore::new(CHECKS_AT_ONCE)), challenge })
     }
 
     async fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
+        let arrived = Instant::now();
         let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
@@ -106,72 +168,88 @@ impl BasicServer {
             return Err(AuthError::Wrong);
         }
 
-        let users = Arc::clone(&self.users.current());
-        let key = digest(&credentials);
-        let is_good = match users.passwords.get(user) {
-            Some(Password::Bcrypt(_)) if users.good.lock().contains(&key) => true,
-            Some(Password::Bcrypt(hash)) => {
-                let is_good = self.check_bcrypt(key, password, hash, Some(&users)).await?;
-                return is_good.then_some(()).ok_or(AuthError::Wrong);
-            }
-            Some(Password::Plain(expected)) => digest(password).ct_eq(expected).into(),
+        let users = self.users.current();
+        let known = users.passwords.get(user);
+        let key = digest(password);
+        let is_right = match known {
+            Some(Password::Bcrypt(account)) => account.knows(&key, true),
+            Some(Password::Plain(expected)) => key.ct_eq(expected).into(),
             Some(Password::Sha1(expected)) => Sha1::digest(password).ct_eq(expected).into(),
             None => false,
         };
-        if is_good {
+        if is_right {
             return Ok(());
         }
-        if let Some(hash) = &users.costliest {
-            self.check_bcrypt(key, password, hash, None).await?;
-        }
+        let Some(costliest) = &users.costliest else { return Err(AuthError::Wrong) };
+        let account = match known {
+            Some(Password::Bcrypt(account)) => Arc::clone(account),
+            _ => Account::of(user, None),
+        };
+        let verdict = account.verdict(key);
+        let check = async {
+            let is_right = || self.is_right(&account, key, password, costliest);
+            match verdict.get_or_try_init(is_right).await? {
+                true => Ok(None),
+                false => self.check_takes(costliest).await.map(Some),
+            }
+        };
+        let checked = timeout(CHECK_WAIT, check).await.map_err(|_| AuthError::Busy)?;
+        let Some(takes) = checked? else { return Ok(()) };
+        let (step, took) = (takes * REFUSAL_CHECKS, arrived.elapsed());
+        let steps = took.div_duration_f64(step).ceil() as u32;
+        sleep((step * steps).saturating_sub(took)).await;
         Err(AuthError::Wrong)
     }
 
-    /// `key` is the digest of the whole credentials. Good ones are remembered in `known`.
-    async fn check_bcrypt(
+    /// Takes the account's next turn, for as long as a check takes, checked or not.
+    async fn is_right(
         &self,
+        account: &Arc<Account>,
         key: Sha256Digest,
         password: &[u8],
-        hash: &str,
-        known: Option<&Arc<Users>>,
+        costliest: &Costliest,
     ) -> Result<bool, AuthError> {
-        let outcome = {
-            let mut waiting = self.waiting.lock();
-            match waiting.get(&key).and_then(Weak::upgrade) {
-                Some(outcome) => outcome,
-                None => {
-                    waiting.retain(|_, outcome| outcome.strong_count() > 0);
-                    if waiting.len() >= WAITING_MAX {
-                        return Err(AuthError::Busy);
-                    }
-                    let outcome = Arc::new(OnceCell::new());
-                    waiting.insert(key, Arc::downgrade(&outcome));
-                    outcome
-                }
+        let _turn = account.turn.lock().await;
+        match &account.key.1 {
+            // It may have been checked for a request that did not wait for it.
+            _ if account.knows(&key, true) => Ok(true),
+            Some(hash) if !account.knows(&key, false) => {
+                let account = Arc::clone(account);
+                let note = move |is_right| account.known.lock()[usize::from(is_right)] = Some(key);
+                Ok(self.verify(password, hash, note).await?.0)
             }
+            _ => {
+                sleep(self.check_takes(costliest).await?).await;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn check_takes(
+        &self,
+        Costliest { hash, takes }: &Costliest,
+    ) -> Result<Duration, AuthError> {
+        let measure = async || Ok(self.verify(b"any", hash, |_| ()).await?.1);
+        takes.get_or_try_init(measure).await.copied()
+    }
+
+    /// Whether a password is right, which is noted even if nothing waits for it any more, and how
+    /// long that took.
+    async fn verify(
+        &self,
+        password: &[u8],
+        hash: &str,
+        note: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<(bool, Duration), AuthError> {
+        let turn = Arc::clone(&self.checks).acquire_owned().await.map_err(|_| AuthError::Busy)?;
+        let (hash, password) = (hash.to_owned(), password.to_vec());
+        let verify = move || {
+            let (_turn, began) = (turn, Instant::now());
+            let is_right = bcrypt::verify(password, &hash).unwrap_or(false);
+            note(is_right);
+            (is_right, began.elapsed())
         };
-        let checked = outcome.get_or_try_init(|| async {
-            let turn = Arc::clone(&self.checks).acquire_owned().await;
-            let turn = turn.map_err(|_| AuthError::Busy)?;
-            // The same credentials may have been checked while this request waited.
-            if known.is_some_and(|users| users.good.lock().contains(&key)) {
-                return Ok(true);
-            }
-            let (hash, password, known) = (hash.to_owned(), password.to_vec(), known.cloned());
-            let verify = move || {
-                let _turn = turn;
-                let is_good = bcrypt::verify(password, &hash).unwrap_or(false);
-                if let Some(users) = known.filter(|_| is_good) {
-                    let mut good = users.good.lock();
-                    if good.len() < REMEMBERED_MAX {
-                        good.insert(key);
-                    }
-                }
-                is_good
-            };
-            tokio::task::spawn_blocking(verify).await.map_err(|_| AuthError::Busy)
-        });
-        tokio::time::timeout(CHECK_WAIT, checked).await.map_err(|_| AuthError::Busy)?.copied()
+        tokio::task::spawn_blocking(verify).await.map_err(|_| AuthError::Busy)
     }
 }
 
@@ -187,11 +265,13 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Users
         return Err(UsersError::NoUsers);
     }
     let costliest = passwords.values().filter_map(|password| match password {
-        Password::Bcrypt(hash) => Some((hash.parse::<bcrypt::HashParts>().ok()?.get_cost(), hash)),
+        Password::Bcrypt(account) => account.key.1.as_ref(),
         _ => None,
     });
-    let costliest = costliest.max().map(|(_, hash)| hash.clone());
-    Ok(Users { passwords, costliest, good: Mutex::default() })
+    let cost = |hash: &&String| hash.parse().map_or(0, |parts: bcrypt::HashParts| parts.get_cost());
+    let costliest = costliest.max_by_key(cost).cloned();
+    let costliest = costliest.map(|hash| Costliest { hash, takes: OnceCell::new() });
+    Ok(Users { passwords, costliest })
 }
 
 /// Whether a text can be used as an htpasswd file.
@@ -221,7 +301,7 @@ fn read_hash(user: &str, hash: &str) -> Result<Password, UsersError> {
     }
     let is_bcrypt = ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| hash.starts_with(prefix));
     if is_bcrypt && hash.parse::<bcrypt::HashParts>().is_ok() {
-        return Ok(Password::Bcrypt(hash.to_owned()));
+        return Ok(Password::Bcrypt(Account::of(user, Some(hash))));
     }
     // `$apr1$` (MD5), `{SSHA}`, crypt: anything that looks like a hash is not a plain password.
     match hash.starts_with(['$', '{']) {
