@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
         let (signal, name) = (delivery.log.signal, &delivery.name);
         let (heading, name) = (name.as_str(), format!("{name}: dead letter"));
         let kind = Kind { signal, heading, titles: &TITLES, name };
-        let next = || Ok(readable(|| letters.next())?.map(Stored::of_letter));
+        let next = || Ok(readable(|| letters.next_letter())?.map(Stored::of_letter));
         let listed = listing.list(&kind, next, |letter| describe(delivery, letter))?;
         printed += listed.printed;
         if let Some(next) = listed.next {

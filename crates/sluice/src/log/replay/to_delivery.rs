@@ -46,7 +46,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
     let (mut appended, mut items, mut below) = (0, 0, 0);
     let bar = progress();
     while appended < limit
-        && let Some(letter) = readable(|| reader.next())?
+        && let Some(letter) = readable(|| reader.next_letter())?
     {
         let (stored, _) = Stored::of_letter(letter);
         appended += 1;
