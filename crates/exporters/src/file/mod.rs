@@ -5,15 +5,14 @@ mod rotate;
 #[cfg(test)]
 mod tests;
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::io::Errno;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_net::compress;
@@ -65,15 +64,17 @@ impl FileConfig {
     }
 
     /// Only whether it can be written: the configuration may yet be refused, while another exporter
-    /// writes to it. A pipe may have no reader yet.
+    /// writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
             create_directory(self)?;
         }
-        match files::open(&self.path) {
-            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(()),
-            opened => opened.map(drop),
+        // A pipe may have no reader yet, and a reader ends when its pipe is closed again.
+        let is_pipe = |it: Metadata| it.file_type().is_fifo();
+        if std::fs::metadata(&self.path).is_ok_and(is_pipe) {
+            return Ok(());
         }
+        files::open(&self.path).map(drop)
     }
 }
 
