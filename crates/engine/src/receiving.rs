@@ -22,8 +22,8 @@ const WAITING_SHARE: usize = 4;
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory have sent already: their first bytes, by which their length is
-    /// known.
+    /// What requests that wait for memory have sent already: their first bytes, by which their
+    /// length is known.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,

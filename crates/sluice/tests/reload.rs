@@ -290,8 +290,8 @@ async fn a_shutdown_waits_for_a_removed_pipeline() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
-/// Scenario: a reload changes the receiver and the exporters while senders wait for backends that do
-/// not answer; then SIGTERM comes, with another SIGHUP before it. Guarantee: the process ends within
+/// Scenario: a reload changes receiver and exporters while senders wait for backends that do not
+/// answer; then SIGTERM comes, with another SIGHUP before it. Guarantee: the process ends within
 /// its drain timeout, and no sender is told OK.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_does_not_wait_for_a_reload() {

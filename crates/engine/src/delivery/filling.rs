@@ -8,8 +8,8 @@ const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// How far it lagged at times, oldest first; nothing from before the backlog was last smaller than it
-/// is.
+/// How far it lagged at times, oldest first; nothing from before the backlog was last smaller than
+/// it is.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     noted: VecDeque<(Instant, u64)>,
