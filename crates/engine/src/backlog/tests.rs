@@ -489,9 +489,9 @@ fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
     proptest::collection::vec((policy, backend), 1..5)
 }
 
-/// Scenario: the delivery that holds the most was asked to shed what waits for a retry, and its task
-/// has not looked yet. Guarantee: no other delivery sheds for the same shortage, unless that task
-/// finds too little.
+/// Scenario: the delivery that holds the most was asked to shed what waits for a retry, and its
+/// task has not looked yet. Guarantee: no other delivery sheds for the same shortage, unless that
+/// task finds too little.
 #[test]
 fn only_one_delivery_sheds_for_one_shortage() {
     let route = [(Policy::DropOldest, Backend::Silent)];

@@ -32,8 +32,8 @@ pub struct DispatchPolicy {
     pub retry: RetryPolicy,
     pub concurrency: ConcurrencyLimits,
     /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack:
-    /// delivered`): requests are bisected down to frames, never within one, and the delivery is never
-    /// held.
+    /// delivered`): requests are bisected down to frames, never within one, and the delivery is
+    /// never held.
     pub return_rejections: bool,
 }
 

@@ -32,7 +32,7 @@ fn retry_after(delay: Option<Duration>) -> Outcome {
 }
 
 /// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms,
-/// goes on until all is resolved or `limit` is over. Returns the delivered ids by time, and the dead
+/// goes on until all is resolved or `limit` is over. Returns the delivered ids by time, and dead
 /// ones.
 struct Run {
     delivered: Vec<(Duration, u64)>,

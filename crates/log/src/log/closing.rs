@@ -44,9 +44,7 @@ impl<T> Log<T> {
         let store = inner.on_disk();
         let left_behind = std::mem::take(&mut store.threads);
         if left_behind > 0 {
-            let reason = format!(
-                "{left_behind} threads of the log got no answer from the disk and were left behind"
-            );
+            let reason = format!("threads that got no answer from it: {left_behind}, left behind");
             store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
         }
     }

@@ -249,7 +249,8 @@ proptest! {
             prop_assert_eq!(log.stored_bytes(), bytes(&|frame| !frame.waits.is_empty()));
             for (index, &id) in ids.iter().enumerate() {
                 let gauges = log.gauges(id);
-                prop_assert_eq!(gauges.held_bytes.get(), bytes(&|frame| frame.waits.contains(&index)));
+                let held_bytes = bytes(&|frame| frame.waits.contains(&index));
+                prop_assert_eq!(gauges.held_bytes.get(), held_bytes);
                 let alone_bytes = bytes(&|frame| frame.waits.iter().eq([&index]));
                 prop_assert_eq!(gauges.alone_bytes.get(), alone_bytes);
             }

@@ -165,8 +165,8 @@ impl SegmentReader {
         &self.readers
     }
 
-    /// The body of the frame that [`SegmentReader::next_frame`] returned last; to be called at most once
-    /// for each. None if it is damaged (counted) or goes on behind the end.
+    /// The body of the frame that [`SegmentReader::next_frame`] returned last; to be called at most
+    /// once for each. None if it is damaged (counted) or goes on behind the end.
     pub fn body(&mut self) -> Result<Option<Body>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
         let start = position + header.header_len_bytes();
