@@ -33,6 +33,10 @@ const MEMBERS_MAX: usize = 2_048;
 #[cfg(target_arch = "x86_64")]
 const INFLATER_MIN_BYTES: usize = 8 << 10;
 
+/// A block costs a microsecond however little is in it, and takes ten bytes. `sluice_inflate` gives
+/// up on such streams; other decoders walk so many bytes of them unasked.
+const BLOCKS_UNASKED_BYTES: usize = 16 << 10;
+
 #[cfg(target_arch = "x86_64")]
 thread_local! {
     static INFLATER: RefCell<Option<Inflater>> = RefCell::new(Inflater::new());
@@ -62,11 +66,12 @@ pub(super) fn decompress(
     output: &mut Output<'_>,
 ) -> Result<bool, Stop> {
     if let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) {
-        let room = output.room(claimed)?;
-        if inflates_whole(input, room) {
+        if inflates_whole(input, output.room(claimed)?) {
             output.filled = claimed;
             return Ok(true);
         }
+        ask_about_blocks(input, output)?;
+        let room = &mut output.bytes[..claimed];
         let inflated =
             DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.gzip_decompress(input, room));
         match inflated {
@@ -128,7 +133,13 @@ pub(super) fn decompress_zlib(
     limit_bytes: usize,
     output: &mut Output<'_>,
 ) -> Result<(), Stop> {
+    ask_about_blocks(input, output)?;
     output.fill_from(&mut Inflate::new(Wrapping::Zlib, input), limit_bytes)
+}
+
+/// Before a decoder that does not give up where blocks hold little.
+fn ask_about_blocks(input: &[u8], output: &mut Output<'_>) -> Result<(), Stop> {
+    if input.len() > BLOCKS_UNASKED_BYTES { output.ask(Ask::Measure) } else { Ok(()) }
 }
 
 const MALFORMED: &str = "the stream is malformed or its checksum does not match";

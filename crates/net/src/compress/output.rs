@@ -19,7 +19,8 @@ thread_local! {
 pub enum Ask {
     /// May it hold so many bytes in all from now on? The number rises and falls.
     Hold { bytes: usize },
-    /// May it unpack everything twice, the first time to learn the size? That takes long.
+    /// May it take long? It may have to unpack everything twice, the first time to learn the size,
+    /// or to walk through many blocks that hold little.
     Measure,
 }
 

@@ -9,7 +9,7 @@ use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, R
 
 use super::output::Pieces;
 use super::{
-    CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES,
+    Ask, CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES,
 };
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -17,6 +17,10 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// So many bytes make at most a block of so many: its header, and a byte that is repeated.
 const BLOCK_LEAST_BYTES: usize = 4;
 const BLOCK_MAX_BYTES: usize = 128 << 10;
+
+/// A block may cost a microsecond however little is in it, and take sixteen bytes. So many bytes
+/// are unpacked unasked; of telemetry they hold half a megabyte.
+const BLOCKS_UNASKED_BYTES: usize = 64 << 10;
 
 const DEFAULT_LEVEL: i32 = 1;
 
@@ -120,6 +124,9 @@ pub(super) fn decompress(
         if header.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
             return Err(DecompressError::TooLarge { limit_bytes }.into());
         }
+    }
+    if input.len() > BLOCKS_UNASKED_BYTES {
+        output.ask(Ask::Measure)?;
     }
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let context = match kept {
