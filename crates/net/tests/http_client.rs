@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderMap, Uri};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, Uri};
 use rustls::pki_types::PrivateKeyDer;
 use sluice_config::Secret;
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Target, TransportError};
@@ -90,6 +91,40 @@ async fn requests_that_a_goaway_sends_back_share_one_new_connection() {
     let answers = post_many(&client, &uri).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(accepted.load(Ordering::Relaxed), 2);
+}
+
+/// Scenario: pages below and above the limit on answers. Guarantee: a GET has neither a body nor a
+/// length; the larger page is an error.
+#[tokio::test]
+async fn pages_are_got_up_to_a_limit() {
+    const LIMIT: usize = 100_000;
+    let (acceptor, tls) = tls();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.expect("connects");
+        let stream = acceptor.accept(stream).await.expect("speaks TLS");
+        let mut connection = h2::server::handshake(stream).await.expect("speaks HTTP/2");
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            assert_eq!(request.method(), Method::GET);
+            assert!(!request.headers().contains_key(CONTENT_LENGTH));
+            assert!(request.body().is_end_stream());
+            let length = request.uri().path()[1..].parse().expect("a length");
+            let mut body = respond.send_response(http::Response::new(()), false).expect("a head");
+            body.send_data(Bytes::from(vec![b'x'; length]), true).expect("a body");
+        }
+    });
+    let connect = ConnectOptions { tls: Some(tls), ..ConnectOptions::default() };
+    let target = Target::Host { host: "127.0.0.1".to_owned(), port: address.port() };
+    let options = HttpOptions { connect, answer_limit_bytes: LIMIT, ..HttpOptions::default() };
+    let client = HttpClient::new(target, options);
+    let get = async |length: usize| {
+        let uri = format!("https://{address}/{length}").parse().expect("a URI");
+        client.get(&uri, &HeaderMap::new()).await.map(|answer| answer.body.len())
+    };
+    assert_eq!(get(0).await, Ok(0));
+    assert_eq!(get(LIMIT).await, Ok(LIMIT));
+    assert_eq!(get(LIMIT + 1).await, Err(TransportError::AnswerTooLarge { limit_bytes: LIMIT }));
 }
 
 /// Scenario: sixteen requests meet a peer that accepts connections and closes them at once.

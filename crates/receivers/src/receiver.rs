@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sluice_config::{ComponentKind, ComponentKinds};
 use sluice_flow::BoxFuture;
 use sluice_flow::source::Ingress;
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{Listener, ServerResources};
 use sluice_telemetry::exposition::Exposition;
@@ -26,6 +27,11 @@ pub trait ReceiverConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Names of the extensions that authenticate the requests by which it fetches.
+    fn client_authenticators(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered`
     /// it has nothing to hand a backend's final refusal to, so that the items concerned become dead
     /// letters.
@@ -34,11 +40,20 @@ pub trait ReceiverConfig: Send + Sync {
     }
 
     /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from
-    /// `held` where it has the same addresses. Nothing is served or read yet.
+    /// the context where it has the same addresses. Nothing is served or read yet.
     fn bind<'a>(
         &'a self,
-        held: &'a [Listener],
+        context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;
+}
+
+/// What a receiver gets beside its options to take hold of what it needs.
+#[derive(Clone, Copy)]
+pub struct BindContext<'a> {
+    /// The component's name, by which to keep what it stores: `otlp/in`.
+    pub id: &'a str,
+    /// Listeners of receivers that end.
+    pub held: &'a [Listener],
 }
 
 /// A receiver that cannot fail to start any more.
@@ -52,6 +67,10 @@ pub struct ReceiverContext {
     pub ingress: Arc<dyn Ingress>,
     /// At least those that [`ReceiverConfig::authenticators`] names.
     pub authenticators: HashMap<String, Arc<dyn ServerAuth>>,
+    /// At least those that [`ReceiverConfig::client_authenticators`] names.
+    pub client_authenticators: ClientAuths,
+    /// `user-agent` of requests: `sluice/0.1.0`.
+    pub user_agent: &'static str,
     /// What all receivers share.
     pub resources: ServerResources,
     /// Those of the receiver whose place this one takes, so that they go on. It may have been of

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::Class;
-use sluice_receivers::{BoundReceiver, ReceiverContext, ReceiverCounters};
+use sluice_receivers::{BindContext, BoundReceiver, ReceiverContext, ReceiverCounters};
 
-use super::{Engine, RunningReceiver, shut_down};
+use super::{Engine, RunningReceiver, USER_AGENT, shut_down};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
@@ -35,11 +35,12 @@ impl Engine {
         let held: Vec<_> = ending.flat_map(|running| running.handle.listeners()).collect();
         let mut bound = BoundReceivers::new();
         for planned in plan.receivers.iter().filter(|planned| !self.has_receiver(planned)) {
-            let receiver = match planned.config.bind(&held).await {
-                Ok(receiver) => Some(receiver),
-                Err(error) if error.waits_for_held() => None,
-                Err(error) => return Err(StartError::of(Class::Receiver, &planned.id, error)),
-            };
+            let receiver =
+                match planned.config.bind(BindContext { id: &planned.id, held: &held }).await {
+                    Ok(receiver) => Some(receiver),
+                    Err(error) if error.waits_for_held() => None,
+                    Err(error) => return Err(StartError::of(Class::Receiver, &planned.id, error)),
+                };
             bound.insert(planned.id.clone(), receiver);
         }
         Ok(bound)
@@ -67,7 +68,8 @@ impl Engine {
         let _ = tokio::time::timeout(ENDING_TIMEOUT, all_ended).await;
         for planned in plan.receivers.iter().filter(|planned| bound.contains_key(&planned.id)) {
             if !self.has_receiver(planned) {
-                let receiver = planned.config.bind(&[]).await;
+                let context = BindContext { id: &planned.id, held: &[] };
+                let receiver = planned.config.bind(context).await;
                 let failed = |error| StartError::of(Class::Receiver, &planned.id, error);
                 self.serve_receiver(planned, receiver.map_err(failed)?, &counters);
             }
@@ -89,6 +91,8 @@ impl Engine {
         let handle = receiver.serve(ReceiverContext {
             ingress: self.intakes[&planned.id].clone(),
             authenticators: self.extensions.servers.clone(),
+            client_authenticators: self.extensions.clients.clone(),
+            user_agent: USER_AGENT,
             resources: self.resources.clone(),
             counters: before.get(&planned.id).cloned(),
         });

@@ -61,11 +61,15 @@ impl Reader<'_> {
         for component in &self.document.receivers {
             let id = component.id.to_string();
             let config = options(kinds, component, self.diagnostics);
-            for name in config.authenticators() {
+            let (servers, clients) = (config.authenticators(), config.client_authenticators());
+            for name in &servers {
                 self.check_authenticator(component, name, |it| it.server().is_some());
             }
+            for name in &clients {
+                self.check_authenticator(component, name, |it| it.client().is_some());
+            }
             if self.pipelines.iter().any(|pipeline| pipeline.receivers.contains(&id)) {
-                let fingerprint = fingerprint(component, self.document, config.authenticators());
+                let fingerprint = self.fingerprint(component, servers.into_iter().chain(clients));
                 receivers.push(ReceiverPlan { id, config, fingerprint });
             }
         }
@@ -107,9 +111,7 @@ impl Reader<'_> {
                 self.check_authenticator(component, name, |it| it.client().is_some());
             }
             if self.pipelines.iter().any(|pipeline| pipeline.exporters.contains(&id)) {
-                let additional = authenticator.and_then(|name| self.builds_on(name));
-                let uses = authenticator.into_iter().chain(additional);
-                let fingerprint = fingerprint(component, self.document, uses);
+                let fingerprint = self.fingerprint(component, authenticator);
                 self.check_signals(component, &id, &*config);
                 exporters.insert(id, ExporterPlan { config, span, fingerprint });
             }
@@ -155,6 +157,25 @@ impl Reader<'_> {
     /// The extension that this one builds on.
     fn builds_on(&self, name: &str) -> Option<&str> {
         self.extensions.get(name)?.client()?.builds_on()
+    }
+
+    /// Changes when the component's options change, or those of the extensions that it uses and of
+    /// those that they build on; not when lines move.
+    fn fingerprint<'a>(
+        &self,
+        component: &Component,
+        uses: impl IntoIterator<Item = &'a str>,
+    ) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        component.kind.hash(&mut hasher);
+        hash_node(&component.node, &mut hasher);
+        for name in uses {
+            let names = [Some(name), self.builds_on(name)];
+            let extensions =
+                names.into_iter().flatten().filter_map(|it| extension(self.document, it));
+            extensions.for_each(|it| hash_node(&it.node, &mut hasher));
+        }
+        hasher.finish()
     }
 
     /// An extension may only build on one that has credentials itself.
@@ -218,20 +239,6 @@ fn read_extensions(
     let started = &document.started_extensions;
     let started = read.filter(|(id, _)| started.iter().any(|it| it.id == **id));
     started.map(|(id, plan)| (id.to_string(), plan)).collect()
-}
-
-/// Changes when the component's options change, or those of the extensions that it uses; not when
-/// lines move.
-fn fingerprint<'a>(
-    component: &Component,
-    document: &Document,
-    uses: impl IntoIterator<Item = &'a str>,
-) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    component.kind.hash(&mut hasher);
-    let extensions = uses.into_iter().filter_map(|name| extension(document, name));
-    [component].into_iter().chain(extensions).for_each(|it| hash_node(&it.node, &mut hasher));
-    hasher.finish()
 }
 
 fn hash_node(node: &Node, hasher: &mut DefaultHasher) {

@@ -1,9 +1,13 @@
-//! A receiver that fetches, in a real engine in a process of its own: killed at random points, and
-//! before a backend that is down. The receiver is the folder `lines` and its line in the list
+//! Receivers that fetch, in a real engine: in a process of its own, killed at random points, and
+//! before a backend that is down. Each is a folder, `lines` and `scrape`, and its entry in the list
 //! below; nothing else knows of it.
 
 mod backend;
 mod lines;
+mod pages;
+mod records;
+mod scrape;
+mod scraping;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -18,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[lines::KIND]);
+static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[lines::KIND, scrape::KIND]);
 
 /// Holds the configuration of a process that runs an engine.
 const CONFIG: &str = "SLUICE_TEST_CONFIG";

@@ -7,9 +7,7 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
-use sluice_net::client::{
-    Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Proxy, peer_text,
-};
+use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, peer_text};
 use tokio::sync::Mutex;
 
 use super::Config;
@@ -81,14 +79,7 @@ fn failed(is_temporary: bool, reason: String) -> AuthError {
 impl OAuth2Client {
     pub fn new(config: &Config) -> Result<OAuth2Client, BuildError> {
         let origin = Origin::of(&config.token_url)?;
-        let mut connect =
-            ConnectOptions { connect_timeout: config.timeout, ..ConnectOptions::default() };
-        if origin.tls {
-            connect.tls = Some(config.tls.build().map_err(|error| format!("tls: {error}"))?);
-            connect.server_name = config.tls.options.server_name_override.clone();
-        }
-        connect.proxy = Proxy::from_environment(&origin.target, origin.tls)
-            .map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
+        let connect = ConnectOptions::to(&origin, &config.tls, config.timeout)?;
         let options = HttpOptions { connect, idle_connections: 1, ..HttpOptions::default() };
         let id = SecretSource::of(config.client_id_file.as_ref(), &config.client_id);
         let secret =

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use http::{HeaderMap, Method, Request, Uri};
 
 use crate::grpc::frame::PREFIX_BYTES;
 
@@ -42,6 +43,19 @@ impl ChunkedBuf {
             self.offset = 0;
         }
     }
+}
+
+pub(super) fn request(
+    method: Method,
+    uri: &Uri,
+    headers: HeaderMap,
+    body: ChunkedBuf,
+) -> Request<ChunkedBuf> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = uri.clone();
+    *request.headers_mut() = headers;
+    request
 }
 
 impl Buf for ChunkedBuf {

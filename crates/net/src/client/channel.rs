@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::body::ChunkedBuf;
+use super::body::{ChunkedBuf, request};
 use super::connect::{Address, ConnectOptions, Connector};
-use super::connection::{Answer, Connection, Driver, Keepalive};
+use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
 use super::error::{Result, TransportError};
 use super::slot::{Look, Slot};
@@ -134,7 +134,8 @@ impl Channel {
         let mut sent_before = false;
         loop {
             let (slot, connection) = self.inner.acquire().await?;
-            let result = connection.send(uri.clone(), headers.clone(), body.clone()).await;
+            let request = request(Method::POST, uri, headers.clone(), body.clone());
+            let result = connection.send(request, ANSWER_LIMIT_BYTES).await;
             let Err(error) = result else { return result };
             if !error.spares_connection() {
                 slot.retire(&connection.state, error.clone(), Instant::now());

@@ -13,11 +13,11 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::endpoint::Target;
+use super::endpoint::{Origin, Target};
 use super::error::{Result, TransportError, rustls_reason};
 use super::proxy::{self, Proxy};
 use super::resolve::{ADDRESSES_LIMIT, Resolve, SystemResolver};
-use crate::tls::ClientTls;
+use crate::tls::{ClientTls, ClientTlsSection};
 
 /// The kernel probes a silent peer after this time: a vanished one is noticed without pings.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -53,6 +53,24 @@ pub struct ConnectOptions {
     pub server_name: Option<String>,
     pub resolver: Arc<dyn Resolve>,
     pub proxy: Option<Proxy>,
+}
+
+impl ConnectOptions {
+    /// To `origin`, through the proxy that the environment names. Reads the certificates of `tls`.
+    pub fn to(
+        origin: &Origin,
+        tls: &ClientTlsSection,
+        connect_timeout: Duration,
+    ) -> Result<ConnectOptions, String> {
+        let mut connect = ConnectOptions { connect_timeout, ..ConnectOptions::default() };
+        if origin.tls {
+            connect.tls = Some(tls.build().map_err(|error| format!("tls: {error}"))?);
+            connect.server_name = tls.options.server_name_override.clone();
+        }
+        connect.proxy = Proxy::from_environment(&origin.target, origin.tls)
+            .map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
+        Ok(connect)
+    }
 }
 
 impl Default for ConnectOptions {

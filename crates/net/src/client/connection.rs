@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use h2::client::SendRequest;
 use h2::{Ping, PingPong};
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
+use http::{HeaderMap, Request, StatusCode, Version};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -20,8 +20,8 @@ use super::error::{Result, TransportError};
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const HEADERS_LIMIT_BYTES: u32 = 32 * 1024;
-/// Of an answer's body. Longer ones are not read.
-const ANSWER_LIMIT_BYTES: usize = 4 << 20;
+/// Of an answer's body, where nothing else is said. Longer ones are not read.
+pub(crate) const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
 /// After so many requests without a sign of the peer, ask whether the connection is alive.
 const SILENT_REQUESTS_LIMIT: u32 = 3;
@@ -139,21 +139,16 @@ impl Connection {
         Ok((own, Box::pin(driver)))
     }
 
-    /// Posts the body and reads the whole answer. Dropping the future resets the stream (CANCEL).
+    /// Sends the request and reads the whole answer. Dropping the future resets the stream
+    /// (CANCEL).
     pub(crate) async fn send(
         &self,
-        uri: Uri,
-        headers: HeaderMap,
-        body: ChunkedBuf,
+        request: Request<ChunkedBuf>,
+        limit_bytes: usize,
     ) -> Result<Answer> {
         self.state.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut guard = SilenceGuard { state: &self.state, given_up: true };
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = headers;
-        let result = self.exchange(request, body).await;
+        let result = self.exchange(request, limit_bytes).await;
         guard.given_up = false;
         if result.as_ref().err().is_none_or(TransportError::spares_connection) {
             self.state.silent.store(0, Ordering::Relaxed);
@@ -162,7 +157,15 @@ impl Connection {
         result
     }
 
-    async fn exchange(&self, request: Request<()>, body: ChunkedBuf) -> Result<Answer> {
+    async fn exchange(
+        &self,
+        request: Request<ChunkedBuf>,
+        limit_bytes: usize,
+    ) -> Result<Answer> {
+        let (mut head, body) = request.into_parts();
+        head.version = Version::HTTP_2;
+        let (request, has_body) = (Request::from_parts(head, ()), body.has_remaining());
+
         let failed = |error: h2::Error| TransportError::from_h2(&error, &self.address);
         // A connection that goes away says so before anything is sent: the request is unprocessed.
         let unsent = |error: h2::Error| match failed(error) {
@@ -170,27 +173,35 @@ impl Connection {
             error => TransportError::GoingAway { reason: error.to_string() },
         };
         let mut sender = self.sender.clone().ready().await.map_err(unsent)?;
-        let (response, mut stream) = sender.send_request(request, false).map_err(unsent)?;
+        let (response, mut stream) = sender.send_request(request, !has_body).map_err(unsent)?;
         drop(sender);
-        // The chunks are in memory already: h2 may queue them all, and flow control paces it.
-        stream.send_data(body, true).map_err(failed)?;
+        // The chunks are shared and in memory already, so h2 may queue them all: flow control paces
+        // the writing.
+        if has_body {
+            stream.send_data(body, true).map_err(failed)?;
+        }
 
         let (head, mut incoming) = response.await.map_err(failed)?.into_parts();
         let mut body = Bytes::new();
         while let Some(chunk) = incoming.data().await {
             let chunk = chunk.map_err(failed)?;
             incoming.flow_control().release_capacity(chunk.len()).map_err(failed)?;
-            append(&mut body, chunk)?;
+            append(&mut body, chunk, limit_bytes)?;
         }
         let trailers = incoming.trailers().await.map_err(failed)?;
         Ok(Answer { status: head.status, headers: head.headers, body, trailers })
     }
 }
 
-/// Adds a chunk to an answer's body. Nearly every answer is one chunk: a second one makes us copy.
-pub(crate) fn append(body: &mut Bytes, chunk: Bytes) -> Result<()> {
-    if body.len() + chunk.len() > ANSWER_LIMIT_BYTES {
-        return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_LIMIT_BYTES });
+/// Adds a chunk to an answer's body. Nearly every answer is one small chunk: only a second one
+/// makes us copy.
+pub(crate) fn append(
+    body: &mut Bytes,
+    chunk: Bytes,
+    limit_bytes: usize,
+) -> Result<()> {
+    if body.len() + chunk.len() > limit_bytes {
+        return Err(TransportError::AnswerTooLarge { limit_bytes });
     }
     if body.is_empty() {
         *body = chunk;

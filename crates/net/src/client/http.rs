@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
@@ -23,9 +23,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::body::ChunkedBuf;
+use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connected, Connector};
-use super::connection::{Answer, Connection, Keepalive, append};
+use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive, append};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::pool::{Idle, Line, Pool};
@@ -49,6 +49,8 @@ pub struct HttpOptions {
     /// Offer HTTP/2 in the TLS handshake.
     pub http2: bool,
     pub http2_keepalive: Option<Keepalive>,
+    /// Longer answers are not read.
+    pub answer_limit_bytes: usize,
     /// The name is looked up again after this time; connections to addresses that it no longer has
     /// are not used again.
     pub resolve_interval: Duration,
@@ -64,6 +66,7 @@ impl Default for HttpOptions {
             keep_alive: true,
             http2: true,
             http2_keepalive: None,
+            answer_limit_bytes: ANSWER_LIMIT_BYTES,
             resolve_interval: Duration::from_secs(30),
         }
     }
@@ -118,15 +121,28 @@ impl HttpClient {
         HttpClient { inner: Arc::new(inner), _alive: Arc::new(shutdown.drop_guard()) }
     }
 
-    /// Posts a body and reads the whole answer, whatever its status. Redirects are not followed.
-    /// The caller bounds the time by dropping the future, which closes an HTTP/1.1 connection and
-    /// resets an HTTP/2 stream.
+    /// Posts a body: see [`HttpClient::get`].
     pub async fn post(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
         body: &Arc<[Bytes]>,
     ) -> Result<Answer, TransportError> {
+        let body = ChunkedBuf::new(body.clone());
+        let mut headers = headers.clone();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.remaining()));
+        self.send(request(Method::POST, uri, headers, body)).await
+    }
+
+    /// Gets the whole answer, whatever its status. Redirects are not followed. The caller bounds
+    /// the time by dropping the future, which closes an HTTP/1.1 connection and resets an HTTP/2
+    /// stream.
+    pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Answer, TransportError> {
+        let body = ChunkedBuf::new(Arc::default());
+        self.send(request(Method::GET, uri, headers.clone(), body)).await
+    }
+
+    async fn send(&self, request: Request<ChunkedBuf>) -> Result<Answer, TransportError> {
         self.inner.refresh_addresses();
         let mut fresh = false;
         loop {
@@ -136,13 +152,9 @@ impl HttpClient {
             let permit = self.inner.permits.acquire().await;
             let _permit = permit.map_err(|_| TransportError::ShutDown)?;
             let (line, reused) = self.inner.line(fresh).await?;
-            let mut headers = headers.clone();
-            let length: usize = body.iter().map(Bytes::len).sum();
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            let body = ChunkedBuf::new(body.clone());
             let result = match line {
-                Line::H1(idle) => self.inner.post_h1(idle, uri, headers, body).await,
-                Line::H2(connection) => self.inner.post_h2(connection, uri, headers, body).await,
+                Line::H1(idle) => self.inner.send_h1(idle, request.clone()).await,
+                Line::H2(connection) => self.inner.send_h2(connection, request.clone()).await,
             };
             match result {
                 // A kept connection that the peer closed meanwhile says nothing of the peer: once
@@ -251,16 +263,17 @@ impl Inner {
         });
     }
 
-    async fn post_h2(
+    async fn send_h2(
         &self,
         connection: Connection,
-        uri: &Uri,
-        mut headers: HeaderMap,
-        body: ChunkedBuf,
+        mut request: Request<ChunkedBuf>,
     ) -> Result<Answer, TransportError> {
-        let with_host = headers.remove(HOST).and_then(|host| with_authority(uri, &host));
-        let uri = with_host.unwrap_or_else(|| uri.clone());
-        let result = connection.send(uri, headers, body).await;
+        if let Some(host) = request.headers_mut().remove(HOST)
+            && let Some(uri) = with_authority(request.uri(), &host)
+        {
+            *request.uri_mut() = uri;
+        }
+        let result = connection.send(request, self.options.answer_limit_bytes).await;
         if result.as_ref().is_err_and(|error| !error.spares_connection())
             || !self.options.keep_alive
         {
@@ -269,22 +282,21 @@ impl Inner {
         result
     }
 
-    async fn post_h1(
+    async fn send_h1(
         &self,
         mut idle: Idle,
-        uri: &Uri,
-        headers: HeaderMap,
-        body: ChunkedBuf,
+        mut request: Request<ChunkedBuf>,
     ) -> Result<Answer, TransportError> {
         let failed = |error: hyper::Error| self.failed(&error);
-        let request = self.request_h1(uri, headers, body);
+        self.to_h1(&mut request);
+        let request = request.map(Full::new);
         idle.sender.ready().await.map_err(failed)?;
         let response = idle.sender.send_request(request).await.map_err(failed)?;
         let (head, mut incoming) = response.into_parts();
         let mut body = Bytes::new();
         while let Some(frame) = incoming.frame().await {
             if let Ok(chunk) = frame.map_err(failed)?.into_data() {
-                append(&mut body, chunk)?;
+                append(&mut body, chunk, self.options.answer_limit_bytes)?;
             }
         }
         // Ready again means: the answer has ended, and the peer keeps the connection.
@@ -294,12 +306,11 @@ impl Inner {
         Ok(Answer { status: head.status, headers: head.headers, body, trailers: None })
     }
 
-    fn request_h1(
-        &self,
-        uri: &Uri,
-        mut headers: HeaderMap,
-        body: ChunkedBuf,
-    ) -> Request<Full<ChunkedBuf>> {
+    /// Makes the request as HTTP/1.1 has it: with a host, and the path alone unless a proxy wants
+    /// the whole URI.
+    fn to_h1(&self, request: &mut Request<ChunkedBuf>) {
+        let uri = request.uri().clone();
+        let headers = request.headers_mut();
         if !headers.contains_key(HOST)
             && let Some(host) =
                 uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
@@ -309,7 +320,7 @@ impl Inner {
         if !self.options.keep_alive {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let uri = match &self.clear_proxy {
+        match &self.clear_proxy {
             Some(proxy) => {
                 let authorization = proxy.authorization.as_ref();
                 let authorization =
@@ -318,18 +329,12 @@ impl Inner {
                     authorization.set_sensitive(true);
                     headers.insert(PROXY_AUTHORIZATION, authorization);
                 }
-                uri.clone()
             }
             None => {
                 let path = uri.path_and_query().map_or("/", |path| path.as_str());
-                Uri::try_from(path).unwrap_or_default()
+                *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
             }
-        };
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        *request.headers_mut() = headers;
-        request
+        }
     }
 
     fn failed(&self, error: &hyper::Error) -> TransportError {

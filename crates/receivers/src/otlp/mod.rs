@@ -40,8 +40,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind, StartError,
-    StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
+    StartError, StartedReceiver,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
@@ -64,10 +64,10 @@ impl ReceiverConfig for OtlpConfig {
 
     fn bind<'a>(
         &'a self,
-        held: &'a [Listener],
+        context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
         Box::pin(async move {
-            bind(self, held).await.map(|bound| Box::new(bound) as Box<dyn BoundReceiver>)
+            bind(self, context.held).await.map(|bound| Box::new(bound) as Box<dyn BoundReceiver>)
         })
     }
 }

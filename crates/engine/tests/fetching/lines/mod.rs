@@ -15,10 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_config::{Fields, Kind};
 use sluice_flow::BoxFuture;
-use sluice_net::server::Listener;
 use sluice_receivers::{
-    BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind, StartError,
-    StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
+    StartError, StartedReceiver,
 };
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
@@ -86,7 +85,7 @@ impl ReceiverConfig for Config {
 
     fn bind<'a>(
         &'a self,
-        _held: &'a [Listener],
+        _context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
         Box::pin(async move {
             let checkpoint = Checkpoint::load(&self.checkpoint).map_err(StartError::failed)?;

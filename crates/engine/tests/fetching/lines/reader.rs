@@ -8,18 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
-use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
-use prost::Message as _;
-use sluice_flow::Payload;
 use sluice_flow::source::{Ingress, Patient, Positions, Refusal, Request};
 use sluice_otlp::Signal;
 use tokio_util::sync::CancellationToken;
 
 use super::Counters;
 use super::checkpoint::Checkpoint;
+use crate::records::encode;
 
 /// What is read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -140,21 +135,4 @@ impl Reader {
         let offsets: BTreeMap<String, u64> = self.files.iter().map(resolved).collect();
         self.checkpoint.set(offsets).expect("the checkpoint can be written");
     }
-}
-
-fn encode(chunk: &[u8]) -> (Payload, u32) {
-    let lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let records: Vec<LogRecord> = lines
-        .map(|line| {
-            let text = String::from_utf8_lossy(line).into_owned();
-            let body = Some(AnyValue { value: Some(any_value::Value::StringValue(text)) });
-            LogRecord { body, ..LogRecord::default() }
-        })
-        .collect();
-    let items = records.len() as u32;
-    let scope_logs = vec![ScopeLogs { log_records: records, ..ScopeLogs::default() }];
-    let request = ExportLogsServiceRequest {
-        resource_logs: vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }],
-    };
-    (Payload::identity(Bytes::from(request.encode_to_vec())), items)
 }
