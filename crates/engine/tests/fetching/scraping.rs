@@ -16,7 +16,8 @@ fn config(folder: &Path, pages: &Pages, backend: std::net::SocketAddr, token: &s
     format!(
         "receivers:\n  scrape/pages:\n    url: https://{server}/pages\n    directory: {folder}\n    \
          tls: {{ca_file: '{folder}/authority.pem'}}\n    auth: {{authenticator: bearertokenauth}}\n\
-         extensions: {{bearertokenauth: {{token: {token}}}, file_storage: {{directory: {folder}/log}}}}\n\
+         extensions:\n  bearertokenauth: {{token: {token}}}\n  \
+         file_storage: {{directory: {folder}/log}}\n\
          exporters: {{otlphttp: {{endpoint: 'http://{backend}', compression: none}}}}\n\
          buffer: {{ack: memory, memory: {{limit_mib: 64}}}}\n\
          service:\n  extensions: [bearertokenauth]\n  \

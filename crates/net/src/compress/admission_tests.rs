@@ -85,9 +85,9 @@ fn what_takes_long_is_asked_for() {
     }
 }
 
-/// Scenario: half a megabyte of blocks with little or nothing in them, which cost a microsecond each
-/// to walk through, in streams that `inflate` leaves for several reasons. Guarantee: each is walked
-/// through only if the caller lets it, and short ones are not asked about.
+/// Scenario: half a megabyte of blocks with little or nothing in them, in streams that `inflate`
+/// leaves for several reasons. Guarantee: each is walked through, which takes long, only if the
+/// caller lets it; short ones are not asked about.
 #[test]
 fn blocks_that_hold_little_are_asked_about() {
     // A dynamic block whose codes are a zero byte and the end of the block. The last one has three

@@ -1,8 +1,10 @@
-//! `scrape`: a receiver that fetches over HTTP. Polls numbered pages of lines, one log record a line.
+//! `scrape`: a receiver that fetches over HTTP. Polls numbered pages of lines, one log record a
+//! line.
 //!
-//! For tests: it shows that a scraper, too, is its folder and a line in a list of kinds. It connects
-//! and authenticates as exporters do, and keeps the number of its next page under its own name. A
-//! page is fetched once there is memory for it, and is in the log before the next one is fetched.
+//! For tests: it shows that a scraper, too, is its folder and a line in a list of kinds. It
+//! connects and authenticates as exporters do, and keeps the number of its next page under its own
+//! name. A page is fetched once there is memory for it, and is in the log before the next one is
+//! fetched.
 
 mod poller;
 
