@@ -4,7 +4,7 @@
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
 use sluice_flow::Outcome;
-use sluice_net::auth::client::AuthError;
+use sluice_net::auth::client::CredentialsError;
 use sluice_net::client::{Answer, TransportError, peer_text, retry_after};
 use sluice_net::grpc::client::Reply;
 use sluice_net::grpc::{Code, Status};
@@ -20,10 +20,10 @@ pub(crate) fn of_transport_error(error: &TransportError) -> Outcome {
     }
 }
 
-pub(crate) fn of_auth_error(error: AuthError) -> Outcome {
+pub(crate) fn of_auth_error(error: CredentialsError) -> Outcome {
     match error {
-        AuthError::Misconfigured { reason } => Outcome::Misconfigured { reason },
-        AuthError::Unavailable { reason } => Outcome::RetryAfter { delay: None, reason },
+        CredentialsError::Misconfigured { reason } => Outcome::Misconfigured { reason },
+        CredentialsError::Unavailable { reason } => Outcome::RetryAfter { delay: None, reason },
     }
 }
 

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Fields;
-use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
+use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::reload::{Reloading, Snapshot};
 
 use crate::digest::CREDENTIALS_RELOAD_INTERVAL;
@@ -33,11 +33,11 @@ impl SecretSource {
         SecretSource { fixed: fixed.to_owned(), file: file.map(PathBuf::from) }
     }
 
-    fn read<'a>(&'a self, snapshot: &'a Snapshot) -> Result<&'a str, AuthError> {
+    fn read<'a>(&'a self, snapshot: &'a Snapshot) -> Result<&'a str, CredentialsError> {
         let Some(path) = &self.file else { return Ok(&self.fixed) };
         let failed = |reason: &str| {
             let path = path.display();
-            AuthError::misconfigured(format!("cannot read the secret file {path}: {reason}"))
+            CredentialsError::misconfigured(format!("cannot read the secret file {path}: {reason}"))
         };
         let content = snapshot.content(path).map_err(failed)?;
         if content.len() > SECRET_LIMIT_BYTES {
@@ -54,14 +54,14 @@ impl SecretSource {
 
 /// What is made from secrets, made again when their files change. The last good one stays in use
 /// while they cannot be used; an error until there is one.
-pub(crate) struct MadeFromSecrets<T>(pub(crate) Arc<Reloading<Result<T, AuthError>>>);
+pub(crate) struct MadeFromSecrets<T>(pub(crate) Arc<Reloading<Result<T, CredentialsError>>>);
 
 impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
     /// `what` names it in logs.
     pub(crate) fn new<const N: usize>(
         what: &str,
         sources: [SecretSource; N],
-        make: impl Fn([&str; N]) -> Result<T, AuthError> + Send + Sync + 'static,
+        make: impl Fn([&str; N]) -> Result<T, CredentialsError> + Send + Sync + 'static,
     ) -> Self {
         let files = sources.iter().filter_map(|source| source.file.clone()).collect();
         let read = move |snapshot: &Snapshot| {
@@ -88,7 +88,7 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
         MadeFromSecrets(made.expect("the first error is a value"))
     }
 
-    pub(crate) fn get(&self) -> Result<T, AuthError> {
+    pub(crate) fn get(&self) -> Result<T, CredentialsError> {
         (*self.0.current()).clone()
     }
 }
@@ -110,7 +110,7 @@ impl ClientAuth for SecretHeader {
         &'a self,
         headers: &'a mut HeaderMap,
         _: &'a [MetadataHeader],
-    ) -> BoxFuture<'a, Result<(), AuthError>> {
+    ) -> BoxFuture<'a, Result<(), CredentialsError>> {
         let shown = self.value.get().map(|value| drop(headers.insert(self.name.clone(), value)));
         Box::pin(std::future::ready(shown))
     }
@@ -127,9 +127,11 @@ pub(crate) fn optional_path(fields: &mut Fields<'_>, key: &str, doc: &str) -> Op
 }
 
 /// A header value that is never shown.
-pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, AuthError> {
+pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, CredentialsError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        AuthError::misconfigured("the credentials contain characters that no header may have")
+        CredentialsError::misconfigured(
+            "the credentials contain characters that no header may have",
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -7,8 +7,8 @@ pub mod otlp;
 mod receiver;
 
 pub use receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
-    ReceiverKinds, StartError, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, ReceiverKinds, StartedReceiver,
 };
 
 /// The kinds of receivers in this build.

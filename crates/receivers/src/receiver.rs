@@ -44,7 +44,7 @@ pub trait ReceiverConfig: Send + Sync {
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>>;
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>>;
 }
 
 /// What a receiver gets beside its options to take hold of what it needs.
@@ -105,19 +105,19 @@ pub trait ReceiverCounters: Any + Send + Sync {
 /// Why a receiver cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
-pub struct StartError {
+pub struct ReceiverError {
     source: Box<dyn Error + Send + Sync>,
     waits_for_held: bool,
 }
 
-impl StartError {
+impl ReceiverError {
     pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        StartError { source: source.into(), waits_for_held: false }
+        ReceiverError { source: source.into(), waits_for_held: false }
     }
 
     /// It may succeed once the listeners that were held meanwhile are closed.
     pub fn held(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        StartError { source: source.into(), waits_for_held: true }
+        ReceiverError { source: source.into(), waits_for_held: true }
     }
 
     pub fn waits_for_held(&self) -> bool {

@@ -88,13 +88,13 @@ struct Builder {
     /// Nodes so far, including those of aliases.
     nodes: usize,
     /// Collections that have not ended yet, outermost first.
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Finished>,
     root: Option<Node>,
     has_document: bool,
 }
 
-struct Open {
+struct OpenCollection {
     span: Span,
     anchor: usize,
     /// Value of `nodes` before it.
@@ -208,7 +208,7 @@ impl Builder {
         }
         let nodes_before = self.nodes;
         self.count(1, span)?;
-        self.open.push(Open { span, anchor, nodes_before, depth: 1, content });
+        self.open.push(OpenCollection { span, anchor, nodes_before, depth: 1, content });
         Ok(())
     }
 

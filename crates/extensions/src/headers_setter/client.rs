@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue};
-use sluice_net::auth::client::{AuthError, ClientAuth, ClientAuths, MetadataHeader};
+use sluice_net::auth::client::{ClientAuth, ClientAuths, CredentialsError, MetadataHeader};
 
 use super::{Config, HeaderAction, HeaderRule};
 use crate::extension::BuildError;
@@ -49,7 +49,7 @@ impl ClientAuth for HeadersSetter {
         &'a self,
         headers: &'a mut HeaderMap,
         metadata: &'a [MetadataHeader],
-    ) -> BoxFuture<'a, Result<(), AuthError>> {
+    ) -> BoxFuture<'a, Result<(), CredentialsError>> {
         Box::pin(async move {
             if let Some(auth) = &self.additional {
                 auth.authenticate(headers, metadata).await?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use sluice_net::auth::client::{AuthError, ClientAuth, MetadataHeader};
+use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, peer_text};
 use tokio::sync::Mutex;
 
@@ -32,7 +32,7 @@ pub struct OAuth2Client {
 #[derive(Default)]
 struct State {
     token: Option<Token>,
-    failure: Option<(Instant, AuthError)>,
+    failure: Option<(Instant, CredentialsError)>,
     /// The endpoint took the credentials in the form, not in a header.
     credentials_in_form: bool,
 }
@@ -55,7 +55,7 @@ impl ClientAuth for OAuth2Client {
         &'a self,
         headers: &'a mut HeaderMap,
         _: &'a [MetadataHeader],
-    ) -> BoxFuture<'a, Result<(), AuthError>> {
+    ) -> BoxFuture<'a, Result<(), CredentialsError>> {
         Box::pin(async move {
             headers.insert(AUTHORIZATION, self.header().await?);
             Ok(())
@@ -69,10 +69,10 @@ impl ClientAuth for OAuth2Client {
     }
 }
 
-fn failed(is_temporary: bool, reason: String) -> AuthError {
+fn failed(is_temporary: bool, reason: String) -> CredentialsError {
     match is_temporary {
-        true => AuthError::Unavailable { reason },
-        false => AuthError::Misconfigured { reason },
+        true => CredentialsError::Unavailable { reason },
+        false => CredentialsError::Misconfigured { reason },
     }
 }
 
@@ -94,7 +94,7 @@ impl OAuth2Client {
         })
     }
 
-    async fn header(&self) -> Result<HeaderValue, AuthError> {
+    async fn header(&self) -> Result<HeaderValue, CredentialsError> {
         // Held while a token is fetched: requests that come meanwhile wait for the same outcome.
         let mut state = self.state.lock().await;
         let now = Instant::now();
@@ -122,7 +122,7 @@ impl OAuth2Client {
         state.token.as_ref().filter(is_good).map(|token| token.header.clone()).ok_or(error)
     }
 
-    async fn fetch(&self, state: &mut State) -> Result<Token, AuthError> {
+    async fn fetch(&self, state: &mut State) -> Result<Token, CredentialsError> {
         let [id, secret] = self.client.get()?;
         let answer = self.ask(&id, &secret, state.credentials_in_form).await?;
         // RFC 6749 wants the header to be understood; many endpoints only read the form. The form
@@ -137,7 +137,7 @@ impl OAuth2Client {
         self.token(&answer)
     }
 
-    async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, AuthError> {
+    async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, CredentialsError> {
         let mut form = Form::default();
         form.add("grant_type", "client_credentials");
         if !self.config.scopes.is_empty() {
@@ -158,7 +158,9 @@ impl OAuth2Client {
         let timeout = self.config.timeout;
         let answer = self.http.post(&self.token_url, &headers, &body);
         let answer = tokio::time::timeout(timeout, answer).await.map_err(|_| {
-            AuthError::unavailable(format!("no answer of the token endpoint within {timeout:?}"))
+            CredentialsError::unavailable(format!(
+                "no answer of the token endpoint within {timeout:?}"
+            ))
         })?;
         answer.map_err(|error| {
             let reason = format!("token endpoint: {error}");
@@ -166,7 +168,7 @@ impl OAuth2Client {
         })
     }
 
-    fn token(&self, answer: &Answer) -> Result<Token, AuthError> {
+    fn token(&self, answer: &Answer) -> Result<Token, CredentialsError> {
         let status = answer.status;
         if !status.is_success() {
             let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use sluice_net::auth::client::AuthError;
+use sluice_net::auth::client::CredentialsError;
 
 use crate::secret::sensitive;
 
@@ -21,8 +21,9 @@ pub struct Granted {
 
 impl Granted {
     /// Reads the body of a successful answer.
-    pub fn read(body: &[u8]) -> Result<Granted, AuthError> {
-        let unusable = |what| AuthError::unavailable(format!("the token endpoint's answer {what}"));
+    pub fn read(body: &[u8]) -> Result<Granted, CredentialsError> {
+        let unusable =
+            |what| CredentialsError::unavailable(format!("the token endpoint's answer {what}"));
         let body: Value = serde_json::from_slice(body).map_err(|_| unusable("is not JSON"))?;
         let token = body["access_token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| unusable("has no access_token"))?;

@@ -10,7 +10,7 @@ use sluice_config::Fields;
 
 /// Why a request could not be authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AuthError {
+pub enum CredentialsError {
     /// The configuration or a file must change: a file cannot be read, the token endpoint refuses
     /// the client.
     #[error("{reason}")]
@@ -20,13 +20,13 @@ pub enum AuthError {
     Unavailable { reason: String },
 }
 
-impl AuthError {
-    pub fn misconfigured(reason: impl Into<String>) -> AuthError {
-        AuthError::Misconfigured { reason: reason.into() }
+impl CredentialsError {
+    pub fn misconfigured(reason: impl Into<String>) -> CredentialsError {
+        CredentialsError::Misconfigured { reason: reason.into() }
     }
 
-    pub fn unavailable(reason: impl Into<String>) -> AuthError {
-        AuthError::Unavailable { reason: reason.into() }
+    pub fn unavailable(reason: impl Into<String>) -> CredentialsError {
+        CredentialsError::Unavailable { reason: reason.into() }
     }
 }
 
@@ -41,7 +41,7 @@ pub trait ClientAuth: fmt::Debug + Send + Sync {
         &'a self,
         headers: &'a mut HeaderMap,
         metadata: &'a [MetadataHeader],
-    ) -> BoxFuture<'a, Result<(), AuthError>>;
+    ) -> BoxFuture<'a, Result<(), CredentialsError>>;
 
     /// The server did not take the credentials: a cached token is not used again.
     fn refused(&self) -> BoxFuture<'_, ()> {

@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::body::{ChunkedBuf, request};
-use super::connect::{Address, ConnectOptions, Connector};
+use super::connect::{ConnectOptions, Connector, PeerAddress};
 use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
 use super::error::{Result, TransportError};
@@ -308,7 +308,7 @@ impl Inner {
         });
     }
 
-    fn use_addresses(&self, addresses: &[Address]) {
+    fn use_addresses(&self, addresses: &[PeerAddress]) {
         *self.resolved.lock() = Resolved { at: Some(Instant::now()), doubtful: false };
         let old = self.slots.load_full();
         if self.options.balancer == Balancer::PickFirst {
@@ -316,7 +316,7 @@ impl Inner {
             return;
         }
         // As many slots for each address as configured: the old ones if there are any.
-        let slots_of = |address: &Address| {
+        let slots_of = |address: &PeerAddress| {
             let old = old.iter().filter(|slot| slot.address.as_ref() == Some(address)).cloned();
             let new = std::iter::repeat_with(|| Arc::new(Slot::new(Some(address.clone()))));
             old.chain(new).take(self.options.connections.max(1)).collect::<Vec<_>>()

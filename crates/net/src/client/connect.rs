@@ -29,16 +29,16 @@ pub(crate) type BoxIo = Box<dyn Io>;
 
 /// One address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Address {
+pub(crate) enum PeerAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => address.fmt(formatter),
-            Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            PeerAddress::Tcp(address) => address.fmt(formatter),
+            PeerAddress::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
 }
@@ -88,7 +88,7 @@ impl Default for ConnectOptions {
 /// A connection that is open, and the address that it leads to.
 pub(crate) struct Connected {
     pub(crate) io: BoxIo,
-    pub(crate) address: Address,
+    pub(crate) address: PeerAddress,
     /// The peer chose HTTP/2 in the TLS handshake.
     pub(crate) alpn_h2: bool,
 }
@@ -112,21 +112,21 @@ impl Connector {
     }
 
     /// The addresses of the target, or of the proxy on the way to it.
-    pub(crate) async fn addresses(&self) -> Result<Vec<Address>> {
+    pub(crate) async fn addresses(&self) -> Result<Vec<PeerAddress>> {
         let target = self.first_hop();
         let (host, port) = match target {
-            Target::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),
+            Target::Unix(path) => return Ok(vec![PeerAddress::Unix(path.clone())]),
             Target::Host { host, port } => (host, *port),
         };
         if let Some(ip) = target.ip() {
-            return Ok(vec![Address::Tcp(SocketAddr::new(ip, port))]);
+            return Ok(vec![PeerAddress::Tcp(SocketAddr::new(ip, port))]);
         }
         let found = self.options.resolver.resolve(host, port).await?;
-        Ok(found.into_iter().take(ADDRESSES_LIMIT).map(Address::Tcp).collect())
+        Ok(found.into_iter().take(ADDRESSES_LIMIT).map(PeerAddress::Tcp).collect())
     }
 
     /// Connects to the first of the addresses that works.
-    pub(crate) async fn connect_any(&self, addresses: Vec<Address>) -> Result<Connected> {
+    pub(crate) async fn connect_any(&self, addresses: Vec<PeerAddress>) -> Result<Connected> {
         let limit = self.options.connect_timeout;
         let mut failure = TransportError::Resolve {
             host: self.target.to_string(),
@@ -145,7 +145,7 @@ impl Connector {
     }
 
     /// The byte stream, and whether the peer chose HTTP/2.
-    async fn connect(&self, address: &Address) -> Result<(BoxIo, bool)> {
+    async fn connect(&self, address: &PeerAddress) -> Result<(BoxIo, bool)> {
         let failed =
             |reason: String| TransportError::Connect { address: address.to_string(), reason };
         let mut io = open(address).await.map_err(|error| failed(error.to_string()))?;
@@ -170,10 +170,10 @@ impl Connector {
     }
 }
 
-async fn open(address: &Address) -> std::io::Result<BoxIo> {
+async fn open(address: &PeerAddress) -> std::io::Result<BoxIo> {
     match address {
-        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
-        Address::Tcp(address) => {
+        PeerAddress::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+        PeerAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             let keepalive =

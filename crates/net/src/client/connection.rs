@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::body::ChunkedBuf;
-use super::connect::{Address, BoxIo};
+use super::connect::{BoxIo, PeerAddress};
 use super::error::{Result, TransportError};
 
 /// Flow-control windows: they bound what a hostile peer can make us hold. Answers are small.
@@ -99,7 +99,7 @@ impl ConnectionState {
 #[derive(Clone)]
 pub(crate) struct Connection {
     sender: SendRequest<ChunkedBuf>,
-    pub(crate) address: Address,
+    pub(crate) address: PeerAddress,
     pub(crate) state: Arc<ConnectionState>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) type Driver = BoxFuture<'static, String>;
 impl Connection {
     pub(crate) async fn establish(
         io: BoxIo,
-        address: Address,
+        address: PeerAddress,
         keepalive: Option<Keepalive>,
     ) -> Result<(Connection, Driver)> {
         let (sender, mut connection) = h2::client::Builder::new()
@@ -157,11 +157,7 @@ impl Connection {
         result
     }
 
-    async fn exchange(
-        &self,
-        request: Request<ChunkedBuf>,
-        limit_bytes: usize,
-    ) -> Result<Answer> {
+    async fn exchange(&self, request: Request<ChunkedBuf>, limit_bytes: usize) -> Result<Answer> {
         let (mut head, body) = request.into_parts();
         head.version = Version::HTTP_2;
         let (request, has_body) = (Request::from_parts(head, ()), body.has_remaining());
@@ -195,11 +191,7 @@ impl Connection {
 
 /// Adds a chunk to an answer's body. Nearly every answer is one small chunk: only a second one
 /// makes us copy.
-pub(crate) fn append(
-    body: &mut Bytes,
-    chunk: Bytes,
-    limit_bytes: usize,
-) -> Result<()> {
+pub(crate) fn append(body: &mut Bytes, chunk: Bytes, limit_bytes: usize) -> Result<()> {
     if body.len() + chunk.len() > limit_bytes {
         return Err(TransportError::AnswerTooLarge { limit_bytes });
     }

@@ -9,13 +9,13 @@ use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 
 use super::body::ChunkedBuf;
-use super::connect::Address;
+use super::connect::PeerAddress;
 use super::connection::Connection;
 
 /// An HTTP/1.1 connection between two requests.
 pub(crate) struct Idle {
     pub(crate) sender: SendRequest<Full<ChunkedBuf>>,
-    pub(crate) address: Address,
+    pub(crate) address: PeerAddress,
     pub(crate) since: Instant,
 }
 
@@ -39,7 +39,7 @@ struct Inner {
     idle: Vec<Idle>,
     shared: Option<Connection>,
     /// What the name stood for when it was last looked up.
-    addresses: Vec<Address>,
+    addresses: Vec<PeerAddress>,
     resolved: Option<Instant>,
 }
 
@@ -89,7 +89,7 @@ impl Pool {
     }
 
     /// The name stands for these addresses now: connections to others are not used again.
-    pub(crate) fn follow(&self, addresses: &[Address], now: Instant) {
+    pub(crate) fn follow(&self, addresses: &[PeerAddress], now: Instant) {
         let mut inner = self.inner.lock();
         inner.idle.retain(|idle| addresses.contains(&idle.address));
         inner.shared.take_if(|shared| !addresses.contains(&shared.address));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::connect::Address;
+use super::connect::PeerAddress;
 use super::connection::{Connection, ConnectionState};
 use super::error::{Result, TransportError};
 
@@ -49,12 +49,12 @@ struct Inner {
 
 pub(crate) struct Slot {
     /// Its address (`round_robin`). None: the first of the name's addresses that works.
-    pub(crate) address: Option<Address>,
+    pub(crate) address: Option<PeerAddress>,
     inner: Mutex<Inner>,
 }
 
 impl Slot {
-    pub(crate) fn new(address: Option<Address>) -> Slot {
+    pub(crate) fn new(address: Option<PeerAddress>) -> Slot {
         Slot { address, inner: Mutex::default() }
     }
 
@@ -113,7 +113,7 @@ impl Slot {
     }
 
     /// The name no longer has the connection's address: new requests go elsewhere.
-    pub(crate) fn follow(&self, addresses: &[Address]) {
+    pub(crate) fn follow(&self, addresses: &[PeerAddress]) {
         let mut inner = self.inner.lock();
         if let State::Ready(connection) = &inner.state
             && !addresses.contains(&connection.address)

@@ -40,8 +40,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
-    StartError, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
@@ -65,7 +65,7 @@ impl ReceiverConfig for OtlpConfig {
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
             bind(self, context.held).await.map(|bound| Box::new(bound) as Box<dyn BoundReceiver>)
         })
@@ -86,18 +86,18 @@ struct Port {
 pub struct Bound(Vec<Port>);
 
 /// Binds all configured ports or none. Takes over those of `held` that have the same addresses.
-pub async fn bind(config: &OtlpConfig, held: &[Listener]) -> Result<Bound, StartError> {
+pub async fn bind(config: &OtlpConfig, held: &[Listener]) -> Result<Bound, ReceiverError> {
     let mut ports = Vec::new();
     for (transport, config, http) in config.ports() {
         let protocol = transport.as_str();
         let tls = config.tls.clone().map(|tls| ServerTls::new(tls, config.server.protocols.alpn()));
         let tls = tls
             .transpose()
-            .map_err(|error| StartError::failed(format!("{protocol}: tls: {error}")))?;
+            .map_err(|error| ReceiverError::failed(format!("{protocol}: tls: {error}")))?;
         let bound = Listener::bind_or_take_over(&config.address, held).await;
         let listener = bound.map_err(|error| match error {
-            BindError::Held { .. } => StartError::held(format!("{protocol}: {error}")),
-            _ => StartError::failed(format!("{protocol}: {error}")),
+            BindError::Held { .. } => ReceiverError::held(format!("{protocol}: {error}")),
+            _ => ReceiverError::failed(format!("{protocol}: {error}")),
         })?;
         ports.push(Port { transport, listener, tls, config: config.clone(), http: http.cloned() });
     }

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_config::{Fields, Kind};
 use sluice_flow::BoxFuture;
 use sluice_receivers::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
-    StartError, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver,
 };
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
@@ -86,9 +86,9 @@ impl ReceiverConfig for Config {
     fn bind<'a>(
         &'a self,
         _context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let checkpoint = Checkpoint::load(&self.checkpoint).map_err(StartError::failed)?;
+            let checkpoint = Checkpoint::load(&self.checkpoint).map_err(ReceiverError::failed)?;
             let bound: Box<dyn BoundReceiver> =
                 Box::new(Bound { include: self.include.clone(), checkpoint });
             Ok(bound)

@@ -19,8 +19,8 @@ use sluice_net::auth::client::read_authenticator;
 use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Origin};
 use sluice_net::tls::ClientTlsSection;
 use sluice_receivers::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverKind,
-    StartError, StartedReceiver,
+    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
+    ReceiverKind, StartedReceiver,
 };
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
@@ -90,11 +90,11 @@ impl ReceiverConfig for Config {
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
-    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, StartError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
         Box::pin(async move {
-            let origin = Origin::of(&self.url).map_err(StartError::failed)?;
+            let origin = Origin::of(&self.url).map_err(ReceiverError::failed)?;
             let connect = ConnectOptions::to(&origin, &self.tls, CONNECT_TIMEOUT);
-            let connect = connect.map_err(StartError::failed)?;
+            let connect = connect.map_err(ReceiverError::failed)?;
             let answer_limit_bytes = PAGE_LIMIT_BYTES;
             let options = HttpOptions { connect, answer_limit_bytes, ..HttpOptions::default() };
             let bound: Box<dyn BoundReceiver> = Box::new(Bound {
