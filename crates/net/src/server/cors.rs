@@ -46,6 +46,10 @@ impl Cors {
             ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
         let (mut always, mut preflight) = (HeaderMap::new(), HeaderMap::new());
         always.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        if origins.iter().any(|origin| origin == "*") {
+            // Browsers refuse it for requests with credentials, which not every page may use.
+            always.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        }
         if !exposed.is_empty() {
             always.insert(ACCESS_CONTROL_EXPOSE_HEADERS, value(exposed.join(", "))?);
         }
@@ -79,6 +83,7 @@ impl Cors {
             return false;
         }
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        // With `*` it replaces the origin.
         answer.extend(self.always.clone());
         true
     }
@@ -127,6 +132,18 @@ mod tests {
             assert_eq!(answer.get(ACCESS_CONTROL_ALLOW_ORIGIN), allowed.then_some(&origin));
             assert_eq!(answer[VARY], "Origin");
         }
+    }
+
+    /// Guarantee: no browser lets every page send with the user's credentials.
+    #[test]
+    fn all_origins_are_answered_as_such() {
+        let origins = vec!["https://shop.example.com".to_owned(), "*".to_owned()];
+        let cors = Cors::new(origins, &[], &[], None).expect("is valid");
+        let mut answer = HeaderMap::new();
+        assert!(cors.apply(Some(&HeaderValue::from_static("https://evil.org")), &mut answer));
+        let allowed: Vec<_> = answer.get_all(ACCESS_CONTROL_ALLOW_ORIGIN).iter().collect();
+        assert_eq!(allowed, ["*"]);
+        assert_eq!(answer[VARY], "Origin");
     }
 
     #[test]
