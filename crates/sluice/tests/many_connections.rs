@@ -24,9 +24,6 @@ const TOO_MANY: usize = 4_000;
 /// So many of them send at the same time.
 const SENDERS: usize = 400;
 const SPANS: usize = 200;
-/// As `max_connections`, so that memory is the bound.
-const MAX_CONNECTIONS: &str =
-    "receivers:\n  otlp:\n    protocols:\n      grpc:\n        max_connections: 20000\n";
 
 /// An HTTP/2 connection, as far as its handshake.
 async fn shake_hands(address: SocketAddr) -> Option<SendRequest<Bytes>> {
@@ -115,20 +112,22 @@ async fn send_until_accepted(mut left: Vec<SendRequest<Bytes>>, body: &Bytes) ->
 
 /// Scenario: more connections than there is memory for; then many of those that were let in send a
 /// request, all at the same time, through the smallest windows. Guarantee: memory within the limit,
-/// every request is accepted and delivered, the connections that had to go are counted, and there
-/// is room again when others go.
+/// every request is accepted and delivered, the connections that had to go are counted and warned
+/// of once, and there is room again when others go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_are_let_in_as_there_is_memory_for_and_all_can_send() {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
-    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]) + MAX_CONNECTIONS;
-    let gateway = Gateway::start(&config).await;
+    let gateway =
+        Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])).await;
     let clients = connect_many(gateway.grpc, TOO_MANY).await;
     let is_settled = async || {
         let gone = event(&gateway, "refused").await + event(&gateway, "evicted").await;
         gone > 0 && open_connections(&gateway).await + gone == TOO_MANY
     };
     assert!(eventually(SOON, is_settled).await, "{}", gateway.output());
+    let warnings = gateway.output().matches("connections were closed because").count();
+    assert_eq!(warnings, 1, "{}", gateway.output());
     let mut clients = open(clients).await;
     assert!((1_000..TOO_MANY).contains(&clients.len()), "{} were let in", clients.len());
 
@@ -162,8 +161,8 @@ async fn ten_thousand_connections_are_open_at_512_mib() {
     const LIMIT_MIB: u64 = 512;
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
-    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]) + MAX_CONNECTIONS;
-    let gateway = Gateway::start(&config).await;
+    let gateway =
+        Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)])).await;
     let body = Bytes::from(
         [&[0, 0, 0, 0, doors::encoded(1).len() as u8][..], &doors::encoded(1)].concat(),
     );

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::Activity;
 use super::body::Answer;
 use super::counters::ServerCounters;
+use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
@@ -127,13 +128,13 @@ pub(super) async fn serve_connection<H: Handler>(
     let transport = InspectReader::new(stream, move |bytes: &[u8]| {
         counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     });
-    drive(transport, &read_bytes, activity, &peer, &context).await;
+    drive(transport, read_bytes, activity, &peer, &context).await;
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
 fn report_failed_handshake(warned_at: &Mutex<Option<Instant>>, peer: &Peer, error: &io::Error) {
     let is_refusal = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
-    if is_refusal && is_due(&mut warned_at.lock(), Instant::now()) {
+    if is_refusal && is_due(&mut warned_at.lock(), TLS_WARNING_INTERVAL) {
         tracing::warn!(
             peer = ?peer.address, %error,
             "a TLS handshake failed (such warnings are at least {TLS_WARNING_INTERVAL:?} apart)"
@@ -143,8 +144,9 @@ fn report_failed_handshake(warned_at: &Mutex<Option<Instant>>, peer: &Peer, erro
     }
 }
 
-fn is_due(warned_at: &mut Option<Instant>, now: Instant) -> bool {
-    let is_due = warned_at.is_none_or(|at| now - at >= TLS_WARNING_INTERVAL);
+pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> bool {
+    let now = Instant::now();
+    let is_due = warned_at.is_none_or(|at| now - at >= interval);
     if is_due {
         *warned_at = Some(now);
     }
@@ -153,7 +155,7 @@ fn is_due(warned_at: &mut Option<Instant>, now: Instant) -> bool {
 
 async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
-    read_bytes: &AtomicU64,
+    read_bytes: Arc<AtomicU64>,
     activity: Arc<Activity>,
     peer: &Peer,
     context: &Arc<Context<H>>,
@@ -196,7 +198,9 @@ async fn drive<H: Handler>(
         .take_window(context.options.initial_connection_window_bytes as usize);
     let sizes = window.sizes(&context.options);
     activity.requests.unread.set_sizes(sizes);
-    let builder = protocol(&context.options, sizes);
+    let header_timer =
+        HeaderTimer { read_bytes: Arc::clone(&read_bytes), activity: Arc::clone(&activity) };
+    let builder = protocol(&context.options, sizes, header_timer);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -223,7 +227,7 @@ async fn drive<H: Handler>(
                 schedule.close(Some(EVICTION_GRACE));
                 Event::AskToGo
             }
-            () = timer.as_mut() => schedule.fire(read_bytes, &activity, &context.counters),
+            () = timer.as_mut() => schedule.fire(&read_bytes, &activity, &context.counters),
         };
         match event {
             Event::Wait => {}
@@ -259,15 +263,18 @@ fn map_bytes(headers: &HeaderMap) -> usize {
 }
 
 /// hyper's settings for a port.
-fn protocol(options: &ServerOptions, windows: WindowSizes) -> auto::Builder<TokioExecutor> {
+fn protocol(
+    options: &ServerOptions,
+    windows: WindowSizes,
+    header_timer: HeaderTimer,
+) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     if options.protocols == Protocols::Http2 {
         builder = builder.http2_only();
     }
     builder
         .http1()
-        // Without a timer the header timeout would do nothing.
-        .timer(TokioTimer::new())
+        .timer(header_timer)
         .header_read_timeout(options.read_header_timeout)
         .max_buf_size((options.max_header_bytes as usize).max(8 << 10))
         .max_headers(128);

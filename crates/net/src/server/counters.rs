@@ -29,6 +29,11 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
+    /// Connections that were closed because there was no room for all.
+    pub(super) fn crowded_out(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed) + self.evicted.load(Ordering::Relaxed)
+    }
+
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

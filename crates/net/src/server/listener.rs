@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::either::Either;
@@ -15,6 +16,8 @@ use super::transport::Socket;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 1024;
+/// Between two signs of life of a TCP peer, as in Go; after nine without an answer it is gone.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -232,13 +235,15 @@ async fn bind_tcp(
 }
 
 fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
+    use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for old connections to time out.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(only_v6)?;
     }
+    // Connections inherit it; HTTP/1 has no other way to notice a peer that vanished.
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG as i32)?;
     socket.set_nonblocking(true)?;

@@ -4,8 +4,8 @@
 //! long they live and idle, how fast headers and bodies must come, keepalive, TLS, and how they
 //! end. hyper and h2 do the protocols. What bounds what:
 //!
-//! - many connections: `max_connections` a port, [`ConnectionBudget`] for all ports; the one whose
-//!   last accepted request is longest ago makes room
+//! - many connections: [`ConnectionBudget`] for all ports, `max_connections` a port if it is set;
+//!   the one whose last accepted request is longest ago makes room
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)
@@ -20,7 +20,7 @@
 //! - unread data: stream and connection windows, whose sum [`ConnectionBudget`] bounds
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
-//! - peers that vanished: keepalive pings
+//! - peers that vanished: keepalive, of HTTP/2 or TCP
 
 mod activity;
 mod body;
@@ -28,6 +28,7 @@ mod budget;
 mod connection;
 mod cors;
 mod counters;
+mod header_timer;
 mod listener;
 mod open;
 mod options;

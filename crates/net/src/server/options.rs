@@ -23,7 +23,8 @@ impl Protocols {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
     pub protocols: Protocols,
-    /// One more takes the place of the longest idle one, or is closed as soon as it is accepted.
+    /// Beside the bound on their memory. One more takes the place of the longest idle one, or is
+    /// closed as soon as it is accepted.
     pub max_connections: usize,
     /// Of one connection.
     pub max_concurrent_streams: u32,
@@ -31,8 +32,7 @@ pub struct ServerOptions {
     pub max_header_bytes: u32,
     /// For the TLS handshake and again for the HTTP/2 preface.
     pub handshake_timeout: Duration,
-    /// HTTP/1: from the end of one request to the end of the next one's headers, so it closes idle
-    /// connections too.
+    /// HTTP/1: from the first byte of a request to the end of its headers.
     pub read_header_timeout: Duration,
     /// A connection whose peer takes no byte of its answers for so long is closed.
     pub write_timeout: Duration,
@@ -64,7 +64,7 @@ impl ServerOptions {
     pub fn new(protocols: Protocols) -> Self {
         ServerOptions {
             protocols,
-            max_connections: 4096,
+            max_connections: usize::MAX,
             max_concurrent_streams: 256,
             max_header_bytes: 16 << 10,
             handshake_timeout: Duration::from_secs(10),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
-use super::connection::{Context, serve_connection};
+use super::connection::{Context, is_due, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::open::Port;
@@ -19,6 +19,9 @@ use crate::tls::ServerTls;
 
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Between two warnings of a port that connections find no room.
+const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what
 /// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
@@ -46,7 +49,18 @@ pub async fn serve<H: Handler>(
         shutdown,
         cut_off,
     });
+    let (mut warned_at, mut warned_of) = (None, context.counters.crowded_out());
     loop {
+        let crowded_out = context.counters.crowded_out();
+        if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
+            tracing::warn!(
+                "{} connections were closed because there was no room for all; raise the memory \
+                 limit, or `max_connections` if it is set (such warnings are at least \
+                 {CROWDED_WARNING_INTERVAL:?} apart)",
+                crowded_out - warned_of
+            );
+            warned_of = crowded_out;
+        }
         let accepted = tokio::select! {
             biased;
             () = context.shutdown.cancelled() => break,
@@ -60,10 +74,6 @@ pub async fn serve<H: Handler>(
                 let Some(place) = budget.try_open(&port, &activity, Instant::now()) else {
                     // The client sees an orderly end and tries again.
                     ServerCounters::count(&context.counters.refused);
-                    tracing::warn!(
-                        "a connection was closed: there are as many as `max_connections` or the \
-                         memory limit allows"
-                    );
                     continue;
                 };
                 let context = Arc::clone(&context);

@@ -84,6 +84,30 @@ async fn slow_beginnings_are_cut_off() {
     }
 }
 
+/// Scenario: HTTP/1 connections that are without a request for longer than headers may take.
+/// Guarantee: they stay open; the next request is served, and its headers must come in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_stay_and_slow_headers_end_them() {
+    const HEADERS: Duration = Duration::from_millis(300);
+    let mut config = config(BOTH);
+    config.http.as_mut().expect("is on").shared.server.read_header_timeout = HEADERS;
+    let receiver =
+        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let mut socket = TcpStream::connect(receiver.http).await.expect("connects");
+    let request = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        content-length: 2\r\n\r\n{}";
+    for _ in 0..2 {
+        socket.write_all(request).await.expect("is sent");
+        let mut answer = vec![0; 1_000];
+        let length =
+            timeout(SOON, socket.read(&mut answer)).await.expect("in time").expect("reads");
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200"), "{answer:?}");
+        tokio::time::sleep(3 * HEADERS).await;
+    }
+    socket.write_all(b"POST /v1").await.expect("is sent");
+    assert!(is_closed(&mut socket).await);
+}
+
 /// Scenario: an HTTP/2 header block that stops halfway, at the end of a frame or within one, or
 /// comes a byte at a time. Guarantee: amid it no ping can be answered, and so the connection is
 /// closed when the time for that is over.

@@ -1,15 +1,9 @@
 //! `protocols.grpc`: the Collector's `configgrpc` server settings.
 
-use std::time::Duration;
-
 use sluice_config::Fields;
 use sluice_net::server::{Protocols, ServerOptions};
 
-use super::{DEFAULT_LIMIT_BYTES, SharedConfig, address, or_default};
-
-/// Shorter ages of connections, and pings more often, would only cost CPU.
-const AGE_LEAST: Duration = Duration::from_millis(1);
-const PING_LEAST: Duration = Duration::from_millis(10);
+use super::{DEFAULT_LIMIT_BYTES, SharedConfig, address, or_default, or_never};
 
 pub(super) fn read(fields: &mut Fields<'_>) -> SharedConfig {
     let address = address(fields, "localhost:4317");
@@ -41,12 +35,6 @@ pub(super) fn read(fields: &mut Fields<'_>) -> SharedConfig {
     config
 }
 
-/// Zero means the same as no value, as for gRPC's Go library.
-fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
-    let duration = fields.optional_duration(key, Duration::ZERO..=Duration::MAX, doc);
-    duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
-}
-
 fn keepalive(fields: &mut Fields<'_>, server: &mut ServerOptions) {
     fields.section("server_parameters", "As in gRPC's Go library.", |fields| {
         let doc = "A connection without a request for this long is asked to go. 0 or unset: never.";
@@ -59,12 +47,10 @@ fn keepalive(fields: &mut Fields<'_>, server: &mut ServerOptions) {
         server.max_connection_age_grace = or_never(fields, "max_connection_age_grace", doc);
         let doc = "A ping after this long without a sign of life, at least 10 ms. 0: the default. \
                    (The Collector's default is two hours.)";
-        let time = or_default(fields, "time", server.keepalive_time, doc);
-        server.keepalive_time = time.max(PING_LEAST);
+        server.keepalive_time = or_default(fields, "time", server.keepalive_time, doc);
         let doc = "The connection is closed if the ping is not answered within this time, at least \
                    10 ms. 0: the default.";
-        let timeout = or_default(fields, "timeout", server.keepalive_timeout, doc);
-        server.keepalive_timeout = timeout.max(PING_LEAST);
+        server.keepalive_timeout = or_default(fields, "timeout", server.keepalive_timeout, doc);
     });
     fields.section("enforcement_policy", "Bounds on clients' pings.", |fields| {
         let why = "clients may ping as often as they like: a ping costs nothing here";

@@ -5,10 +5,10 @@ use std::time::Duration;
 use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
-use sluice_net::server::{Cors, Protocols};
+use sluice_net::server::{Cors, Protocols, ServerOptions};
 use sluice_otlp::{Encoding, Signal};
 
-use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default};
+use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default, or_never};
 
 /// All content codings that there are, in the order in which they are offered.
 const ENCODINGS: [(&str, Packing); 7] = [
@@ -35,8 +35,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     }
     timeouts(fields, &mut shared);
     shared.read_connections(fields);
-    let doc = "Let HTTP/1 connections carry several requests.";
-    let keep_alive = fields.boolean("keep_alives_enabled", true, doc);
+    let keep_alive = keep_alive(fields, &mut shared.server);
     let cors = cors(fields);
     let response_headers = response_headers(fields);
     let encodings = encodings(fields);
@@ -52,20 +51,36 @@ fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
 }
 
 fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
-    let least = Duration::from_millis(10);
     let (body, server) = (&mut config.body_timeouts, &mut config.server);
     let doc = "What the body of a request may take to arrive. 0 means the default.";
     body.total = or_default(fields, "read_timeout", body.total, doc);
     body.gap = body.gap.min(body.total);
-    // One timer serves both in HTTP/1: from a request's end to the end of the next one's headers.
-    let default = server.read_header_timeout;
-    let doc = "What the headers of a request may take to arrive, on a new or an idle connection. 0 \
-               means the default.";
-    server.read_header_timeout = or_default(fields, "read_header_timeout", default, doc).max(least);
-    let doc = "How long an HTTP/2 connection may be without a request. HTTP/1 connections are \
-               bounded by `read_header_timeout`. 0 means the default.";
-    server.max_connection_idle = Some(or_default(fields, "idle_timeout", default, doc).max(least));
+    let doc = "What the headers of a request may take to arrive, from its first byte. 0 means the \
+               default.";
+    server.read_header_timeout =
+        or_default(fields, "read_header_timeout", server.read_header_timeout, doc);
     fields.no_effect("write_timeout", "answers are a few bytes");
+}
+
+/// Whether HTTP/1 connections carry several requests, and how long they may be without one.
+fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
+    let read = |fields: &mut Fields<'_>, enabled| {
+        let doc = "A connection without a request for this long is closed. 0 or unset: never.";
+        let idle = or_never(fields, "idle_timeout", doc);
+        let doc = "Let HTTP/1 connections carry several requests.";
+        (idle, fields.boolean(enabled, true, doc))
+    };
+    let flat = read(fields, "keep_alives_enabled");
+    let doc = "`idle_timeout` and `keep_alives_enabled`, as the Collector spells them since 0.160.";
+    let section = fields.section_unless_empty("keepalive", doc, |fields| {
+        if flat != (None, true) {
+            fields.error("cannot stand beside `idle_timeout` and `keep_alives_enabled`");
+        }
+        read(fields, "enabled")
+    });
+    let (idle, is_enabled) = section.unwrap_or(flat);
+    server.max_connection_idle = idle;
+    is_enabled
 }
 
 fn cors(fields: &mut Fields<'_>) -> Option<Cors> {

@@ -18,6 +18,9 @@ use super::counters::Transport;
 
 /// What OTLP recommends as the limit of a request after decompression.
 const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
+/// Shorter ages, pings more often and the like would only cost CPU.
+const AGE_LEAST: Duration = Duration::from_millis(1);
+const TIMEOUT_LEAST: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub struct OtlpConfig {
@@ -133,7 +136,7 @@ impl SharedConfig {
     /// Reads what both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
         let doc = "TLS. Without it, connections are not encrypted.";
-        let tls = fields.section("tls", doc, tls);
+        let tls = fields.section_unless_empty("tls", doc, tls);
         let authenticator = authenticator(fields);
         let doc = "Keep those of the request's headers that `headers_setter`, `metadata_keys` or \
                    `from_context` name. Requests whose kept headers differ are never merged where \
@@ -149,26 +152,34 @@ impl SharedConfig {
         }
     }
 
-    /// Sluice's own option: bounds the memory that connections alone can take.
     fn read_connections(&mut self, fields: &mut Fields<'_>) {
-        let default = self.server.max_connections;
         let doc = "Connections at a time. A further one takes the place of the longest idle one, \
-                   or is closed. Those of all receivers together may take an eighth of the memory \
-                   limit, which `sluice plan` shows. (Sluice's own option.)";
-        self.server.max_connections =
-            fields.integer("max_connections", default, 1..=1_000_000, doc);
+                   or is closed. 0 or unset: as many as memory allows. Those of all receivers \
+                   together are sure of an eighth of the memory limit, which `sluice plan` shows. \
+                   (Sluice's own option.)";
+        let limit = fields.optional_integer("max_connections", 0..=1_000_000, doc);
+        self.server.max_connections = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     }
+}
+
+/// Zero means the same as no value, as for gRPC's Go library.
+fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
+    let duration = fields.optional_duration(key, Duration::ZERO..=Duration::MAX, doc);
+    duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
 }
 
 /// Zero stands for the default.
 fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) -> Duration {
-    Some(fields.duration(key, default, doc)).filter(|given| !given.is_zero()).unwrap_or(default)
+    match fields.duration(key, default, doc) {
+        Duration::ZERO => default,
+        duration => duration.max(TIMEOUT_LEAST),
+    }
 }
 
 /// `auth.authenticator`.
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let doc = "Who may send. Without it, every client that can connect.";
-    let name = fields.section("auth", doc, |fields| {
+    let name = fields.section_unless_empty("auth", doc, |fields| {
         let doc = "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its \
                    `/name` if it has one.";
         let name = fields.required_string("authenticator", doc);

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use sluice_config::load::read_text;
 use sluice_net::server::{Address, Family, Protocols, ServerOptions};
 
@@ -96,6 +94,34 @@ protocols:
     assert_eq!(http.shared.body_timeouts.total, Duration::from_secs(20));
     assert_eq!(http.shared.server.read_header_timeout, Duration::from_secs(21));
     assert_eq!(http.shared.server.max_connection_idle, Some(Duration::from_secs(23)));
+}
+
+/// Guarantee: as in the Collector, connections have no limit of their own and may be idle.
+#[test]
+fn connections_have_no_bounds_that_were_not_asked_for() {
+    for options in ["", "max_connections: 0, idle_timeout: 0"] {
+        let (config, messages) = read(&format!("protocols: {{http: {{{options}}}}}"));
+        assert_eq!(messages, [""; 0]);
+        let server = config.http.expect("is on").shared.server;
+        assert_eq!((server.max_connections, server.max_connection_idle), (usize::MAX, None));
+    }
+}
+
+/// Guarantee: the Collector's spelling of idle connections' options means the same as the older
+/// one, stands alone, and may be empty, as may others.
+#[test]
+fn current_spellings_of_the_collector_are_known() {
+    let read = |options: &str| {
+        let (config, messages) = read(&format!("protocols: {{http: {{{options}}}}}"));
+        let HttpConfig { shared, keep_alive, .. } = config.http.expect("is on");
+        ((shared.server.max_connection_idle, keep_alive, shared.tls.is_some()), messages.len())
+    };
+    let idle = Some(Duration::from_secs(5));
+    assert_eq!(read("idle_timeout: 5s, keep_alives_enabled: false"), ((idle, false, false), 0));
+    assert_eq!(read("keepalive: {idle_timeout: 5s, enabled: false}"), ((idle, false, false), 0));
+    assert_eq!(read("keepalive: {idle_timeout: 5s}"), ((idle, true, false), 0));
+    assert_eq!(read("keepalive: , tls: , auth: "), ((None, true, false), 0));
+    assert_eq!(read("keepalive: {idle_timeout: 5s}, keep_alives_enabled: false").1, 1);
 }
 
 #[test]

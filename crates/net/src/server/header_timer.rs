@@ -1,0 +1,57 @@
+//! hyper's timer for HTTP/1 headers. hyper starts it when a request may begin; the time counts from
+//! the request's first byte, so that an idle connection is not one with slow headers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Sleep, Timer};
+use hyper_util::rt::TokioTimer;
+
+use super::activity::Activity;
+
+pub(super) struct HeaderTimer {
+    /// Of the connection.
+    pub(super) read_bytes: Arc<AtomicU64>,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl Timer for HeaderTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        // A new connection has sent bytes already: they told which protocol it speaks.
+        let is_idle = self.activity.has_served();
+        let idle_bytes = if is_idle { self.read_bytes.load(Ordering::Relaxed) } else { 0 };
+        let read_bytes = Arc::clone(&self.read_bytes);
+        Box::pin(HeaderSleep { duration, read_bytes, idle_bytes, sleep: None })
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(deadline.saturating_duration_since(self.now()))
+    }
+}
+
+struct HeaderSleep {
+    duration: Duration,
+    read_bytes: Arc<AtomicU64>,
+    /// As many as had been read when the request could begin.
+    idle_bytes: u64,
+    sleep: Option<Pin<Box<dyn Sleep>>>,
+}
+
+impl Sleep for HeaderSleep {}
+
+impl Future for HeaderSleep {
+    type Output = ();
+
+    /// hyper polls it after each read.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.sleep.is_none() && self.read_bytes.load(Ordering::Relaxed) == self.idle_bytes {
+            return Poll::Pending;
+        }
+        let duration = self.duration;
+        self.sleep.get_or_insert_with(|| TokioTimer::new().sleep(duration)).as_mut().poll(context)
+    }
+}
