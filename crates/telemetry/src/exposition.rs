@@ -255,12 +255,12 @@ mod tests {
             title: "",
             labels: &[],
             metrics: &[
-                Metric::counter("process_cpu", "CPU.", |()| 0.25).unit("seconds"),
+                Metric::counter("process_uptime", "Up.", |()| 0.25).unit("seconds"),
                 Metric::counter("sluice_wait", "Waiting.", |()| 1.0).unit("seconds"),
             ],
         };
         let text = rendered(&naming, &TABLE, &[], &());
-        assert!(text.contains("\nprocess_cpu{service_name=\"sluice\"} 0.25\n"), "{text}");
+        assert!(text.contains("\nprocess_uptime{service_name=\"sluice\"} 0.25\n"), "{text}");
         assert!(text.contains("\nsluice_wait_seconds{"), "our own always have their unit: {text}");
         let naming = Naming {
             without_type_suffix: false,
@@ -268,7 +268,7 @@ mod tests {
             constant_labels: Vec::new(),
         };
         let text = rendered(&naming, &TABLE, &[], &());
-        assert!(text.contains("\nprocess_cpu_seconds_total 0.25\n"), "{text}");
+        assert!(text.contains("\nprocess_uptime_seconds_total 0.25\n"), "{text}");
     }
 
     /// Guarantee: a metric by items is documented under the names and labels that it is written

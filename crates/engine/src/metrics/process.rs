@@ -16,8 +16,9 @@ pub(super) const PROCESS: Table<Instant> = Table {
     metrics: &[
         row!(counter "otelcol_process_uptime" in "seconds",
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
-        row!(counter "otelcol_process_cpu" in "seconds", |_| memory::cpu_seconds(),
-            "CPU time that the process has used, user and system."),
+        // In the Collector the name itself ends in the unit, whatever the naming.
+        row!(counter "otelcol_process_cpu_seconds", |_| memory::cpu_seconds(),
+            "CPU time in seconds that the process has used, user and system."),
         row!(gauge "otelcol_process_memory_rss" in "bytes", |_| memory::resident_bytes() as f64,
             "Resident memory in bytes."),
     ],
@@ -48,3 +49,23 @@ pub(super) const POOL: Table<PoolState> = Table {
             "What the backlogs of all deliveries may take together."),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use sluice_telemetry::exposition::{Exposition, Naming};
+
+    use super::*;
+
+    #[test]
+    fn names_are_the_collectors_without_units() {
+        let naming = Naming { without_units: true, ..Naming::default() };
+        let mut exposition = Exposition::new(&naming);
+        exposition.write(&PROCESS, &[], &Instant::now());
+        let text = exposition.render();
+        for name in
+            ["otelcol_process_uptime", "otelcol_process_cpu_seconds", "otelcol_process_memory_rss"]
+        {
+            assert!(text.contains(&format!("\n{name} ")), "{name}: {text}");
+        }
+    }
+}
