@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
-use axum::routing::get;
+use axum::routing::{any, get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -104,13 +104,16 @@ fn metrics_router(status: &Arc<EngineStatus>) -> Router {
         .route("/log", get(async move || metrics::log::text(&for_log)))
 }
 
-/// 200 while data can be accepted, 503 otherwise; the body names the deliveries whose backends
-/// fail.
+/// 200 from the start of all components to the shutdown, 503 before and after; the body names the
+/// deliveries whose backends fail.
 fn health_router(path: &str, status: Arc<EngineStatus>) -> Router {
     let answer = async move || {
         let (is_ready, body) = status.health();
         let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         (code, [(header::CONTENT_TYPE, "application/json")], body)
     };
-    Router::new().route(path, get(answer))
+    // As a pattern of Go's `ServeMux`: one that ends in a slash matches all paths below.
+    let below = path.ends_with('/').then(|| format!("{path}{{*rest}}"));
+    let paths = std::iter::once(path).chain(below.as_deref());
+    paths.fold(Router::new(), |router, path| router.route(path, any(answer.clone())))
 }

@@ -90,6 +90,37 @@ async fn counts_agree_with_both_ends() {
     assert!(scrape.sum("otelcol_process_uptime_seconds", &[]).is_some_and(|uptime| uptime > 0.0));
 }
 
+/// Guarantee: as in the Collector, the health check answers on all paths below one that ends in a
+/// slash, whatever the method; on another it answers alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_check_answers_below_its_path() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let other = sluice_load_test::subject::free_addr().expect("a free port");
+    let extensions =
+        format!("extensions:\n  health_check/exact:\n    endpoint: {other}\n    path: /up\n");
+    let gateway = Gateway::start(
+        &(extensions
+            + &fan_out(Signal::Traces, 256, &[("backend", &backend)]).replace(
+                "service:\n",
+                "service:\n  extensions: [health_check, health_check/exact]\n",
+            )),
+    )
+    .await;
+    for (address, method, path, expected) in [
+        (gateway.health, "GET", "/", 200),
+        (gateway.health, "GET", "/healthz", 200),
+        (gateway.health, "POST", "/a/b", 200),
+        (other, "HEAD", "/up", 200),
+        (other, "GET", "/up/there", 404),
+    ] {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+        let answer = gateway::request(address, &request).await.expect("an answer");
+        assert_eq!(answer.0, expected, "{method} {path}");
+    }
+}
+
 /// Guarantee: what waits, what was refused and what failed for good is counted where the Collector
 /// counts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! `health_check`: an address that answers 200 while data can be accepted. The engine serves it,
+//! `health_check`: an address that answers 200 between start and shutdown. The engine serves it,
 //! because it alone knows the deliveries.
 
 use sluice_config::{ComponentKind, Fields, Kind};
@@ -8,21 +8,23 @@ use crate::extension::{Extension, HealthCheck};
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
         "health_check",
-        "Answers 200 while data can be accepted; the body names deliveries that are sick.",
+        "Answers 200 from the start of all components to the shutdown, also while senders are \
+         refused; the body names deliveries and disks in trouble.",
     )
     .aliases(&["healthcheck", "healthcheckv2"]),
     |fields| Box::new(read(fields)),
 );
 
 fn read(fields: &mut Fields<'_>) -> HealthCheck {
-    let why = "the answer always tells whether data can be accepted";
-    fields.no_effect("check_collector_pipeline", why);
+    fields.no_effect("check_collector_pipeline", "the body names the deliveries that are sick");
     fields.no_effect("response_body", "the body names the deliveries that are sick");
     fields.not_yet("tls", "the health check over TLS");
     fields.no_effect("use_v2", "there is one health check");
     let doc = "Address to listen on, `host:port`.";
     let endpoint = fields.string("endpoint", "localhost:13133", doc);
-    let path = fields.string("path", "/", "Path of the check.");
+    let doc = "Path of the check, with any method. One that ends in `/` stands for all paths \
+               below it too.";
+    let path = fields.string("path", "/", doc);
     if !path.starts_with('/') {
         fields.error_at("path", "must begin with `/`");
     }
