@@ -14,6 +14,8 @@ use crate::sending::Sending;
 /// An address that does not answer leaves time to try another within the deadline of a request.
 const CONNECT_TIMEOUT_LIMIT: Duration = Duration::from_secs(10);
 
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
 /// The highest levels of the compressions that have levels.
 pub(crate) const GZIP_LEVELS: Option<i32> = Some(9);
 pub(crate) const ZSTD_LEVELS: Option<i32> = Some(22);
@@ -39,9 +41,13 @@ impl ClientOptions {
         highest_level: Option<i32>,
         request_limit_bytes: u64,
     ) -> ClientOptions {
-        let range = Duration::from_millis(1)..=Duration::from_secs(3600);
+        let doc = "Deadline of one request. 0: the longest, an hour.";
+        let timeout = fields.duration_in("timeout", timeout, Duration::ZERO..=TIMEOUT_MAX, doc);
+        if !timeout.is_zero() && timeout < Duration::from_millis(1) {
+            fields.error_at("timeout", "must be 0 or at least 1ms");
+        }
         ClientOptions {
-            timeout: fields.duration_in("timeout", timeout, range, "Deadline of one request."),
+            timeout: if timeout.is_zero() { TIMEOUT_MAX } else { timeout },
             compression_level: compression_level(fields, highest_level),
             tls: ClientTlsSection::read(fields),
             headers: read_headers(fields),

@@ -108,13 +108,9 @@ impl OtlpHttpConfig {
 }
 
 fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
-    let idle_connections = idle_connections(fields);
+    let ((idle_connections, idle_timeout), keep_alive) = keep_alive(fields);
     let doc = "Connections in all; requests beyond wait. 0 or unset: no limit.";
     let connections = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
-    let doc = "An unused connection is closed after this time. 0: never.";
-    let idle_timeout = fields.duration("idle_conn_timeout", Duration::from_secs(90), doc);
-    let doc = "Each request has a connection of its own.";
-    let keep_alive = !fields.boolean("disable_keep_alives", false, doc);
     let doc = "Offer HTTP/2 in the TLS handshake.";
     let http2 = fields.boolean("force_attempt_http2", true, doc);
     let doc = "Between two HTTP/2 pings. 0: none.";
@@ -157,13 +153,35 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
     })
 }
 
-/// There is one host, so the smaller of both limits holds. 0 means "no limit" for the first,
-/// "default" for the second.
-fn idle_connections(fields: &mut Fields<'_>) -> usize {
+/// What [`idle_connections`] says, and whether connections carry several requests.
+fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
+    const FLAT: [&str; 4] =
+        ["idle_conn_timeout", "max_idle_conns", "max_idle_conns_per_host", "disable_keep_alives"];
+    let idle = idle_connections(fields);
+    let doc = "Each request has a connection of its own.";
+    let keep_alive = !fields.boolean(FLAT[3], false, doc);
+    let flat = FLAT.into_iter().find(|key| fields.is_present(key));
+    let doc =
+        "The four options about unused connections, as the Collector spells them since 0.160.";
+    let section = fields.section_unless_empty("keepalive", doc, |fields| {
+        if let Some(flat) = flat {
+            fields.error(&format!("cannot stand beside `{flat}`"));
+        }
+        let idle = idle_connections(fields);
+        (idle, fields.boolean("enabled", true, "Let connections carry several requests."))
+    });
+    section.unwrap_or((idle, keep_alive))
+}
+
+/// How many unused connections are kept, and for how long. There is one host, so the smaller of
+/// both limits holds. 0 means "no limit" for the first, "default" for the second.
+fn idle_connections(fields: &mut Fields<'_>) -> (usize, Duration) {
     let doc = "Unused connections that are kept. 0: no limit.";
     let all: usize = fields.integer("max_idle_conns", 100, 0..=100_000, doc);
     let doc = "The same for the one host. 0 or unset: `max_idle_conns`.";
     let host: Option<usize> = fields.optional_integer("max_idle_conns_per_host", 0..=100_000, doc);
     let all = if all == 0 { usize::MAX } else { all };
-    host.filter(|limit| *limit > 0).map_or(all, |host| host.min(all))
+    let limit = host.filter(|limit| *limit > 0).map_or(all, |host| host.min(all));
+    let doc = "An unused connection is closed after this time. 0: never.";
+    (limit, fields.duration("idle_conn_timeout", Duration::from_secs(90), doc))
 }

@@ -512,6 +512,33 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
     }
 }
 
+/// Guarantee: the Collector's spelling of unused connections' options means the same as the older
+/// one, stands alone, and may be empty, as may others; a deadline of 0 is the longest.
+#[test]
+fn current_spellings_of_the_collector_are_known() {
+    let read = |options: &str| {
+        let text = format!("{{endpoint: 'http://localhost:1', {options}}}");
+        let (config, diagnostics) =
+            sluice_config::load::read_text("exporters.test", &text, OtlpHttpConfig::read);
+        (config, diagnostics.items().len())
+    };
+    for options in [
+        "idle_conn_timeout: 5s, max_idle_conns: 7, disable_keep_alives: true",
+        "keepalive: {idle_conn_timeout: 5s, max_idle_conns: 7, enabled: false}",
+    ] {
+        let (config, remarks) = read(options);
+        assert_eq!(
+            (config.http.idle_timeout, config.http.idle_connections),
+            (Duration::from_secs(5), 7)
+        );
+        assert_eq!((config.http.keep_alive, remarks), (false, 0), "{options}");
+    }
+    let (config, remarks) = read("keepalive: , tls: , auth: , timeout: 0s");
+    assert_eq!((config.http.idle_timeout, config.http.keep_alive), (Duration::from_secs(90), true));
+    assert_eq!((config.client.timeout, remarks), (Duration::from_secs(3600), 0));
+    assert_eq!(read("keepalive: {enabled: true}, max_idle_conns: 7").1, 1);
+}
+
 /// Guarantee: a level that the compression does not have is an error, one for a compression without
 /// levels is warned of.
 #[test]

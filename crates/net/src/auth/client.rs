@@ -66,7 +66,8 @@ pub type ClientAuths = HashMap<String, Arc<dyn ClientAuth>>;
 pub fn read_authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let doc = "Name of the extension that authenticates requests: `basicauth`, `bearertokenauth`, \
                `oauth2client` or `headers_setter`.";
-    let name = fields.section("auth", "How requests are authenticated.", |fields| {
+    let section = "How requests are authenticated.";
+    let name = fields.section_unless_empty("auth", section, |fields| {
         fields.required_string("authenticator", doc)
     });
     name.filter(|name| !name.is_empty())
