@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::budget::unix_now_ns;
 use super::segments::Change;
 use super::{Inner, Log};
 use crate::cursor::DiskLease;
-use crate::types::{Charge, CursorId, Next, Offset};
+use crate::types::{Charge, CursorId, Holding, Next, Offset};
 
 /// Why a reader resolves an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,13 @@ impl<T> Log<T> {
     /// The same for a reader that gives the entry up. Where no other reader has taken it and it is
     /// not durable, it is lost. None if it was resolved before.
     pub fn give_up(&self, id: CursorId, offset: Offset) -> Option<bool> {
-        self.resolve_as(id, offset, As::GivenUp).map(|resolved| resolved.is_lost)
+        let mut inner = self.shared.inner.lock();
+        let resolved = inner.resolve(id, offset, As::GivenUp)?;
+        let dropped = Holding::from_iter([resolved.charge]);
+        inner.cursor_mut(id).note_dropped_range(offset, offset + 1, dropped, unix_now_ns());
+        // The entry is freed after the lock.
+        drop(inner);
+        Some(resolved.is_lost)
     }
 
     /// The caller frees the entry, after the lock.

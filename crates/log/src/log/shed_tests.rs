@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::gauges::Sheds;
-use crate::types::{Next, Subscription};
+use crate::types::{Holding, Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };
 
@@ -33,6 +33,20 @@ fn take_all(log: &Log<u64>, id: CursorId) {
     while let Next::Entry(offset, _) = log.read(id) {
         log.resolve(id, offset);
     }
+}
+
+/// Guarantee: what a reader gave up is noted as dropped, also where it had leased it.
+#[test]
+fn leased_frames_that_are_given_up_are_noted() {
+    let (log, ids, all) = log_with(1);
+    append(&log, 0..5, &all);
+    for _ in 0..3 {
+        let (offset, _) = log.read(ids[0]).entry().expect("it is there");
+        assert_eq!(log.give_up(ids[0], offset), Some(true));
+        assert_eq!(log.give_up(ids[0], offset), None);
+    }
+    assert_eq!(log.dropped_total(ids[0]), Holding { frames: 3, items: 3, bytes: 30 });
+    assert_eq!(log.gaps(ids[0]).len(), 1);
 }
 
 #[test]
