@@ -103,7 +103,7 @@ struct ServerConfig {
 
 impl ServerConfig {
     fn read(fields: &mut Fields<'_>) -> ServerConfig {
-        let doc = "Lines as of an htpasswd file, hashed with bcrypt or {SHA}.";
+        let doc = "Lines as of an htpasswd file: hashes of bcrypt or {SHA}, or plain passwords.";
         let inline = fields.secret("inline", doc).unwrap_or_default();
         let doc = "An htpasswd file; read again when it changes.";
         let file = optional_path(fields, "file", doc).map(PathBuf::from);

@@ -24,13 +24,13 @@ fn read(fields: &mut Fields<'_>) -> MemoryLimit {
     );
     let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`.";
     let limit_mib = fields.integer("limit_mib", 0, 0..=u32::MAX, doc);
-    let doc = "How many MiB below the limit refusing begins. 0: a fifth of the limit.";
+    let doc = "Share of the limit, in MiB, that requests may take while they are received. 0: a \
+               fifth. It is kept between an eighth and a third of what is for payloads.";
     let spike_mib = fields.integer("spike_limit_mib", 0, 0..=u32::MAX, doc);
     let doc = "Memory that the process may take, in percent of the memory available to it (its \
                cgroup's limit, or the machine's).";
     let limit = fields.integer("limit_percentage", 0, 0..=100, doc);
-    let doc = "How much below the limit refusing begins, in percent of the memory available. 0: a \
-               fifth of the limit.";
+    let doc = "The same in percent of the memory available.";
     let spike = fields.integer("spike_limit_percentage", 0, 0..=100, doc);
     let why = "memory is given back as soon as it is free, there is no garbage collection";
     fields.no_effect("min_gc_interval_when_soft_limited", why);
