@@ -25,6 +25,3 @@ pub trait ServerAuth: Send + Sync {
     /// The value of `www-authenticate` in a refusal.
     fn challenge(&self) -> &HeaderValue;
 }
-
-/// As receivers hold it: `Arc<Authenticator>`.
-pub type Authenticator = dyn ServerAuth;

@@ -8,13 +8,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::budget::{ConnectionBudget, StreamCharges};
-use super::scheduler::{Arriving, Requests};
+use super::budget::{ConnectionBudget, STREAM_BYTES, StreamCharges};
+use super::scheduler::{Arriving, ConnectionEntry};
 
 #[derive(Debug)]
 pub(super) struct Activity {
-    pub(super) requests: Arc<Requests>,
+    pub(super) entry: Arc<ConnectionEntry>,
     served: AtomicU64,
+    /// Requests in flight whose bodies make no progress.
+    stalled: AtomicUsize,
     charges: StreamCharges,
     times: Mutex<Times>,
     /// Answers that are being sent, by whether the period in which each began is even or odd.
@@ -27,18 +29,30 @@ pub(super) struct Activity {
 struct Times {
     /// The last request in flight was answered, or the connection was opened.
     idle_since: Instant,
-    /// The last request was accepted, or the connection was opened.
+    /// The last request was accepted, or the connection was opened. A connection that had one
+    /// accepted does not age by refusals for want of memory, which are not its fault.
     useful_at: Instant,
+    standing: Standing,
+}
+
+/// What a connection's requests came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    New,
+    Accepted,
+    /// One of them made no progress while others found no memory.
+    Stalled,
 }
 
 impl Activity {
     pub(super) fn new(budget: &Arc<ConnectionBudget>) -> Self {
         let now = Instant::now();
         Activity {
-            requests: Arc::default(),
+            entry: Arc::default(),
             served: AtomicU64::new(0),
+            stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
-            times: Mutex::new(Times { idle_since: now, useful_at: now }),
+            times: Mutex::new(Times { idle_since: now, useful_at: now, standing: Standing::New }),
             sending: Default::default(),
             period: AtomicUsize::new(0),
             evicted: Notify::new(),
@@ -48,10 +62,31 @@ impl Activity {
     /// A request begins that holds this much beside its body.
     pub(super) fn begin(self: &Arc<Self>, bytes: usize) -> (InFlight, Arriving) {
         self.served.fetch_add(1, Ordering::Relaxed);
-        let is_charged = self.charges.try_take(bytes);
+        let is_charged = self.try_charge(bytes);
         let activity = Arc::clone(self);
         let in_flight = InFlight { activity, bytes, is_charged, is_answered: false, period: None };
-        (in_flight, self.requests.begin())
+        (in_flight, self.entry.begin())
+    }
+
+    fn try_charge(&self, bytes: usize) -> bool {
+        self.charges.try_take(bytes, || self.times.lock().standing == Standing::Stalled)
+    }
+
+    /// A stream whose request is answered lives on until this is dropped.
+    pub(super) fn keep_stream(self: &Arc<Self>) -> KeptStream {
+        self.try_charge(STREAM_BYTES);
+        KeptStream(Arc::clone(self))
+    }
+
+    /// A body makes no progress, until this is dropped. `None`: it has to go, because others need
+    /// its memory.
+    pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Stalled> {
+        if self.charges.are_refused() {
+            self.times.lock().standing = Standing::Stalled;
+            return None;
+        }
+        self.stalled.fetch_add(1, Ordering::Relaxed);
+        Some(Stalled(Arc::clone(self)))
     }
 
     pub(super) fn has_served(&self) -> bool {
@@ -62,11 +97,17 @@ impl Activity {
         self.times.lock().idle_since
     }
 
-    /// How long no request was accepted. `None`: one is in flight. Refusals do not count: a peer
-    /// could make use of them to stay while better ones have to go.
+    /// How long no request was accepted. `None`: one is in flight that makes progress. Refusals do
+    /// not count: a peer could make use of them to stay while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
-        (self.requests.in_flight() == 0)
-            .then(|| now.saturating_duration_since(self.times.lock().useful_at))
+        if self.entry.in_flight() > self.stalled.load(Ordering::Relaxed) {
+            return None;
+        }
+        let times = self.times.lock();
+        Some(match times.standing {
+            Standing::Stalled => Duration::MAX,
+            _ => now.saturating_duration_since(times.useful_at),
+        })
     }
 
     /// Asked at regular intervals: whether an answer is being sent that began before the last one.
@@ -87,10 +128,31 @@ impl Activity {
     }
 }
 
+/// A stream beyond its request: the charge for it.
+#[derive(Debug)]
+pub(super) struct KeptStream(Arc<Activity>);
+
+impl Drop for KeptStream {
+    fn drop(&mut self) {
+        self.0.charges.give_back(STREAM_BYTES);
+    }
+}
+
+/// A body that makes no progress.
+#[derive(Debug)]
+pub(super) struct Stalled(Arc<Activity>);
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.0.stalled.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A request until its answer is sent.
 #[derive(Debug)]
 pub(super) struct InFlight {
     activity: Arc<Activity>,
+    /// Charged now.
     bytes: usize,
     is_charged: bool,
     is_answered: bool,
@@ -104,25 +166,39 @@ impl InFlight {
         self.is_charged
     }
 
-    /// There is an answer, and nothing is charged any more: under load many answers wait for their
-    /// connection's turn, which is not their peers' fault.
+    /// There is an answer, and nothing is charged until it is being sent: under load many answers
+    /// wait for their connection's turn, which is not their peers' fault.
     pub(super) fn answered(&mut self, is_accepted: bool) {
         self.is_answered = true;
-        self.activity.charges.give_back(self.bytes);
-        let is_last = self.activity.requests.end() == 0;
+        self.give_back();
+        let is_last = self.activity.entry.end() == 0;
         if is_last || is_accepted {
             let now = Instant::now();
             let mut times = self.activity.times.lock();
             times.idle_since = now;
             if is_accepted {
                 times.useful_at = now;
+                times.standing = Standing::Accepted;
             }
         }
     }
 
+    /// There is an answer, because the budget of connections has no room for the request.
+    pub(super) fn refused_for_memory(&mut self) {
+        self.answered(false);
+        let mut times = self.activity.times.lock();
+        if times.standing == Standing::Accepted {
+            times.useful_at = Instant::now();
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.activity.charges.give_back(std::mem::take(&mut self.bytes));
+    }
+
     /// Waits until all requests of the connection's slice have arrived.
     pub(super) async fn hold(&self) {
-        self.activity.requests.all_have_arrived().await;
+        self.activity.entry.all_have_arrived().await;
     }
 
     /// The answer is being sent until this is dropped.
@@ -130,6 +206,8 @@ impl InFlight {
         let period = self.activity.period.load(Ordering::Relaxed);
         self.activity.sending[period % 2].fetch_add(1, Ordering::AcqRel);
         self.period = Some(period);
+        self.bytes = STREAM_BYTES;
+        self.activity.try_charge(STREAM_BYTES);
         self
     }
 }
@@ -139,6 +217,7 @@ impl Drop for InFlight {
         if !self.is_answered {
             self.answered(false);
         }
+        self.give_back();
         if let Some(period) = self.period {
             self.activity.sending[period % 2].fetch_sub(1, Ordering::AcqRel);
         }
@@ -183,5 +262,39 @@ mod tests {
         assert_eq!(activity.useless_for(now), Some(now - opened));
         activity.begin(0).0.answered(true);
         assert!(activity.useless_for(Instant::now()).is_some_and(|idle| idle < now - opened));
+    }
+
+    /// Guarantee: refusals for want of memory do not age a connection that had a request accepted.
+    #[tokio::test]
+    async fn refusals_for_memory_are_not_the_fault_of_a_useful_connection() {
+        let (new, useful) = (activity(), activity());
+        useful.begin(0).0.answered(true);
+        let before = Instant::now();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        for activity in [&new, &useful] {
+            activity.begin(0).0.refused_for_memory();
+        }
+        let useless_for = |activity: &Activity| activity.useless_for(Instant::now());
+        assert!(useless_for(&new).is_some_and(|idle| idle > before.elapsed()));
+        assert!(useless_for(&useful).is_some_and(|idle| idle < before.elapsed()));
+    }
+
+    /// Guarantee: requests that make no progress do not protect a connection, and while there is no
+    /// memory it is the first to go.
+    #[test]
+    fn requests_without_progress_are_no_use() {
+        let budget = ConnectionBudget::new(0, 0);
+        let activity = Arc::new(Activity::new(&budget));
+        let in_flight = activity.begin(0);
+        assert_eq!(activity.useless_for(Instant::now()), None);
+        let stalled = activity.note_stalled().expect("nothing is refused");
+        assert!(activity.useless_for(Instant::now()).is_some_and(|idle| idle < Duration::MAX));
+        drop(stalled);
+        assert_eq!(activity.useless_for(Instant::now()), None);
+        let refused = activity.begin(1 << 20);
+        assert!(!refused.0.is_charged() && activity.note_stalled().is_none());
+        drop(refused);
+        drop(in_flight);
+        assert_eq!(activity.useless_for(Instant::now()), Some(Duration::MAX));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,17 +15,23 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::InFlight;
+use super::activity::{Activity, InFlight, KeptStream, Stalled};
 use super::scheduler::{Arriving, SharedWindow};
 
 /// How much of a body that no handler wants is drained, and for how long.
 const DRAINED_MAX_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// A body of which less than this comes within this time has stalled: it has to go if others need
+/// its memory. A byte now and then costs its sender nothing.
+const PROGRESS_LEAST_BYTES: usize = 1 << 10;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the body came too slowly: {0}")]
     TooSlow(&'static str),
+    #[error("the body makes no progress, and the memory for connections is spent")]
+    Stalled,
     #[error("the connection broke off within the body: {0}")]
     BrokenOff(hyper::Error),
 }
@@ -37,14 +44,21 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     arriving: Option<Arriving>,
     window: SharedWindow,
+    activity: Arc<Activity>,
     is_drained: bool,
 }
 
 impl RequestBody {
     /// `is_drained`: the peer sends the body whatever the answer is.
-    pub(super) fn new(incoming: Incoming, arriving: Arriving, is_drained: bool) -> Self {
-        let window = arriving.window();
-        RequestBody { incoming: Some(incoming), arriving: Some(arriving), window, is_drained }
+    pub(super) fn new(
+        incoming: Incoming,
+        arriving: Arriving,
+        activity: &Arc<Activity>,
+        is_drained: bool,
+    ) -> Self {
+        let (window, activity) = (arriving.window(), Arc::clone(activity));
+        let (incoming, arriving) = (Some(incoming), Some(arriving));
+        RequestBody { incoming, arriving, window, activity, is_drained }
     }
 
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
@@ -66,12 +80,12 @@ impl Drop for RequestBody {
         if let Some(incoming) = incoming.filter(|_| self.is_drained)
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(drain(incoming));
+            runtime.spawn(drain(incoming, self.activity.keep_stream()));
         }
     }
 }
 
-async fn drain(mut incoming: Incoming) {
+async fn drain(mut incoming: Incoming, _stream: KeptStream) {
     let all = async {
         let mut drained_bytes = 0;
         while let Some(Ok(frame)) = incoming.frame().await {
@@ -92,13 +106,18 @@ pub struct BodyReader {
     /// When the next piece has to be there.
     gap_end: Instant,
     deadline: Instant,
+    /// When its progress is looked at, and what has come since the last look.
+    look_at: Instant,
+    came_bytes: usize,
+    stalled: Option<Stalled>,
 }
 
 impl BodyReader {
     pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
         let now = Instant::now();
         let (gap_end, deadline) = (now + timeouts.gap, now + timeouts.total);
-        BodyReader { body, timeouts, gap_end, deadline }
+        let look_at = now + PROGRESS_INTERVAL;
+        BodyReader { body, timeouts, gap_end, deadline, look_at, came_bytes: 0, stalled: None }
     }
 
     /// The length that the peer announced, if it did.
@@ -121,8 +140,8 @@ impl BodyReader {
         &mut self,
         moment: Instant,
     ) -> Result<Option<Option<Bytes>>, BodyError> {
-        let until = moment.min(self.gap_end).min(self.deadline);
         loop {
+            let until = moment.min(self.gap_end).min(self.deadline).min(self.look_at);
             // The timer is registered only if the piece is not there yet.
             match timeout_at(until, self.body.frame()).await {
                 Err(_) if self.deadline <= until => {
@@ -131,7 +150,8 @@ impl BodyReader {
                 Err(_) if self.gap_end <= until => {
                     return Err(BodyError::TooSlow("nothing came for too long"));
                 }
-                Err(_) => return Ok(None),
+                Err(_) if moment <= until => return Ok(None),
+                Err(_) => self.look()?,
                 Ok(None) => {
                     self.body.end();
                     return Ok(Some(None));
@@ -142,12 +162,22 @@ impl BodyReader {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
+                        self.came_bytes += data.len();
                         self.gap_end = Instant::now() + self.timeouts.gap;
                         return Ok(Some(Some(data)));
                     }
                 }
             }
         }
+    }
+
+    fn look(&mut self) -> Result<(), BodyError> {
+        self.look_at = Instant::now() + PROGRESS_INTERVAL;
+        self.stalled = None;
+        if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
+            self.stalled = Some(self.body.activity.note_stalled().ok_or(BodyError::Stalled)?);
+        }
+        Ok(())
     }
 }
 

@@ -4,12 +4,15 @@
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
 //! Beyond the budget, connections borrow memory that is free at the moment. If there is none, a new
-//! connection takes the place of the one that is idle longest.
+//! connection takes the place of the one that is idle longest. A stream that is refused lives on
+//! until its answer is sent and its body drained, so the more connections there are, the fewer
+//! streams a new one may have.
 //! `docs/decisions/034-connection-memory.md` has the reasons.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -24,10 +27,21 @@ const OPEN_BYTES: usize = 18 << 10;
 const TLS_BYTES: usize = 12 << 10;
 /// Of the budget, open connections leave this part to streams.
 const STREAMS_PART: usize = 8;
-/// Of the budget, the first blocks of all connections are sure of so many percent, and all further
-/// blocks of so many: connections with a few streams must not suffer from those with hundreds.
+/// Of the budget, the first blocks of all connections are sure of so many percent, those of
+/// connections whose requests made no progress of so many, and all further blocks of so many:
+/// connections with a few streams must not suffer from those with hundreds.
 const FIRST_BLOCKS_PERCENT: usize = 75;
+const STALLED_BLOCKS_PERCENT: usize = 50;
 const FURTHER_BLOCKS_PERCENT: usize = 25;
+/// A request beside its headers and its body: h2's stream, the task that answers it. After the
+/// answer it is the stream, until the answer is sent and the body drained.
+pub(super) const STREAM_BYTES: usize = 3 << 10;
+/// New connections may have so many streams at least, and otherwise their share of this part of the
+/// budget.
+const STREAMS_LEAST: usize = 16;
+const STREAMS_OF_ALL_PART: usize = 2;
+/// Memory counts as short for so long after a request found none.
+const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
@@ -43,6 +57,8 @@ pub struct ConnectionBudget {
     lender: OnceLock<Lender>,
     open: Mutex<OpenConnections>,
     windows: Windows,
+    /// When a request last found no memory.
+    refused_at: Mutex<Option<Instant>>,
 }
 
 /// Says how much memory beyond the budget connections may have borrowed as things stand.
@@ -71,6 +87,7 @@ impl ConnectionBudget {
             lender: OnceLock::new(),
             open: Mutex::default(),
             windows: Windows::new(windows_bytes),
+            refused_at: Mutex::default(),
         })
     }
 
@@ -105,12 +122,30 @@ impl ConnectionBudget {
         used_bytes.saturating_sub(self.limit_bytes.load(Ordering::Relaxed))
     }
 
-    fn may_borrow(&self, bytes: usize) -> bool {
-        bytes == 0 || self.lender.get().is_some_and(|lender| bytes <= lender.0())
+    /// Whether one kind may take so much beside the other, borrowing what is beyond its share or
+    /// beyond the budget.
+    fn has_room(&self, own_bytes: usize, share_bytes: usize, other_bytes: usize) -> bool {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let beyond_bytes = own_bytes
+            .saturating_sub(share_bytes)
+            .max((own_bytes + other_bytes).saturating_sub(limit_bytes));
+        beyond_bytes == 0 || self.lender.get().is_some_and(|lender| beyond_bytes <= lender.0())
     }
 
-    pub(super) fn take_window(&self, wanted_bytes: usize) -> Window<'_> {
-        self.windows.take(wanted_bytes)
+    pub(super) fn take_window(&self) -> Window<'_> {
+        self.windows.take()
+    }
+
+    /// How many of the streams that it wants a new connection may have at a time.
+    pub(super) fn streams(&self, wanted: u32) -> u32 {
+        let all = self.limit_bytes.load(Ordering::Relaxed) / STREAMS_OF_ALL_PART / STREAM_BYTES;
+        let share = (all / self.open.lock().len().max(1)).max(STREAMS_LEAST);
+        wanted.min(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// Whether requests are being refused for want of memory.
+    pub(super) fn is_short(&self) -> bool {
+        self.refused_at.lock().is_some_and(|at| at.elapsed() < SHORT_FOR)
     }
 
     /// A place for a new connection. Without room, the connection that is idle longest is asked to
@@ -122,19 +157,12 @@ impl ConnectionBudget {
         now: Instant,
     ) -> Option<ConnectionPlace> {
         let bytes = if port.has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
-        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let mut open = self.open.lock();
         // Only changed under the lock.
         let mut open_bytes = self.open_bytes.load(Ordering::Relaxed);
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
-        let has_room = |open_bytes: usize| {
-            let sum_bytes = open_bytes + bytes;
-            let beyond_bytes = sum_bytes.saturating_sub(open_limit_bytes(limit_bytes));
-            self.may_borrow(
-                beyond_bytes.max((sum_bytes + streams_bytes).saturating_sub(limit_bytes)),
-            )
-        };
-        while port.is_full() || !has_room(open_bytes) {
+        let share_bytes = open_limit_bytes(self.limit_bytes.load(Ordering::Relaxed));
+        while port.is_full() || !self.has_room(open_bytes + bytes, share_bytes, streams_bytes) {
             open_bytes -= open.evict_longest_idle(port.is_full().then_some(port), now)?;
             self.open_bytes.store(open_bytes, Ordering::Relaxed);
         }
@@ -144,22 +172,21 @@ impl ConnectionBudget {
     }
 
     /// Beyond their share streams may borrow half as much as the budget.
-    fn take_for_streams(&self, bytes: usize, is_first: bool) -> bool {
-        let percent = if is_first { FIRST_BLOCKS_PERCENT } else { FURTHER_BLOCKS_PERCENT };
+    fn take_for_streams(&self, bytes: usize, percent: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let share_bytes = limit_bytes / 100 * percent;
         let open_bytes = self.open_bytes.load(Ordering::Relaxed);
         let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             let sum_bytes = used.checked_add(bytes)?;
-            let beyond_bytes = sum_bytes
-                .saturating_sub(share_bytes)
-                .max((sum_bytes + open_bytes).saturating_sub(limit_bytes));
             let may_borrow = || {
                 sum_bytes <= share_bytes.saturating_add(limit_bytes / 2)
-                    && self.may_borrow(beyond_bytes)
+                    && self.has_room(sum_bytes, share_bytes, open_bytes)
             };
             (sum_bytes <= share_bytes || may_borrow()).then_some(sum_bytes)
         });
+        if taken.is_err() {
+            *self.refused_at.lock() = Some(Instant::now());
+        }
         taken.is_ok()
     }
 }
@@ -195,7 +222,7 @@ impl StreamCharges {
 
     /// Charges a request. False: the budget is spent, and the request must be refused. In either
     /// case [`StreamCharges::give_back`] is due.
-    pub(super) fn try_take(&self, bytes: usize) -> bool {
+    pub(super) fn try_take(&self, bytes: usize, is_stalled: impl FnOnce() -> bool) -> bool {
         let needed_bytes = self.needed_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let taken_bytes = self.taken_bytes.load(Ordering::Acquire);
         let missing_bytes = needed_bytes.saturating_sub(taken_bytes);
@@ -204,11 +231,23 @@ impl StreamCharges {
         }
         let block_bytes = missing_bytes.next_multiple_of(STREAMS_BLOCK_BYTES);
         let is_first = taken_bytes == 0 && block_bytes == STREAMS_BLOCK_BYTES;
-        let is_taken = self.budget.take_for_streams(block_bytes, is_first);
+        let percent = if !is_first {
+            FURTHER_BLOCKS_PERCENT
+        } else if is_stalled() {
+            STALLED_BLOCKS_PERCENT
+        } else {
+            FIRST_BLOCKS_PERCENT
+        };
+        let is_taken = self.budget.take_for_streams(block_bytes, percent);
         if is_taken {
             self.taken_bytes.fetch_add(block_bytes, Ordering::AcqRel);
         }
         is_taken
+    }
+
+    /// Whether requests, of any connection, are being refused for want of memory.
+    pub(super) fn are_refused(&self) -> bool {
+        self.budget.is_short()
     }
 
     pub(super) fn give_back(&self, bytes: usize) {
@@ -325,30 +364,66 @@ mod tests {
         let budget = ConnectionBudget::new(LIMIT, 0);
         let many: Vec<_> = (0..10).map(|_| StreamCharges::new(&budget)).collect();
         let mut streams = 0;
-        while many.iter().all(|charges| charges.try_take(STREAM)) {
+        while many.iter().all(|charges| charges.try_take(STREAM, || false)) {
             streams += many.len();
             assert!(streams * STREAM < LIMIT, "there is an end");
         }
         assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
         let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
-        assert!(few.iter().all(|charges| charges.try_take(STREAM) && charges.try_take(STREAM)));
+        assert!(few.iter().all(
+            |charges| charges.try_take(STREAM, || false) && charges.try_take(STREAM, || false)
+        ));
         let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
-        assert!(!still_more.iter().all(|charges| charges.try_take(STREAM)), "that is bounded too");
+        assert!(
+            !still_more.iter().all(|charges| charges.try_take(STREAM, || false)),
+            "that is bounded too"
+        );
         drop((many, few, still_more));
         assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    /// Guarantee: connections whose requests made no progress leave room for the first requests of
+    /// others.
+    #[test]
+    fn stalled_connections_leave_room_for_others() {
+        let budget = ConnectionBudget::new(100 * STREAMS_BLOCK_BYTES, 0);
+        let all: Vec<_> = (0..100).map(|_| StreamCharges::new(&budget)).collect();
+        let taken = |is_stalled| all.iter().filter(|it| it.try_take(1000, || is_stalled)).count();
+        assert_eq!((taken(true), budget.is_short()), (50, true));
+        let others: Vec<_> = (0..100).map(|_| StreamCharges::new(&budget)).collect();
+        assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
+    }
+
+    /// Guarantee: all streams that connections may have together take a bounded amount, and each
+    /// connection may have some.
+    #[test]
+    fn the_more_connections_there_are_the_fewer_streams_has_a_new_one() {
+        const LIMIT: usize = 16 << 20;
+        let budget = ConnectionBudget::new(LIMIT, 0);
+        let port = Port::new(false, usize::MAX);
+        let mut places = Vec::new();
+        let streams: Vec<_> = (0..ConnectionBudget::connections(LIMIT))
+            .map(|_| {
+                places.push(budget.try_open(&port, &activity(&budget), Instant::now()));
+                budget.streams(256) as usize
+            })
+            .collect();
+        assert_eq!((streams[0], streams.last()), (256, Some(&STREAMS_LEAST)));
+        assert!(streams.iter().sum::<usize>() * STREAM_BYTES < 4 * LIMIT, "{streams:?}");
+        assert_eq!(budget.streams(4), 4, "the configured bound holds");
     }
 
     #[test]
     fn charges_come_back_with_the_last_stream() {
         let budget = ConnectionBudget::new(1 << 20, 0);
         let charges = StreamCharges::new(&budget);
-        assert!(charges.try_take(1000) && charges.try_take(1000));
+        assert!(charges.try_take(1000, || false) && charges.try_take(1000, || false));
         assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
         charges.give_back(1000);
         assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
         charges.give_back(1000);
         assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
-        assert!(!charges.try_take(1 << 20));
+        assert!(!charges.try_take(1 << 20, || false));
         charges.give_back(1 << 20);
     }
 }

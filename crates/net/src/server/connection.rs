@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 use super::body::Answer;
+use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
 use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
@@ -33,10 +34,14 @@ use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
 const HANDSHAKE_BYTES: u64 = 24 + 9;
+/// The client's part of a TLS handshake, with its certificates.
+const TLS_HANDSHAKE_MAX_BYTES: u64 = 32 << 10;
 
-/// A request in flight beside its headers and its body: h2's stream, the task that answers it.
-const STREAM_BYTES: usize = 3 << 10;
-/// Places for headers that this covers.
+/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
+const HEADERS_MAX_BYTES: u32 = 16 << 10;
+/// Streams that a peer may have reset before they were looked at.
+const PENDING_RESETS_MAX: usize = 64;
+/// Places for headers that [`STREAM_BYTES`] covers.
 const STREAM_FIELDS: usize = 16;
 /// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
 const FIELD_BYTES: usize = 110;
@@ -90,11 +95,12 @@ pub(super) async fn serve_connection<H: Handler>(
 ) {
     let _open = Open::new(&context.counters);
     let reads =
-        ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.requests));
-    let socket = ScheduledSocket::new(socket, reads, context.options.write_timeout);
+        ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.entry));
+    let mut socket = ScheduledSocket::new(socket, reads, context.options.write_timeout);
     let stream = match &context.tls {
         None => Either::Left(socket),
         Some(tls) => {
+            socket.read_at_most(TLS_HANDSHAKE_MAX_BYTES);
             let handshake = TlsAcceptor::from(tls.current()).accept(socket);
             let handshake = timeout(context.options.handshake_timeout, handshake);
             let handshake = tokio::select! {
@@ -106,7 +112,8 @@ pub(super) async fn serve_connection<H: Handler>(
                 handshake = handshake => handshake,
             };
             match handshake {
-                Ok(Ok(stream)) => {
+                Ok(Ok(mut stream)) => {
+                    stream.get_mut().0.read_at_most(u64::MAX);
                     peer.is_tls = true;
                     Either::Right(Box::new(stream))
                 }
@@ -166,10 +173,11 @@ async fn drive<H: Handler>(
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
-        let request = request.map(|incoming| RequestBody::new(incoming, arriving, is_drained));
+        let request =
+            request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
         let admitted = if is_http2 && !in_flight.is_charged() {
             ServerCounters::count(&context.counters.refused_streams);
-            in_flight.answered(false);
+            in_flight.refused_for_memory();
             // Its headers are dropped here: what is refused for want of memory must not wait.
             Err(context.handler.refuse_for_memory(request))
         } else {
@@ -192,15 +200,14 @@ async fn drive<H: Handler>(
             Ok::<_, Infallible>(response.map(|body| Answer { body, _in_flight: in_flight }))
         }
     });
-    let window = context
-        .resources
-        .connections
-        .take_window(context.options.initial_connection_window_bytes as usize);
-    let sizes = window.sizes(&context.options);
-    activity.requests.unread.set_sizes(sizes);
+    let budget = &context.resources.connections;
+    let window = budget.take_window();
+    let sizes = window.sizes();
+    activity.entry.unread.set_sizes(sizes);
+    let streams = budget.streams(context.options.max_concurrent_streams);
     let header_timer =
         HeaderTimer { read_bytes: Arc::clone(&read_bytes), activity: Arc::clone(&activity) };
-    let builder = protocol(&context.options, sizes, header_timer);
+    let builder = protocol(&context.options, sizes, streams, header_timer);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -266,6 +273,7 @@ fn map_bytes(headers: &HeaderMap) -> usize {
 fn protocol(
     options: &ServerOptions,
     windows: WindowSizes,
+    streams: u32,
     header_timer: HeaderTimer,
 ) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -276,19 +284,18 @@ fn protocol(
         .http1()
         .timer(header_timer)
         .header_read_timeout(options.read_header_timeout)
-        .max_buf_size((options.max_header_bytes as usize).max(8 << 10))
+        .max_buf_size(HEADERS_MAX_BYTES as usize)
         .max_headers(128);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(options.max_concurrent_streams)
-        .max_header_list_size(options.max_header_bytes)
+        .max_concurrent_streams(streams)
+        .max_header_list_size(HEADERS_MAX_BYTES)
         .initial_stream_window_size(windows.stream_bytes)
         .initial_connection_window_size(windows.connection_bytes)
-        .max_frame_size(options.max_frame_bytes)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)
-        .max_pending_accept_reset_streams(options.max_pending_reset_streams)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(LOCAL_RESETS_MAX);
     builder
 }
@@ -384,7 +391,7 @@ impl Schedule {
         }
         if let (true, Some(idle)) = (is_due(self.idle_check), self.idle_after) {
             let idle_since = activity.idle_since();
-            if activity.requests.in_flight() == 0 && idle_since + idle <= now {
+            if activity.entry.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
                 self.close(self.grace);
                 return Event::AskToGo;

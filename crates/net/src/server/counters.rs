@@ -10,7 +10,7 @@ pub struct ServerCounters {
     pub refused: AtomicU64,
     /// Asked to go to make room for a new one: they were idle longest.
     pub evicted: AtomicU64,
-    /// Requests reset as unprocessed: the memory for connections had no room for their headers.
+    /// Requests refused: the memory for connections had no room for their headers.
     pub refused_streams: AtomicU64,
     /// `accept` failed, for want of file descriptors as a rule.
     pub accept_errors: AtomicU64,

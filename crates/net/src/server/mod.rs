@@ -9,14 +9,18 @@
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)
-//! - large or endless headers: `max_header_bytes`; h2 bounds CONTINUATION frames by it
-//! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole
-//! - many streams: `max_concurrent_streams`; [`ConnectionBudget`] is charged with their headers,
-//!   and [`Handler::refuse_for_memory`] answers those for which it has no room
+//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it
+//! - frames that never end: 16 KiB, the protocol's default
+//! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole; while memory is short, less
+//!   than 1 KiB in 500 ms is too slow
+//! - many streams: `max_concurrent_streams`, and less if there are many connections;
+//!   [`ConnectionBudget`] is charged with their headers, and [`Handler::refuse_for_memory`] answers
+//!   those for which it has no room
+//! - headers that are small until they are decoded: after 16 KiB what was read is charged
 //! - refusals whose bodies still come: unread bodies are drained beside the answer, 16 MiB and 5 s
-//!   at most
+//!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
-//! - rapid reset: h2: `max_pending_reset_streams`, then GOAWAY ENHANCE_YOUR_CALM
+//! - rapid reset: h2: 64 streams, then GOAWAY ENHANCE_YOUR_CALM
 //! - unread data: stream and connection windows, whose sum [`ConnectionBudget`] bounds
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
@@ -50,7 +54,7 @@ pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule, SharedWindow, UnknownRule, WaitsUnread};
-pub use serve::serve;
+pub use serve::{Serving, serve};
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -71,6 +71,10 @@ pub(super) struct OpenConnections {
 }
 
 impl OpenConnections {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
     pub(super) fn insert(
         &mut self,
         port: &Arc<Port>,

@@ -23,18 +23,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
+/// What a port is served with.
+pub struct Serving {
+    pub options: ServerOptions,
+    pub tls: Option<ServerTls>,
+    pub counters: Arc<ServerCounters>,
+    /// Shared with other ports.
+    pub resources: ServerResources,
+    pub shutdown: CancellationToken,
+}
+
 /// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what
 /// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
-/// closed. `resources` are shared with other ports.
-pub async fn serve<H: Handler>(
-    listener: Listener,
-    options: ServerOptions,
-    tls: Option<ServerTls>,
-    handler: Arc<H>,
-    counters: Arc<ServerCounters>,
-    resources: ServerResources,
-    shutdown: CancellationToken,
-) {
+/// closed.
+pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
+    let Serving { options, tls, counters, resources, shutdown } = serving;
     let drain_timeout = options.drain_timeout;
     let port = Port::new(tls.is_some(), options.max_connections);
     let connections = TaskTracker::new();
@@ -42,7 +45,7 @@ pub async fn serve<H: Handler>(
     let context = Arc::new(Context {
         options,
         tls,
-        handler,
+        handler: Arc::new(handler),
         counters,
         tls_warned_at: Mutex::default(),
         resources,

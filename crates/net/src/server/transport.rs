@@ -16,10 +16,17 @@ use super::scheduler::ScheduledReads;
 /// A socket as it was accepted.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
 
+/// A connection reads so much at once, and then accepts the requests that are in it: headers may
+/// take a hundred times as much once they are decoded, and are charged only then.
+const READ_AT_ONCE_BYTES: usize = 16 << 10;
+
 /// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
 pub(super) struct ScheduledSocket {
     socket: Socket,
     reads: ScheduledReads,
+    read_at_once_bytes: usize,
+    /// What its peer may still send.
+    left_bytes: u64,
     /// A write without progress for so long ends the connection.
     write_timeout: Duration,
     /// Runs while a write waits for the peer to read.
@@ -28,7 +35,19 @@ pub(super) struct ScheduledSocket {
 
 impl ScheduledSocket {
     pub(super) fn new(socket: Socket, reads: ScheduledReads, write_timeout: Duration) -> Self {
-        ScheduledSocket { socket, reads, write_timeout, write_stall: None }
+        ScheduledSocket {
+            socket,
+            reads,
+            read_at_once_bytes: 0,
+            left_bytes: u64::MAX,
+            write_timeout,
+            write_stall: None,
+        }
+    }
+
+    /// The connection ends if its peer sends more.
+    pub(super) fn read_at_most(&mut self, bytes: u64) {
+        self.left_bytes = bytes;
     }
 
     fn poll_write_with(
@@ -73,9 +92,21 @@ impl AsyncRead for ScheduledSocket {
             ready!(poll_read_ready(&this.socket, context))?;
             ready!(this.reads.poll_may_read(context));
         }
+        if this.read_at_once_bytes >= READ_AT_ONCE_BYTES {
+            this.read_at_once_bytes = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let poll = Pin::new(&mut this.socket).poll_read(context, buffer);
-        this.reads.note_read(buffer.filled().len() - before);
+        let read_bytes = buffer.filled().len() - before;
+        this.reads.note_read(read_bytes);
+        this.read_at_once_bytes =
+            if poll.is_ready() { this.read_at_once_bytes + read_bytes } else { 0 };
+        match this.left_bytes.checked_sub(read_bytes as u64) {
+            Some(left_bytes) => this.left_bytes = left_bytes,
+            None => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+        }
         poll
     }
 }

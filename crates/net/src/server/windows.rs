@@ -2,12 +2,14 @@
 
 use parking_lot::Mutex;
 
-use super::ServerOptions;
-
 /// HTTP/2 begins every connection, and every stream, with a window of 65,535 bytes (RFC 9113,
 /// 6.9.2), and a connection's can only be enlarged. Streams get no less: under load a request in
 /// many small pieces costs far more than one in a few. Unread data within it is counted elsewhere.
 const WINDOW_LEAST_BYTES: usize = 64 << 10;
+/// What a peer may send unread of one body, and of all bodies of a connection, while there is
+/// plenty.
+const STREAM_MAX_BYTES: u32 = 512 << 10;
+const CONNECTION_MAX_BYTES: usize = 2 << 20;
 /// A new connection gets at most this part of the rest, so that dozens get nearly the same.
 const PART_OF_REST: usize = 64;
 
@@ -46,13 +48,12 @@ impl Windows {
         self.0.lock().budget_bytes = budget_bytes;
     }
 
-    /// The window of a new connection: as large as wanted while there is plenty, less and less as
-    /// connections come.
-    pub(super) fn take(&self, wanted_bytes: usize) -> Window<'_> {
+    /// The window of a new connection: less and less as connections come.
+    pub(super) fn take(&self) -> Window<'_> {
         let given = &mut *self.0.lock();
         let rest_bytes = given.budget_bytes.saturating_sub(given.given_bytes);
         let given_bytes =
-            (rest_bytes / PART_OF_REST).min(wanted_bytes.saturating_sub(WINDOW_LEAST_BYTES));
+            (rest_bytes / PART_OF_REST).min(CONNECTION_MAX_BYTES - WINDOW_LEAST_BYTES);
         given.given_bytes += given_bytes;
         Window { windows: self, given_bytes }
     }
@@ -63,11 +64,11 @@ impl Window<'_> {
         WINDOW_LEAST_BYTES + self.given_bytes
     }
 
-    pub(super) fn sizes(&self, options: &ServerOptions) -> WindowSizes {
+    pub(super) fn sizes(&self) -> WindowSizes {
         let window_bytes = u32::try_from(self.len_bytes()).unwrap_or(u32::MAX);
         WindowSizes {
             connection_bytes: window_bytes,
-            stream_bytes: window_bytes.min(options.initial_stream_window_bytes),
+            stream_bytes: window_bytes.min(STREAM_MAX_BYTES),
         }
     }
 }
@@ -80,18 +81,14 @@ impl Drop for Window<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Protocols;
     use super::*;
-
-    const WANTED: usize = 2 << 20;
 
     #[test]
     fn windows_shrink_as_connections_come_and_stay_within_the_budget() {
         const BUDGET: usize = 16 << 20;
-        let options = ServerOptions::new(Protocols::Http2);
         let windows = Windows::new(BUDGET);
-        let taken: Vec<_> = (0..500).map(|_| windows.take(WANTED)).collect();
-        let sizes: Vec<_> = taken.iter().map(|window| window.sizes(&options)).collect();
+        let taken: Vec<_> = (0..500).map(|_| windows.take()).collect();
+        let sizes: Vec<_> = taken.iter().map(|window| window.sizes()).collect();
         assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
         assert_eq!(
             sizes[0],
@@ -106,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_bound_of_a_stream_holds_whatever_there_is() {
-        let mut options = ServerOptions::new(Protocols::Http2);
-        options.initial_stream_window_bytes = 1000;
-        for budget in [0, 1 << 20, 1 << 30] {
-            assert_eq!(Windows::new(budget).take(WANTED).sizes(&options).stream_bytes, 1000);
-        }
+    fn windows_are_bounded_however_much_there_is() {
+        let sizes = Windows::new(1 << 40).take().sizes();
+        assert_eq!(
+            (sizes.connection_bytes as usize, sizes.stream_bytes),
+            (CONNECTION_MAX_BYTES, STREAM_MAX_BYTES)
+        );
     }
 }

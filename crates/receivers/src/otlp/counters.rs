@@ -52,8 +52,8 @@ impl SignalCounters {
     }
 }
 
-/// The counters of a receiver. Cloning shares them.
-#[derive(Clone, Default)]
+/// The counters of a receiver.
+#[derive(Default)]
 pub struct Counters {
     pub requests: Arc<OtlpCounters>,
     pub grpc_connections: Arc<ServerCounters>,

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use sluice_flow::Metadata;
 use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
-use sluice_net::auth::server::Authenticator;
+use sluice_net::auth::server::ServerAuth;
 use sluice_net::compress::Packing;
 use sluice_net::headers;
 use sluice_net::server::{BodyTimeouts, ServerResources};
@@ -28,7 +28,7 @@ pub(super) enum Format {
 
 pub(super) struct Ingest {
     pub ingress: Arc<dyn Ingress>,
-    pub authenticator: Option<Arc<Authenticator>>,
+    pub authenticator: Option<Arc<dyn ServerAuth>>,
     pub counters: Arc<OtlpCounters>,
     /// Of a request as sent, and again after decompression.
     pub limit_bytes: usize,

@@ -176,6 +176,7 @@ impl From<FrameError> for Refused {
 impl From<BodyError> for Refused {
     fn from(error: BodyError) -> Self {
         let reason = match error {
+            BodyError::Stalled => return Refused::without_memory(),
             BodyError::TooSlow(_) => RefusedReason::TooSlow,
             BodyError::BrokenOff(_) => RefusedReason::BrokenOff,
         };

@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sluice_otlp::Signal;
-use sluice_receivers::otlp::Authenticators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -46,7 +45,7 @@ async fn slow_beginnings_are_cut_off() {
             server.handshake_timeout = Duration::from_millis(500);
             server.read_header_timeout = Duration::from_millis(500);
         }
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await
+        Receiver::start_with(config, MockIntake::default()).await
     };
     let (plain, encrypted) = (start(BOTH).await, start(&BOTH.replace("'localhost:0'", &tls)).await);
     // A record of a handshake of 512 bytes: a ClientHello of TLS 1.2 or above, as far as its
@@ -69,13 +68,11 @@ async fn slow_beginnings_are_cut_off() {
         assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
     }));
     plain.undisturbed(attack).await;
-    for counters in
-        [&encrypted.running.counters.grpc_connections, &encrypted.running.counters.http_connections]
-    {
+    for counters in [&encrypted.counters.grpc_connections, &encrypted.counters.http_connections] {
         assert_eq!(counters.tls_failures.load(Ordering::Relaxed), 2);
     }
     for receiver in [plain, encrypted] {
-        let counters = receiver.running.counters;
+        let counters = receiver.counters;
         let open = || {
             [&counters.grpc_connections, &counters.http_connections]
                 .map(|c| c.open.load(Ordering::Relaxed))
@@ -121,8 +118,7 @@ async fn header_blocks_that_never_end_are_cut_off() {
         server.keepalive_time = Duration::from_millis(300);
         server.keepalive_timeout = Duration::from_millis(500);
     }
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let block = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
     // A literal header whose value is what comes after.
     let endless = [&[0x00, 0x01, b'x', 0x7f, 0xff, 0x7f][..], &[b'a'; 8000]].concat();
@@ -157,7 +153,7 @@ async fn header_blocks_that_never_end_are_cut_off() {
 async fn connections_above_the_limit_are_closed_and_counted_and_make_room_again() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', max_connections: 2}, http: {endpoint: 'localhost:0'}}";
     let receiver = Receiver::start(text, MockIntake::default()).await;
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     let first = TcpStream::connect(receiver.grpc).await.expect("connects");
     let _second = TcpStream::connect(receiver.grpc).await.expect("connects");
     let mut third = TcpStream::connect(receiver.grpc).await.expect("connects");
@@ -186,7 +182,7 @@ async fn aged_and_idle_connections_are_asked_to_go() {
         let ended = timeout(SOON, connection).await.expect("ends").expect("did not panic");
         assert!(ended.is_ok(), "{parameters}: {ended:?}");
         drop(client);
-        let counters = &receiver.running.counters.grpc_connections;
+        let counters = &receiver.counters.grpc_connections;
         let asked = counters.aged.load(Ordering::Relaxed) + counters.idled.load(Ordering::Relaxed);
         assert_eq!((asked, counters.cut_off.load(Ordering::Relaxed)), (1, 0), "{parameters}");
     }
@@ -206,7 +202,7 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
     stream.send_data(framed(0, &traces(1)).into(), true).expect("is sent");
     until("the request is admitted", || receiver.intake.outstanding() > 0).await;
     assert!(timeout(SOON, response).await.expect("ends").is_err());
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     assert_eq!(
         (counters.aged.load(Ordering::Relaxed), counters.cut_off.load(Ordering::Relaxed)),
         (1, 1)
@@ -276,7 +272,7 @@ async fn shutdown_drains_for_a_bounded_time() {
     let mut config = config(BOTH);
     config.grpc.as_mut().expect("is on").server.drain_timeout = Duration::from_millis(300);
     let intake = MockIntake { stalls: Some(Signal::Traces), ..MockIntake::default() };
-    let receiver = Receiver::start_with(config, intake, Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, intake).await;
     let address = receiver.grpc;
     let call = tokio::spawn(async move {
         let client = connect_h2(address).await;
@@ -287,8 +283,7 @@ async fn shutdown_drains_for_a_bounded_time() {
         response.await.map(drop)
     });
     until("the request is admitted", || receiver.intake.outstanding() > 0).await;
-    receiver.shutdown.cancel();
-    timeout(SOON, receiver.running.closed()).await.expect("closes");
+    timeout(SOON, receiver.running.shutdown()).await.expect("closes");
     assert!(TcpStream::connect(address).await.is_err());
     assert!(timeout(SOON, call).await.expect("ends").expect("did not panic").is_err());
     let intake = receiver.intake;
@@ -308,8 +303,7 @@ async fn unix_sockets_work_and_are_removed() {
     tokio::spawn(connection);
     assert!(unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
     assert_eq!(receiver.intake.taken()[0].metadata.peer, None);
-    receiver.shutdown.cancel();
-    timeout(SOON, receiver.running.closed()).await.expect("closes");
+    timeout(SOON, receiver.running.shutdown()).await.expect("closes");
     assert!(!path.exists());
 }
 
@@ -355,13 +349,12 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
             let channel = endpoint.tls_config(config).expect("good settings").connect_lazy();
             let result = TraceServiceClient::new(channel).export(trace_request(1)).await;
             // The HTTP port speaks HTTP/2 over TLS as well; it has no such path.
-            let unknown =
-                receiver.running.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
+            let unknown = receiver.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
             let reached = if transport == "grpc" { result.is_ok() } else { unknown == 1 };
             assert_eq!(reached, is_let_in, "{transport}");
         }
     }
     assert_eq!(receiver.intake.taken().len(), 1);
-    let failures = &receiver.running.counters.grpc_connections.tls_failures;
+    let failures = &receiver.counters.grpc_connections.tls_failures;
     until("the failure is counted", || failures.load(Ordering::Relaxed) >= 1).await;
 }

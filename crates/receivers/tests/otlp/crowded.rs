@@ -9,7 +9,6 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use sluice_net::server::ConnectionBudget;
 use sluice_otlp::Signal;
-use sluice_receivers::otlp::Authenticators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -21,13 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 const MIB: usize = 1 << 20;
 
 async fn with_budget(budget: &Arc<ConnectionBudget>) -> Receiver {
-    Receiver::start_within(
-        config(BOTH),
-        MockIntake::default(),
-        Authenticators::default(),
-        Arc::clone(budget),
-    )
-    .await
+    Receiver::start_within(config(BOTH), MockIntake::default(), Arc::clone(budget)).await
 }
 
 /// A connection, and what ends with it.
@@ -69,7 +62,7 @@ async fn the_longest_idle_connection_makes_room() {
         assert!(!connection.is_finished());
         assert!(unary(client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
     }
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     assert_eq!(
         (counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)),
         (2, 0)
@@ -82,10 +75,11 @@ async fn the_longest_idle_connection_makes_room() {
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_of_streams_that_wait_are_bounded() {
     const CONNECTIONS: usize = 4;
-    const STREAMS: usize = 100;
+    /// Fewer than a connection may have.
+    const STREAMS: usize = 45;
     let receiver = with_budget(&ConnectionBudget::new(2 * MIB, MIB)).await;
     let value = "x".repeat(10_000);
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     for _ in 0..2 {
         let refused_before = counters.refused_streams.load(Ordering::Relaxed);
         let mut waiting = Vec::new();
@@ -113,10 +107,32 @@ async fn headers_of_streams_that_wait_are_bounded() {
     }
 }
 
-/// Scenario: all connections that a port may have are open, one of them within a TLS handshake that
-/// never ends. Guarantee: that one makes room for the next connection, long before its time is up.
+/// Scenario: the memory for streams is spent for some that send nothing. Guarantee: they are told
+/// to come back later, and another client is served, long before their time is up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tls_handshake_makes_room_for_the_next_connection() {
+async fn streams_without_progress_make_room() {
+    const CONNECTIONS: usize = 40;
+    let receiver = with_budget(&ConnectionBudget::new(MIB, MIB)).await;
+    let mut waiting = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = connect_h2(receiver.grpc).await;
+        let request = grpc_request(Signal::Traces.grpc_path(), &[]);
+        waiting.push((client.send_request(request, false).expect("is sent"), client));
+    }
+    let mut client = connect_h2(receiver.grpc).await;
+    let accepted = async {
+        while !unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, accepted).await.expect("there is room");
+    for ((response, _stream), _client) in waiting {
+        assert!(!is_accepted(response).await);
+    }
+}
+
+/// A receiver over TLS that takes one connection at a time.
+async fn with_tls() -> Receiver {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: String| {
@@ -129,10 +145,31 @@ async fn a_tls_handshake_makes_room_for_the_next_connection() {
     let tls = format!("tls: {{cert_file: '{certificate}', key_file: '{key}'}}");
     let text =
         format!("protocols: {{grpc: {{endpoint: 'localhost:0', max_connections: 1, {tls}}}}}");
-    let receiver = Receiver::start(&text, MockIntake::default()).await;
+    Receiver::start(&text, MockIntake::default()).await
+}
+
+/// Guarantee: a TLS handshake whose first message is long is cut off, long before its time is up.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tls_handshake_may_hold_is_bounded() {
+    let receiver = with_tls().await;
+    let mut socket = TcpStream::connect(receiver.grpc).await.expect("connects");
+    // A ClientHello of 60,000 bytes, in records of 16,384.
+    let record = |content: &[u8]| [b"\x16\x03\x01\x40\x00", content].concat();
+    let first = [&b"\x01\x00\xea\x60\x03\x03"[..], &[0; (16 << 10) - 6]].concat();
+    let hello = [record(&first), record(&[0; 16 << 10]), record(&[0; 16 << 10])].concat();
+    let _ = socket.write_all(&hello).await;
+    let end = timeout(SOON / 2, socket.read(&mut [0])).await.expect("is closed");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+}
+
+/// Scenario: all connections that a port may have are open, one of them within a TLS handshake that
+/// never ends. Guarantee: that one makes room for the next connection, long before its time is up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tls_handshake_makes_room_for_the_next_connection() {
+    let receiver = with_tls().await;
     let mut half = TcpStream::connect(receiver.grpc).await.expect("connects");
     half.write_all(b"\x16\x03\x01").await.expect("is sent");
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     until("it is open", || counters.open.load(Ordering::Relaxed) == 1).await;
     sleep(Duration::from_millis(1_500)).await;
     let _next = TcpStream::connect(receiver.grpc).await.expect("connects");
@@ -166,7 +203,7 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
             let _ = is_accepted(response).await;
         }
     }
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     let refused = counters.refused_streams.load(Ordering::Relaxed);
     assert!(refused > 1_024, "more than HTTP/2 lets a peer reset: {refused}");
     assert!(!connection.is_finished());
@@ -178,8 +215,7 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
 async fn answers_without_a_window_end_their_connection() {
     let mut config = config(BOTH);
     config.grpc.as_mut().expect("is on").server.write_timeout = Duration::from_millis(500);
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let attack = async {
         let socket = TcpStream::connect(receiver.grpc).await.expect("connects");
         let (client, connection) = h2::client::Builder::new()
@@ -202,7 +238,7 @@ async fn answers_without_a_window_end_their_connection() {
         timeout(SOON, connection).await.expect("is closed")
     };
     let _ = receiver.undisturbed(attack).await;
-    let counters = &receiver.running.counters.grpc_connections;
+    let counters = &receiver.counters.grpc_connections;
     until("it is counted", || counters.failed.load(Ordering::Relaxed) == 1).await;
 }
 
@@ -220,8 +256,7 @@ async fn is_accepted(response: ResponseFuture) -> bool {
 async fn peers_that_never_read_are_closed() {
     let mut config = config(BOTH);
     config.http.as_mut().expect("is on").shared.server.write_timeout = Duration::from_millis(500);
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let body = traces(1);
     let good = format!(
         "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
@@ -240,6 +275,6 @@ async fn peers_that_never_read_are_closed() {
         }
     };
     receiver.undisturbed(attack).await;
-    let counters = &receiver.running.counters.http_connections;
+    let counters = &receiver.counters.http_connections;
     until("both are closed", || counters.failed.load(Ordering::Relaxed) >= 2).await;
 }

@@ -12,7 +12,7 @@ use sluice_net::grpc::Code;
 use sluice_net::grpc::frame::PREFIX_BYTES;
 use sluice_net::server::BodyTimeouts;
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::otlp::{Authenticators, OtlpConfig};
+use sluice_receivers::otlp::OtlpConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -148,8 +148,7 @@ async fn lengths_that_lie_hold_a_permit_but_no_memory_and_not_for_long() {
     }
     let mut config = config(BOTH);
     quick_bodies(&mut config);
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let growth = Growth::from_here();
     let mut client = connect_h2(receiver.grpc).await;
     let attack = async {
@@ -191,8 +190,7 @@ fn quick_bodies(config: &mut OtlpConfig) {
 async fn a_trickling_body_is_given_up() {
     let mut config = config(BOTH);
     quick_bodies(&mut config);
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let mut socket = TcpStream::connect(receiver.http).await.expect("connects");
     let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 6000\r\n\r\n";
     socket.write_all(head.as_bytes()).await.expect("is sent");

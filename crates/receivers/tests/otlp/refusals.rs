@@ -1,5 +1,6 @@
 //! Every refusal is the one that makes OTLP clients do the right thing.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
+use sluice_receivers::ReceiverConfig;
 use sluice_receivers::otlp::{RefusedReason, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -47,7 +49,7 @@ async fn overload_says_when_to_come_back() {
         assert_eq!(code, 503);
         assert!(head.contains("retry-after: 2"), "{head}");
         assert_eq!(Status::decode_details(&body), Some(expected));
-        let counters = receiver.running.counters.requests.of(Signal::Traces, Transport::Http);
+        let counters = receiver.counters.requests.of(Signal::Traces, Transport::Http);
         assert_eq!(counters.refused_requests(RefusedReason::Overloaded), 1);
         assert_eq!(counters.refused_items.load(Ordering::Relaxed), items);
         receiver.assert_gives_all_memory_back().await;
@@ -181,13 +183,17 @@ impl ServerAuth for Busy {
     }
 }
 
+async fn authenticated(authenticator: Arc<dyn ServerAuth>) -> Receiver {
+    let text = BOTH.replace("'localhost:0'", "'localhost:0', auth: {authenticator: own}");
+    let authenticators = HashMap::from([("own".to_owned(), authenticator)]);
+    Receiver::start(&text, MockIntake { authenticators, ..MockIntake::default() }).await
+}
+
 /// Guarantee: a sender whose credentials could not be looked at is told to come back, and not that
 /// they are wrong, upon which clients drop their data.
 #[tokio::test]
 async fn a_busy_check_of_credentials_is_overload() {
-    let busy: Option<Arc<dyn ServerAuth>> = Some(Arc::new(Busy(HeaderValue::from_static("Basic"))));
-    let authenticators = [busy.clone(), busy];
-    let receiver = Receiver::start_with(config(BOTH), MockIntake::default(), authenticators).await;
+    let receiver = authenticated(Arc::new(Busy(HeaderValue::from_static("Basic")))).await;
     let (status, (code, head, _)) = both(&receiver).await;
     assert_eq!(status.code, Code::Unavailable);
     assert_eq!(status.retry_delay, Some(Duration::from_secs(1)));
@@ -199,10 +205,8 @@ async fn a_busy_check_of_credentials_is_overload() {
 async fn authentication_comes_first() {
     let (options, _) =
         sluice_config::read_text("extensions.bearertokenauth", "token: secret", Config::read);
-    let authenticator: Option<Arc<dyn ServerAuth>> =
-        Some(Arc::new(BearerServer::new(&options).expect("good options")));
-    let authenticators = [authenticator.clone(), authenticator];
-    let receiver = Receiver::start_with(config(BOTH), MockIntake::default(), authenticators).await;
+    let server = BearerServer::new(&options).expect("good options");
+    let receiver = authenticated(Arc::new(server)).await;
     let (status, (code, head, _)) = both(&receiver).await;
     assert_eq!((status.code, code), (Code::Unauthenticated, 401));
     assert!(head.contains("www-authenticate: bearer"), "{head}");
@@ -354,7 +358,7 @@ async fn other_types_methods_and_paths_are_told_apart() {
     let differing = [("content-type", "application/grpc"), ("content-type", "application/json")];
     let request = grpc_request(Signal::Traces.grpc_path(), &differing);
     assert_eq!(call(&mut client, request, &framed(0, b"")).await.1.status, 415);
-    assert_eq!(receiver.running.counters.requests.unknown_requests.load(Ordering::Relaxed), 5);
+    assert_eq!(receiver.counters.requests.unknown_requests.load(Ordering::Relaxed), 5);
     assert!(receiver.intake.taken().is_empty());
     receiver.assert_serves_others().await;
 }
@@ -469,7 +473,7 @@ async fn a_port_that_is_taken_is_named() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
     let config = config(&text);
-    let error = sluice_receivers::otlp::bind(&config, &[]).await.err().expect("cannot start");
+    let error = config.bind(&[]).await.err().expect("cannot start");
     let sentence = error.to_string();
     assert!(sentence.starts_with("http: "), "{sentence}");
     assert!(

@@ -1,5 +1,6 @@
 //! A mock of the engine, requests to send, and raw clients to send them with.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +21,12 @@ use sluice_flow::source::{
     Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request,
 };
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
+use sluice_net::auth::server::ServerAuth;
 use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::otlp::{self, Authenticators, Counters, OtlpConfig, Running, Transport};
+use sluice_receivers::otlp::{Counters, OtlpConfig, Transport};
+use sluice_receivers::{ReceiverConfig, ReceiverContext, StartedReceiver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -49,6 +52,8 @@ pub(crate) struct MockIntake {
     pub(crate) outstanding: AtomicUsize,
     pub(crate) peak: AtomicUsize,
     pub(crate) admissions: AtomicUsize,
+    /// Who may send, by name.
+    pub(crate) authenticators: HashMap<String, Arc<dyn ServerAuth>>,
     pub(crate) keeps: Option<Encoding>,
     pub(crate) unrouted: Option<Signal>,
     /// What something downstream reads of request metadata.
@@ -157,8 +162,8 @@ impl IngressRoute for MockRoute {
 /// A receiver on free ports.
 pub(crate) struct Receiver {
     pub(crate) intake: Arc<MockIntake>,
-    pub(crate) running: Running,
-    pub(crate) shutdown: CancellationToken,
+    pub(crate) running: Box<dyn StartedReceiver>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     _runtime: ServerRuntime,
@@ -175,40 +180,37 @@ pub(crate) fn config(text: &str) -> OtlpConfig {
 
 impl Receiver {
     pub(crate) async fn start(text: &str, intake: MockIntake) -> Receiver {
-        Receiver::start_with(config(text), intake, Authenticators::default()).await
+        Receiver::start_with(config(text), intake).await
     }
 
-    pub(crate) async fn start_with(
-        config: OtlpConfig,
-        intake: MockIntake,
-        authenticators: Authenticators,
-    ) -> Receiver {
-        Receiver::start_within(config, intake, authenticators, ConnectionBudget::unlimited()).await
+    pub(crate) async fn start_with(config: OtlpConfig, intake: MockIntake) -> Receiver {
+        Receiver::start_within(config, intake, ConnectionBudget::unlimited()).await
     }
 
     /// With a budget for connections.
     pub(crate) async fn start_within(
         config: OtlpConfig,
         intake: MockIntake,
-        authenticators: Authenticators,
         connections: Arc<ConnectionBudget>,
     ) -> Receiver {
-        let intake = Arc::new(intake);
-        let shutdown = CancellationToken::new();
-        let (shared, token) = (Arc::new(Shared(Arc::clone(&intake))), shutdown.clone());
+        let authenticators = intake.authenticators.clone();
+        let (intake, counters) = (Arc::new(intake), Arc::new(Counters::default()));
         let runtime = ServerRuntime::start();
-        let resources = ServerResources { connections, scheduler: Some(runtime.scheduler()) };
-        let serve = async move {
-            let bound = otlp::bind(&config, &[]).await.expect("binds");
-            bound.serve(shared, authenticators, Counters::default(), resources, token)
+        let context = ReceiverContext {
+            ingress: Arc::new(Shared(Arc::clone(&intake))),
+            authenticators,
+            resources: ServerResources { connections, scheduler: Some(runtime.scheduler()) },
+            counters: Some(Arc::clone(&counters) as _),
         };
+        let serve = async move { config.bind(&[]).await.expect("binds").serve(context) };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
+        let addresses = running.addresses();
         let [grpc, http] = Transport::ALL.map(|transport| {
-            let mut addresses = running.addresses.iter();
-            addresses.find(|(by, _)| *by == transport).map_or(none, |(_, address)| *address)
+            let found = addresses.iter().find(|(by, _)| *by == transport.as_str());
+            found.map_or(none, |(_, address)| address.parse().expect("an address"))
         });
-        Receiver { intake, running, shutdown, grpc, http, _runtime: runtime }
+        Receiver { intake, running, counters, grpc, http, _runtime: runtime }
     }
 
     /// Another client's requests succeed over both transports.

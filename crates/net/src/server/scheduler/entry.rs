@@ -1,13 +1,13 @@
 //! The scheduler's record of one connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::in_flight_limit::weight_of_bytes;
-use super::requests::Requests;
+use super::requests::Unread;
 use super::rules::{Rule, Rules};
 
 /// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
@@ -24,8 +24,14 @@ pub(super) const STALLED_TICKS: u64 = 8;
 pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct ConnectionEntry {
-    pub(super) requests: Arc<Requests>,
+pub(in crate::server) struct ConnectionEntry {
+    pub(super) in_flight: AtomicUsize,
+    /// The most that were in flight at a time in this slice, and how many have begun.
+    pub(super) most_in_flight: AtomicUsize,
+    pub(super) begun: AtomicUsize,
+    pub(super) arriving: AtomicUsize,
+    pub(super) all_have_arrived: Notify,
+    pub(in crate::server) unread: Unread,
     /// It waits in the queue. Changed under the scheduler's lock, as are the next two.
     pub(super) is_queued: AtomicBool,
     pub(super) queued_at_tick: AtomicU64,
@@ -47,26 +53,21 @@ pub(super) struct ConnectionEntry {
 }
 
 impl ConnectionEntry {
-    pub(super) fn new(requests: Arc<Requests>) -> Arc<Self> {
-        Arc::new(ConnectionEntry { requests, ..ConnectionEntry::default() })
-    }
-
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
-        self.forecast.store(self.requests.most_in_flight(), Ordering::Relaxed);
-        let (read_bytes, begun) =
-            (self.read_bytes.swap(0, Ordering::Relaxed), self.requests.begun());
+        self.forecast.store(self.most_in_flight.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        let read_bytes = self.read_bytes.swap(0, Ordering::Relaxed);
+        let begun = self.begun.swap(0, Ordering::Relaxed);
         if let Some(request_bytes) = read_bytes.checked_div(begun) {
             self.request_bytes.store(request_bytes, Ordering::Relaxed);
         }
-        self.requests.begin_slice();
         self.is_drained.store(false, Ordering::Relaxed);
         self.left_bytes.store(SLICE_BYTES, Ordering::Release);
     }
 
     pub(super) fn end_slice(&self) {
         self.left_bytes.store(0, Ordering::Relaxed);
-        self.requests.end_slice();
+        self.all_have_arrived.notify_waiters();
     }
 
     pub(super) fn has_slice(&self) -> bool {
@@ -78,7 +79,7 @@ impl ConnectionEntry {
     pub(super) fn end_slice_between_requests(&self) {
         let left_bytes = self.left_bytes.load(Ordering::Relaxed);
         let had_enough = (1..=SLICE_BYTES - SLICE_LEAST_BYTES).contains(&left_bytes);
-        if had_enough && self.requests.arriving() == 0 {
+        if had_enough && self.arriving() == 0 {
             self.end_slice();
         }
     }
@@ -114,7 +115,7 @@ impl ConnectionEntry {
         if rules.has(Rule::SkipStalled) && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
-        let in_flight = self.requests.in_flight();
+        let in_flight = self.in_flight();
         let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
         let bytes = if rules.has(Rule::WeightByBytes) {
@@ -138,12 +139,12 @@ impl ConnectionEntry {
 
     /// A part of each of its requests is still to be read, and it may not be read from now.
     fn waits_for_slice(&self) -> bool {
-        !self.has_slice() && self.requests.arriving() >= self.requests.in_flight()
+        !self.has_slice() && self.arriving() >= self.in_flight()
     }
 
     /// Nothing is in flight, and nothing more will be in this slice.
     pub(super) fn is_finished(&self) -> bool {
         let is_read = self.is_drained.load(Ordering::Relaxed) || !self.has_slice();
-        is_read && self.requests.in_flight() == 0
+        is_read && self.in_flight() == 0
     }
 }

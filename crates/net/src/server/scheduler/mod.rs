@@ -50,10 +50,10 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use cpu::{CpuLoad, CpuShare};
-use entry::ConnectionEntry;
+pub(super) use entry::ConnectionEntry;
 use in_flight_limit::InFlightLimit;
 use line::Line;
-pub(super) use requests::{Arriving, Requests};
+pub(super) use requests::Arriving;
 pub use requests::{SharedWindow, WaitsUnread};
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
@@ -211,9 +211,9 @@ pub(super) struct ScheduledReads {
 
 impl ScheduledReads {
     /// Without a scheduler the connection may always be read from.
-    pub(super) fn new(scheduler: Option<Arc<ReadScheduler>>, requests: Arc<Requests>) -> Self {
+    pub(super) fn new(scheduler: Option<Arc<ReadScheduler>>, entry: Arc<ConnectionEntry>) -> Self {
         let scheduler = scheduler.filter(|scheduler| scheduler.rules.has(Rule::Queue));
-        ScheduledReads { scheduler, entry: ConnectionEntry::new(requests) }
+        ScheduledReads { scheduler, entry }
     }
 
     /// Whether the connection may be read from now.

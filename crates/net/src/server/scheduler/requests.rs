@@ -1,17 +1,17 @@
-//! The requests of one connection: how many are in flight, how many are only partly read, and how
-//! much of the connection's flow-control window is filled by those that wait unread.
+//! The requests of one connection in its record: how many are in flight, how many are only partly
+//! read, and how much of its flow-control window is filled by those that wait unread.
 //!
 //! All requests of an HTTP/2 connection share one window: if requests that wait to be admitted
 //! filled it, those that were admitted could not go on, and would keep the memory that the others
 //! wait for.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::entry::ConnectionEntry;
 use crate::server::windows::WindowSizes;
 
 /// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
@@ -20,41 +20,18 @@ pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// Requests that wait unread get at most this part of a connection's window.
 const PART_OF_WINDOW: usize = 2;
 
-#[derive(Debug, Default)]
-pub(in crate::server) struct Requests {
-    in_flight: AtomicUsize,
-    /// Since it was last asked for.
-    most_in_flight: AtomicUsize,
-    begun: AtomicUsize,
-    arriving: AtomicUsize,
-    /// The connection has a slice. Without one nothing arrives, and nothing is worth waiting for.
-    are_read: AtomicBool,
-    pub(in crate::server) unread: Unread,
-    all_have_arrived: Notify,
-}
-
 /// A request whose body has not ended. Dropped when it has, or when its rest is of no use.
 #[derive(Debug)]
-pub(in crate::server) struct Arriving(Arc<Requests>);
+pub(in crate::server) struct Arriving(Arc<ConnectionEntry>);
 
-impl Requests {
+impl ConnectionEntry {
     /// Requests that have no answer yet. One whose answer is held is not among them.
     pub(in crate::server) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The most that were in flight at a time since this was last called.
-    pub(super) fn most_in_flight(&self) -> usize {
-        self.most_in_flight.swap(0, Ordering::Relaxed)
-    }
-
-    /// The number of requests that have begun since this was last called.
-    pub(super) fn begun(&self) -> usize {
-        self.begun.swap(0, Ordering::Relaxed)
-    }
-
     /// Requests of which a part is still to come.
-    pub(in crate::server) fn arriving(&self) -> usize {
+    pub(super) fn arriving(&self) -> usize {
         self.arriving.load(Ordering::Relaxed)
     }
 
@@ -72,19 +49,11 @@ impl Requests {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    pub(super) fn begin_slice(&self) {
-        self.are_read.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn end_slice(&self) {
-        self.are_read.store(false, Ordering::SeqCst);
-        self.all_have_arrived.notify_waiters();
-    }
-
-    /// Waits until nothing is arriving, or the connection's slice has ended.
+    /// Waits until nothing is arriving, or the connection's slice has ended: without one nothing
+    /// arrives.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let notified = self.all_have_arrived.notified();
-        if self.arriving() > 0 && self.are_read.load(Ordering::SeqCst) {
+        if self.arriving() > 0 && self.has_slice() {
             // Too late is the same as enough.
             let _ = timeout(HELD_AT_MOST, notified).await;
         }
@@ -121,7 +90,7 @@ impl Unread {
 
 /// The window of a request's connection, asked before the request waits unread.
 #[derive(Clone, Debug)]
-pub struct SharedWindow(Arc<Requests>);
+pub struct SharedWindow(Arc<ConnectionEntry>);
 
 /// A request that waits unread.
 #[derive(Debug)]
@@ -159,7 +128,7 @@ mod tests {
 
     #[test]
     fn requests_that_wait_leave_others_half_of_the_window() {
-        let requests = Arc::new(Requests::default());
+        let requests = Arc::new(ConnectionEntry::default());
         requests.unread.set_sizes(WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 });
         let window = SharedWindow(Arc::clone(&requests));
         let first = requests.begin();
@@ -178,7 +147,7 @@ mod tests {
 
     #[test]
     fn without_a_window_every_request_may_wait() {
-        let requests = Arc::new(Requests::default());
+        let requests = Arc::new(ConnectionEntry::default());
         let _arriving = [requests.begin(), requests.begin()];
         let window = SharedWindow(requests);
         let _waits =

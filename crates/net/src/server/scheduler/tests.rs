@@ -12,12 +12,12 @@ const WINDOW_TICKS: u64 = 5;
 
 struct Connection {
     reads: ScheduledReads,
-    requests: Arc<Requests>,
+    requests: Arc<ConnectionEntry>,
 }
 
 impl Connection {
     fn new(scheduler: &Arc<ReadScheduler>) -> Self {
-        let requests = Arc::new(Requests::default());
+        let requests = Arc::new(ConnectionEntry::default());
         Connection {
             reads: ScheduledReads::new(Some(Arc::clone(scheduler)), Arc::clone(&requests)),
             requests,

@@ -16,7 +16,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> SharedConfig {
     if limit_mib > 0 {
         config.limit_bytes = limit_mib << 20;
     }
-    let doc = "Requests in flight on one connection. 0 means the default.";
+    let doc = "Requests in flight on one connection. New connections may have fewer, down to 16, \
+               if there are many. 0 means the default.";
     let default = u64::from(config.server.max_concurrent_streams);
     let most = u64::from(u32::MAX);
     let streams = fields.integer("max_concurrent_streams", default, 0..=most, doc);
