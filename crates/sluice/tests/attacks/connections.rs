@@ -1,18 +1,31 @@
 //! Connections that are many, that never read, or whose requests are all refused.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use sluice_otlp::Signal;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{begin, connect, prefix, status};
+use crate::peers::{
+    begin, begin_call, connect, log_of, post, post_head, prefix, status, unknown_frame,
+};
 use crate::{Target, withstand};
 
-withstand!(many_connections, pipelining_without_reading, rapid_refusals, answers_without_a_window);
+withstand!(
+    many_connections,
+    unfinished_frames,
+    pipelining_without_reading,
+    rapid_refusals,
+    answers_without_a_window,
+    refused_streams_without_bodies,
+    unknown_methods_without_bodies,
+    streams_without_progress
+);
 
 /// Each shakes hands, and then does nothing.
 async fn many_connections(target: Target) {
@@ -23,6 +36,22 @@ async fn many_connections(target: Target) {
         held.extend(connect(address).await);
     }
     std::future::pending::<()>().await;
+}
+
+/// Each has sent all of a frame but its last byte: one that is longer than the protocol's default,
+/// and where that is refused, one that is not.
+async fn unfinished_frames(target: Target) {
+    const CONNECTIONS: usize = 2_404;
+    let attackers = (0..CONNECTIONS).map(|_| async move {
+        for length in [65_000, 16_384] {
+            let mut socket = TcpStream::connect(target.grpc).await.ok()?;
+            let sent = [unknown_frame(length), vec![7; usize::from(length) - 1]].concat();
+            let _ = socket.write_all(&sent).await;
+            while socket.read(&mut [0; 100]).await.is_ok_and(|length| length > 0) {}
+        }
+        Some(())
+    });
+    attackers.collect::<JoinSet<_>>().join_all().await;
 }
 
 async fn pipelining_without_reading(target: Target) {
@@ -53,7 +82,7 @@ async fn rapid_refusals(target: Target) {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        futures_util::future::join_all(streams).await;
+        join_all(streams).await;
         panic!("the connection was ended for its refusals");
     });
     attackers.collect::<JoinSet<_>>().join_all().await;
@@ -61,7 +90,7 @@ async fn rapid_refusals(target: Target) {
 
 /// Streams whose answers flow control has no room for.
 async fn answers_without_a_window(target: Target) {
-    const CONNECTIONS: usize = 64;
+    const CONNECTIONS: usize = 150;
     let attackers = (0..CONNECTIONS).map(|_| async move {
         let socket = TcpStream::connect(target.grpc).await.ok()?;
         let builder = h2::client::Builder::new().initial_window_size(0).clone();
@@ -78,4 +107,48 @@ async fn answers_without_a_window(target: Target) {
         Some(())
     });
     attackers.collect::<JoinSet<_>>().join_all().await;
+}
+
+/// As many streams as each connection may have, which are answered at once, and whose bodies are
+/// then waited for.
+async fn streams_without_bodies(target: Target, connections: usize, path: &str) {
+    const STREAMS: usize = 250;
+    let attackers = (0..connections).map(|_| async {
+        let Some(client) = connect(target.grpc).await else { return };
+        let streams = (0..STREAMS).map(|_| async {
+            while let Some((response, mut stream)) = begin_call(&client, path, &[]).await {
+                status(response).await;
+                let _ = poll_fn(|context| stream.poll_reset(context)).await;
+            }
+        });
+        join_all(streams).await;
+    });
+    join_all(attackers).await;
+}
+
+async fn refused_streams_without_bodies(target: Target) {
+    streams_without_bodies(target, 150, Signal::Metrics.grpc_path()).await;
+}
+
+async fn unknown_methods_without_bodies(target: Target) {
+    streams_without_bodies(target, 1_000, "/no.such.Service/Export").await;
+}
+
+/// More connections than there is memory for, each with one stream that holds its place as long as
+/// it may. What could be borrowed is filled before, by data that cannot be delivered.
+async fn streams_without_progress(target: Target) {
+    const CONNECTIONS: usize = 512;
+    let body = log_of(1 << 20);
+    let head = post_head(Signal::Logs, "", body.len());
+    while post(target.http, &head, &body).await == Some(200) {}
+    let attackers = (0..CONNECTIONS).map(|index| async move {
+        let Some(client) = connect(target.grpc).await else { return };
+        while let Some((response, mut stream)) = begin(&client, Signal::Traces, &[]).await {
+            if index % 2 == 0 {
+                let _ = stream.send_data(Bytes::from_static(&[0]), false);
+            }
+            status(response).await;
+        }
+    });
+    join_all(attackers).await;
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::peers::{begin, connect, log_of, post, post_head, status};
 use crate::{Target, withstand};
 
-withstand!(many_streams_with_large_headers, metadata_headers);
+withstand!(many_streams_with_large_headers, many_streams_with_many_headers, metadata_headers);
 
 /// Of the 16 KiB that are allowed.
 const HEADER_BYTES: usize = 12_000;
@@ -39,13 +39,6 @@ async fn many_streams_with(target: Target, headers: Vec<(String, String)>) {
 
 async fn many_streams_with_large_headers(target: Target) {
     many_streams_with(target, vec![("x-large".to_owned(), "x".repeat(HEADER_BYTES))]).await;
-}
-
-/// Maps of headers grow by doubling before they can be charged, so this one takes more than the
-/// others: it is held to twice the limit.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_many_streams_with_many_headers_each_request_is_accepted_within_a_bound() {
-    crate::send_beside_within(Some(many_streams_with_many_headers), 2 * crate::LIMIT_MIB).await;
 }
 
 /// Hardly any text in each.

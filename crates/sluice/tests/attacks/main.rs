@@ -84,13 +84,6 @@ fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
 /// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99
 /// % of the client's requests were accepted, for each number of threads and transport.
 async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) -> Vec<Duration> {
-    send_beside_within(attack, LIMIT_MIB).await
-}
-
-async fn send_beside_within<A: Future<Output = ()>>(
-    attack: Option<fn(Target) -> A>,
-    resident_mib: u64,
-) -> Vec<Duration> {
     let _alone = alone().await;
     let mut latencies = Vec::new();
     for threads in THREADS {
@@ -117,7 +110,7 @@ async fn send_beside_within<A: Future<Output = ()>>(
             p99 = client => latencies.extend(p99),
             () = attack => {}
         }
-        gateway.assert_memory_within(resident_mib);
+        gateway.assert_memory_within(LIMIT_MIB);
     }
     latencies
 }

@@ -23,7 +23,16 @@ pub(crate) async fn begin(
     signal: Signal,
     headers: &[(&str, &str)],
 ) -> Option<(ResponseFuture, SendStream<Bytes>)> {
-    let request = http::Request::post(format!("http://localhost{}", signal.grpc_path()));
+    begin_call(client, signal.grpc_path(), headers).await
+}
+
+/// As [`begin`], of any method.
+pub(crate) async fn begin_call(
+    client: &SendRequest<Bytes>,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Option<(ResponseFuture, SendStream<Bytes>)> {
+    let request = http::Request::post(format!("http://localhost{path}"));
     let request = request.header("content-type", "application/grpc").header("te", "trailers");
     let request =
         headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -41,6 +50,14 @@ pub(crate) async fn status(response: ResponseFuture) -> Option<String> {
 pub(crate) fn prefix(flag: u8, length: usize) -> Bytes {
     let length = u32::try_from(length).expect("is short").to_be_bytes();
     Bytes::from([&[flag], &length[..]].concat())
+}
+
+/// The beginning of an HTTP/2 connection, as far as the head of a frame of this length whose type
+/// there is not.
+pub(crate) fn unknown_frame(length: u16) -> Vec<u8> {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const TYPE_AND_STREAM: &[u8] = &[0xee, 0, 0, 0, 0, 0];
+    [PREFACE, &[0], &length.to_be_bytes(), TYPE_AND_STREAM].concat()
 }
 
 /// The head of a POST of protobuf over HTTP/1.1.
