@@ -7,24 +7,18 @@ use std::str::FromStr;
 pub enum Rule {
     Queue,
     CpuLimit,
-    MemoryLimit,
-    WeightByBytes,
     Forecast,
     SliceBytes,
-    WholeRequests,
     HeldAnswers,
     SkipStalled,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 9] = [
+    pub const ALL: [Rule; 6] = [
         Rule::Queue,
         Rule::CpuLimit,
-        Rule::MemoryLimit,
-        Rule::WeightByBytes,
         Rule::Forecast,
         Rule::SliceBytes,
-        Rule::WholeRequests,
         Rule::HeldAnswers,
         Rule::SkipStalled,
     ];
@@ -33,11 +27,8 @@ impl Rule {
         match self {
             Rule::Queue => "queue",
             Rule::CpuLimit => "cpu-limit",
-            Rule::MemoryLimit => "memory-limit",
-            Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::SliceBytes => "slice-bytes",
-            Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
             Rule::SkipStalled => "skip-stalled",
         }
@@ -61,7 +52,7 @@ impl FromStr for Rule {
 /// The rules that are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    disabled: u16,
+    disabled: u8,
 }
 
 impl Rules {
