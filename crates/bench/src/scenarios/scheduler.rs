@@ -1,6 +1,9 @@
 //! Ablations of the read scheduler: what a flood as in `overload` leaves of delivery and memory
 //! without each of its rules, turn by turn against all of them.
 
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+
 use sluice_net::server::Rule;
 
 use super::overload::{FLOOD, many_senders, of_few_senders, under_load};
@@ -19,14 +22,17 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
     cases
 };
 
-/// Cases of `overload`, and what the figures of each begin with: the rate that is delivered, peak
-/// memory, and both relative to all rules.
-const FLOODS: [(&str, &str); 4] = [
-    ("memory 256 × 1", "m256"),
-    ("memory 16 × 16", "m16"),
-    ("delivered 256 × 1", "d256"),
-    ("delivered 16 × 16", "d16"),
+/// Cases of `overload`, what the figures of each begin with (the rate that is delivered, peak
+/// memory, and both relative to all rules), and how many stalled connections stand beside it.
+const FLOODS: [(&str, &str, usize); 5] = [
+    ("memory 256 × 1", "m256", 0),
+    ("memory 16 × 16", "m16", 0),
+    ("delivered 256 × 1", "d256", 0),
+    ("delivered 16 × 16", "d16", 0),
+    ("memory 16 × 16", "stalled", STALLED),
 ];
+/// More than the lowest limit on requests in flight.
+const STALLED: usize = 128;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "scheduler",
@@ -36,7 +42,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        for (_, flood) in FLOODS {
+        for (_, flood, _) in FLOODS {
             for (ratio, figure) in [("rate", "per_s"), ("memory", "bytes")] {
                 let (ratio, figure) =
                     (format!("{flood}_{ratio}_ratio"), format!("{flood}_{figure}"));
@@ -53,6 +59,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("memory", |series| series.cell("d256_memory_ratio", 2)),
         ("delivered 16 × 16: rate", |series| series.cell("d16_rate_ratio", 2)),
         ("memory", |series| series.cell("d16_memory_ratio", 2)),
+        ("beside stalled: rate", |series| series.cell("stalled_rate_ratio", 2)),
+        ("memory", |series| series.cell("stalled_memory_ratio", 2)),
     ],
     // A rule has its reason where something gets worse without it; all of them together must work.
     holds: |series| series.case != ALL_RULES || series.median("m256_per_s") > 0.0,
@@ -61,7 +69,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
             "The load of `overload` at {FLOOD} times what few senders get through with all rules. \
              What is delivered under it and the peak of resident memory, relative to the same \
              flood with all rules in the same turn. Heads: how senders are answered, connections × \
-             streams."
+             streams. Stalled: {STALLED} connections that have each begun a request and send \
+             nothing more, beside memory 16 × 16."
         )
     },
 };
@@ -71,13 +80,41 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let args = if turn.case == ALL_RULES { &[][..] } else { &without };
     let few_per_s = of_few_senders(turn, ALL_RULES).await?;
     let mut figures = json!({ "few_senders_per_s": few_per_s });
-    for (case, flood) in FLOODS {
-        let load = |load: Load| many_senders(load, case, FLOOD * few_per_s);
+    for (case, flood, stalled) in FLOODS {
+        let mut stalled_connections = Ok(Vec::new());
+        let load = |load: Load| {
+            stalled_connections = (0..stalled).map(|_| stall(load.target)).collect();
+            many_senders(load, case, FLOOD * few_per_s)
+        };
         let (stage, observed) = under_load(turn, case, args, load).await?;
+        stalled_connections.context("stalled connections")?;
         figures[format!("{flood}_per_s")] = json!(observed.delivered_per_s());
         figures[format!("{flood}_bytes")] = stage.memory()?["peak_rss_bytes"].take();
     }
     Ok(figures)
+}
+
+/// A gRPC request of which only the announced length arrives.
+fn stall(target: SocketAddr) -> std::io::Result<TcpStream> {
+    const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const PATH: &[u8] = b"/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    // HPACK: POST, http, then literals for path, authority, content-type and te.
+    let headers = [
+        b"\x83\x86\x04\x3b".as_slice(),
+        PATH,
+        b"\x01\x09localhost\x0f\x10\x10application/grpc\0\x02te\x08trailers",
+    ];
+    let headers = headers.concat();
+    let frame = |kind: u8, flags: u8, payload: &[u8]| {
+        let len = (payload.len() as u32).to_be_bytes();
+        [&len[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    };
+    let length_prefix = b"\0\0\x01\0\0";
+    let mut connection = TcpStream::connect(target)?;
+    connection.write_all(
+        &[PREFACE_AND_SETTINGS, &frame(1, 4, &headers), &frame(0, 0, length_prefix)].concat(),
+    )?;
+    Ok(connection)
 }
 
 #[cfg(test)]
