@@ -32,6 +32,9 @@ const _: () = assert!(
         <= SLOT_LEN_BYTES as usize
 );
 
+/// First offset and the one behind the last of each.
+type Ranges = Vec<(u64, u64)>;
+
 /// Frames that a policy dropped before the reader came to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedRange {
@@ -113,7 +116,7 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
 
 /// At most [`UNTAKEN_RANGES_LIMIT`] ranges that cover all of these: too much counts as not taken
 /// rather than too little.
-fn join_lowest(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+fn join_lowest(ranges: &[(u64, u64)]) -> Ranges {
     let mut kept = ranges[ranges.len().saturating_sub(UNTAKEN_RANGES_LIMIT)..].to_vec();
     if let (Some(lowest), Some(kept)) = (ranges.first(), kept.first_mut()) {
         kept.0 = lowest.0;
@@ -192,7 +195,7 @@ fn put_ranges(slot: &mut Vec<u8>, ranges: &[(u64, u64)]) {
 }
 
 /// So many ranges, and what stands behind them.
-fn get_ranges(bytes: &[u8], count: u32) -> Option<(Vec<(u64, u64)>, &[u8])> {
+fn get_ranges(bytes: &[u8], count: u32) -> Option<(Ranges, &[u8])> {
     let len = (count as usize).checked_mul(RANGE_LEN_BYTES)?;
     let (ranges, rest) = bytes.split_at_checked(len)?;
     let range = |range: &[u8]| (get_u64(range, 0), get_u64(range, 8));
