@@ -11,9 +11,6 @@ pub fn check_load(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (document, diagnostics) = load(&["config.yaml".to_owned()], &Fuzzed { text }, &Kinds);
     assert!(document.is_some() || diagnostics.has_errors(), "without a document there is a reason");
-    for diagnostic in diagnostics.items() {
-        assert!(!diagnostics.one_line(diagnostic).is_empty());
-    }
     let _ = diagnostics.render(false);
 }
 

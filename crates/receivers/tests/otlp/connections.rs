@@ -88,8 +88,7 @@ async fn idle_connections_stay_and_slow_headers_end_them() {
     const HEADERS: Duration = Duration::from_millis(300);
     let mut config = config(BOTH);
     config.http.as_mut().expect("is on").shared.server.read_header_timeout = HEADERS;
-    let receiver =
-        Receiver::start_with(config, MockIntake::default(), Authenticators::default()).await;
+    let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let mut socket = TcpStream::connect(receiver.http).await.expect("connects");
     let request = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
         content-length: 2\r\n\r\n{}";

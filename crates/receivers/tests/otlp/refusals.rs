@@ -15,7 +15,7 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::ReceiverConfig;
+use sluice_receivers::{BindContext, ReceiverConfig};
 use sluice_receivers::otlp::{RefusedReason, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -473,7 +473,7 @@ async fn a_port_that_is_taken_is_named() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
     let config = config(&text);
-    let error = config.bind(&[]).await.err().expect("cannot start");
+    let error = config.bind(BindContext { id: "otlp", held: &[] }).await.err().expect("cannot start");
     let sentence = error.to_string();
     assert!(sentence.starts_with("http: "), "{sentence}");
     assert!(

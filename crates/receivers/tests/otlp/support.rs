@@ -21,12 +21,13 @@ use sluice_flow::source::{
     Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request,
 };
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
+use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Counters, OtlpConfig, Transport};
-use sluice_receivers::{ReceiverConfig, ReceiverContext, StartedReceiver};
+use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedReceiver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -201,8 +202,11 @@ impl Receiver {
             authenticators,
             resources: ServerResources { connections, scheduler: Some(runtime.scheduler()) },
             counters: Some(Arc::clone(&counters) as _),
+            client_authenticators: ClientAuths::default(),
+            user_agent: "sluice/test",
         };
-        let serve = async move { config.bind(&[]).await.expect("binds").serve(context) };
+        let bind = BindContext { id: "otlp", held: &[] };
+        let serve = async move { config.bind(bind).await.expect("binds").serve(context) };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));
         let addresses = running.addresses();

@@ -25,8 +25,6 @@ const PAGE_MEMORY_BYTES: usize = 8 * PAGE_LIMIT_BYTES;
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Before the next poll where there was no page.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Pages are its only stream.
-const PAGES: u64 = 0;
 
 pub(super) struct Poller {
     client: HttpClient,
@@ -51,6 +49,7 @@ impl Poller {
     ) -> Poller {
         let Bound { config, client, checkpoint } = bound;
         let next = std::fs::read_to_string(&checkpoint).ok().and_then(|next| next.parse().ok());
+        let next = next.unwrap_or(0);
         Poller {
             client,
             url: config.url,
@@ -59,8 +58,8 @@ impl Poller {
             ingress,
             user_agent,
             counters,
-            positions: Positions::default(),
-            next: next.unwrap_or(0),
+            positions: Positions::starting_at(next),
+            next,
         }
     }
 
@@ -75,7 +74,7 @@ impl Poller {
                     _ => PAUSE,
                 },
             };
-            let lowest = self.positions.lowest_unresolved(PAGES).unwrap_or(self.next);
+            let lowest = self.positions.lowest_unresolved();
             std::fs::write(&self.checkpoint, lowest.to_string()).expect("is written");
             tokio::select! {
                 () = stopped() => return,
@@ -86,17 +85,15 @@ impl Poller {
 
     /// Fetches the next page and submits it. False if there is none.
     async fn poll(&mut self) -> Result<bool, Refusal> {
-        if self.positions.is_interrupted(PAGES)
-            && let Some(page) = self.positions.rewind(PAGES)
-        {
-            self.next = page;
+        if self.positions.is_interrupted() {
+            self.next = self.positions.rewind();
         }
         let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
         let mut permit = route.admit(PAGE_MEMORY_BYTES, &Patient).await?;
         let Some(page) = self.fetch().await else { return Ok(false) };
         let (payload, items) = encode(&page);
         permit.grow_to(payload.bytes.len())?;
-        let position = Some(self.positions.begin(PAGES, self.next..self.next + 1));
+        let position = Some(self.positions.begin(self.next..self.next + 1));
         self.next += 1;
         self.counters.pages.fetch_add(1, Ordering::Relaxed);
         drop(page);

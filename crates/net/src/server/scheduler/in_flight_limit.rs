@@ -43,10 +43,6 @@ impl InFlightLimit {
         self.requests.store(next, Ordering::Relaxed);
     }
 
-    pub(super) fn close(&self) {
-        self.requests.store(LEAST_REQUESTS, Ordering::Relaxed);
-    }
-
     pub(super) fn open(&self) {
         self.requests.store(UNBOUNDED, Ordering::Relaxed);
     }

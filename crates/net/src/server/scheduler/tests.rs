@@ -57,7 +57,7 @@ fn park(scheduler: &ReadScheduler) {
 fn limited_without(rules: &[Rule]) -> Arc<ReadScheduler> {
     let scheduler = ReadScheduler::without(rules);
     scheduler.is_cpu_bound.store(true, Ordering::Relaxed);
-    scheduler.limit.close();
+    scheduler.limit.look(CpuLoad::Full);
     scheduler
 }
 
@@ -218,7 +218,7 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     let mut client = Connection::new(&scheduler);
     let (mut queued_at, mut answers, mut longest) = (0, 0, 0);
     for tick in 1..TICKS {
-        scheduler.limit.close();
+        scheduler.limit.look(CpuLoad::Full);
         for connection in &mut trickling {
             if connection.may_read() {
                 connection.reads.note_read(PROGRESS_LEAST_BYTES);
