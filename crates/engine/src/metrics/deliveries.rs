@@ -23,7 +23,7 @@ pub(super) struct Sample {
     concurrency_max: u64,
     waiting: Holding,
     is_held: bool,
-    is_out_of_order: bool,
+    is_in_outage: bool,
     dead_letters: DeadLetterTotals,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn write(
         concurrency_max: planned.dispatch.concurrency.max as u64,
         waiting: delivery.log.held(delivery.cursor),
         is_held: is_held == Some(true),
-        is_out_of_order: is_held == Some(false),
+        is_in_outage: is_held == Some(false),
         dead_letters: delivery.dead_letters.totals(),
     };
     exposition.write(&DELIVERIES, &[&delivery.id.exporter, &delivery.id.pipeline], &sample);
@@ -145,8 +145,8 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
             "Items that were ever dropped because the budget was spent, \
              also before a restart where there is a directory."),
-        row!(counter "sluice_delivery_held_back_answers" = delivery.stats.delayed_answers,
-            "Answers to senders that were held back while the delivery fell behind, so that it \
+        row!(counter "sluice_delivery_delayed_answers" = delivery.stats.delayed_answers,
+            "Answers to senders that were delayed while the delivery fell behind, so that it \
              need not drop."),
         row!(counter "sluice_delivery_sent" in "bytes" = delivery.stats.sent_bytes,
             "Bytes of requests that the backend has taken, as sent."),
@@ -160,7 +160,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Requests that wait for their retry."),
         row!(gauge "sluice_delivery_held" = is_held,
             "1 while the delivery waits for a configuration to be mended."),
-        row!(gauge "sluice_delivery_out_of_order" = is_out_of_order,
+        row!(gauge "sluice_delivery_outage" = is_in_outage,
             "1 while the backend takes nothing."),
         row!(gauge "sluice_delivery_dead_letters" = dead_letters.letters,
             "Dead letters that are kept."),
