@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
-/// Of the limit, what requests may take while they wait: as little as still bridges a moment
-/// without memory.
-const WAITING_SHARE: usize = 4;
+/// Of the limit, what requests may take on top of it while they wait: as little as still bridges a
+/// moment without memory.
+pub(crate) const WAITING_PART: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
@@ -73,7 +73,7 @@ impl ReceivingBudget {
 
     /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
     pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        let limit = self.limit_bytes() / WAITING_SHARE;
+        let limit = self.limit_bytes() / WAITING_PART;
         take(&self.waiting_bytes, own_bytes, limit).then(|| Waiting { budget: self, own_bytes })
     }
 }

@@ -1,5 +1,7 @@
 //! How the process's memory is shared out.
 
+use crate::receiving::WAITING_PART;
+
 /// What the limit is divided into, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -31,7 +33,7 @@ const PROCESS_BYTES: u64 = 16 * MIB;
 pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
 /// Of the limit, what senders' connections may take.
 const CONNECTIONS_PART: u64 = 8;
-/// More is for payloads: about 7,000 connections.
+/// More is for payloads: about 12,700 idle connections.
 const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
@@ -44,9 +46,6 @@ const BEST_EFFORT_PART: u64 = 16;
 /// keep them memory that frames need.
 const PACKED_PART: u64 = 16;
 
-/// What requests that wait to be admitted hold, of the share for receiving on top of it (see
-/// `receiving.rs`).
-const WAITING_PART: u64 = 4;
 /// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are
 /// dear under load: a request that comes in many pieces waits for each, and what it holds meanwhile
 /// leaves the caches.
@@ -69,7 +68,7 @@ impl MemoryPlan {
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
         let windows_bytes = receiving_bytes / 100 * WINDOWS_PERCENT;
-        let receives = windows_bytes + receiving_bytes / WAITING_PART + receiving_bytes;
+        let receives = windows_bytes + receiving_bytes / WAITING_PART as u64 + receiving_bytes;
         let sending_bytes = payloads / SENDING_PART;
         let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes;
         let deliveries = deliveries.max(1) as u64;
@@ -112,7 +111,7 @@ mod tests {
                     let letters = plan.dead_letters_bytes * deliveries.max(1) as u64;
                     let backlogs = plan.backlog_bytes + plan.sending_bytes + letters;
                     let receiving = plan.receiving_bytes
-                        + plan.receiving_bytes / WAITING_PART
+                        + plan.receiving_bytes / WAITING_PART as u64
                         + plan.windows_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(
