@@ -15,8 +15,8 @@ use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress;
 use sluice_net::grpc::{Code, Status};
 use sluice_otlp::{Encoding, Signal};
-use sluice_receivers::{BindContext, ReceiverConfig};
 use sluice_receivers::otlp::{RefusedReason, Transport};
+use sluice_receivers::{BindContext, ReceiverConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -473,7 +473,8 @@ async fn a_port_that_is_taken_is_named() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
     let config = config(&text);
-    let error = config.bind(BindContext { id: "otlp", held: &[] }).await.err().expect("cannot start");
+    let error =
+        config.bind(BindContext { id: "otlp", held: &[] }).await.err().expect("cannot start");
     let sentence = error.to_string();
     assert!(sentence.starts_with("http: "), "{sentence}");
     assert!(
