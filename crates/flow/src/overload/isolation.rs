@@ -1,4 +1,5 @@
-//! Which delivery is left to itself, so that the others need not wait for it (rules 4 and 5).
+//! Decides who sheds under `isolate` ([`sheds`]), so that no delivery waits for a sick one (rules
+//! 4 and 5).
 
 use super::pacing::PACE_BYTES;
 use super::{DeliveryState, Policy, Sheds};
@@ -56,6 +57,7 @@ impl RouteView {
     }
 }
 
+/// What the delivery may give up: rule 5 (isolate), or what its policy says.
 pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
     match delivery.policy {
         Policy::DropOldest => Sheds::Everything,

@@ -25,7 +25,7 @@
 //!    for.
 //! 7. **high water** ([`budget::shed_first`], [`admission::admit`]). When: the pool is seven
 //!    eighths full. Then: the delivery that alone pins the most sheds; where several pin the same
-//!    frames the oldest of these go for all of them; a delivery that may not shed and lags by more
+//!    frames the oldest are dropped for all; a delivery that may not shed and lags by more
 //!    than a fair share, or takes nothing, has its senders wait. Why: what healthy deliveries have
 //!    in flight keeps its place.
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
