@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
 use super::activity::{Activity, InFlight, KeptStream, Stalled};
@@ -77,26 +77,29 @@ impl Drop for RequestBody {
         // A drained body holds no memory: no answer has to wait for it.
         self.arriving = None;
         let incoming = self.incoming.take().filter(|incoming| !incoming.is_end_stream());
-        if let Some(incoming) = incoming.filter(|_| self.is_drained)
+        if incoming.is_some()
+            && self.is_drained
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(drain(incoming, self.activity.keep_stream()));
+            let (window, activity) = (self.window.clone(), Arc::clone(&self.activity));
+            let stream = activity.keep_stream();
+            let rest =
+                RequestBody { incoming, arriving: None, window, activity, is_drained: false };
+            runtime.spawn(drain(rest, stream));
         }
     }
 }
 
-async fn drain(mut incoming: Incoming, _stream: KeptStream) {
-    let all = async {
-        let mut drained_bytes = 0;
-        while let Some(Ok(frame)) = incoming.frame().await {
-            drained_bytes += frame.data_ref().map_or(0, Bytes::len);
-            if drained_bytes > DRAINED_MAX_BYTES {
-                return;
-            }
-        }
-    };
+async fn drain(body: RequestBody, _stream: KeptStream) {
+    let mut body = BodyReader::new(body, BodyTimeouts { gap: DRAIN_TIME, total: DRAIN_TIME });
+    let mut drained_bytes = 0;
+    while drained_bytes <= DRAINED_MAX_BYTES
+        && let Ok(Some(data)) = body.next().await
+    {
+        drained_bytes += data.len();
+    }
     // What comes later is the peer's loss.
-    let _ = timeout(DRAIN_TIME, all).await;
+    body.body.end();
 }
 
 /// Reads a body piece by piece. A slow peer is given up.
@@ -175,7 +178,9 @@ impl BodyReader {
         self.look_at = Instant::now() + PROGRESS_INTERVAL;
         self.stalled = None;
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
-            self.stalled = Some(self.body.activity.note_stalled().ok_or(BodyError::Stalled)?);
+            let stalled = self.body.activity.note_stalled().ok_or(BodyError::Stalled)?;
+            // A body that is drained belongs to no request in flight.
+            self.stalled = self.body.arriving.is_some().then_some(stalled);
         }
         Ok(())
     }
