@@ -24,11 +24,13 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
 
 /// Cases of `overload`, what the figures of each begin with (the rate that is delivered, peak
 /// memory, and both relative to all rules), and how many stalled connections stand beside it.
-const FLOODS: [(&str, &str, usize); 5] = [
+const FLOODS: [(&str, &str, usize); 6] = [
     ("memory 256 × 1", "m256", 0),
     ("memory 16 × 16", "m16", 0),
     ("delivered 256 × 1", "d256", 0),
     ("delivered 16 × 16", "d16", 0),
+    // More than there is memory for.
+    ("memory 16 × 32", "m32", 0),
     ("memory 16 × 16", "stalled", STALLED),
 ];
 /// More than the lowest limit on requests in flight.
@@ -59,6 +61,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("memory", |series| series.cell("d256_memory_ratio", 2)),
         ("delivered 16 × 16: rate", |series| series.cell("d16_rate_ratio", 2)),
         ("memory", |series| series.cell("d16_memory_ratio", 2)),
+        ("memory 16 × 32: rate", |series| series.cell("m32_rate_ratio", 2)),
+        ("memory", |series| series.cell("m32_memory_ratio", 2)),
         ("beside stalled: rate", |series| series.cell("stalled_rate_ratio", 2)),
         ("memory", |series| series.cell("stalled_memory_ratio", 2)),
     ],

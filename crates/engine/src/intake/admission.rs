@@ -97,7 +97,8 @@ impl ReceiverRoute {
             Obstacle::Pool => Refusal::overloaded("the memory for backlogs is spent"),
         })?;
         self.route.check_disk(arriving, now)?;
-        Permit::take(self.memory.clone(), bytes)
+        let admitted = Permit::take(self.memory.clone(), bytes);
+        admitted.inspect_err(|_| self.door.resources.note_memory_short())
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

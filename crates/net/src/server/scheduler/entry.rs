@@ -6,12 +6,17 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::in_flight_limit::weight_of_bytes;
 use super::requests::Unread;
 use super::rules::{Rule, Rules};
 
+/// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
+const SMALL_SLICE_BYTES: usize = 256 << 10;
 /// Read in one slice, at most: enough to read the bodies that are under way on a connection to
 /// their ends.
 pub(super) const SLICE_BYTES: usize = 16 << 20;
+/// While the limit is in force, a slice ends after this many bytes once no request is half read.
+pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
 /// A connection without progress for so many ticks does not count: its peer is slow, or its
 /// requests wait for something other than the CPU.
 pub(super) const STALLED_TICKS: u64 = 8;
@@ -21,8 +26,9 @@ pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
 #[derive(Debug, Default)]
 pub(in crate::server) struct ConnectionEntry {
     pub(super) in_flight: AtomicUsize,
-    /// The most that were in flight at a time in this slice.
+    /// The most that were in flight at a time in this slice, and how many have begun.
     pub(super) most_in_flight: AtomicUsize,
+    pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
     pub(super) all_have_arrived: Notify,
     pub(in crate::server) unread: Unread,
@@ -33,8 +39,11 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) is_active: AtomicBool,
     /// Left to read in its slice. Zero: it has none and may not be read from.
     left_bytes: AtomicUsize,
-    /// The most requests at a time in its last slice: expected in this one too.
+    /// The most requests at a time in its last slice, and their size: expected in this one too.
     forecast: AtomicUsize,
+    request_bytes: AtomicUsize,
+    /// Read in its slice.
+    read_bytes: AtomicUsize,
     /// The last attempt to read found nothing.
     is_drained: AtomicBool,
     /// The tick of its last progress, and the bytes read since.
@@ -47,6 +56,11 @@ impl ConnectionEntry {
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
         self.forecast.store(self.most_in_flight.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        let read_bytes = self.read_bytes.swap(0, Ordering::Relaxed);
+        let begun = self.begun.swap(0, Ordering::Relaxed);
+        if let Some(request_bytes) = read_bytes.checked_div(begun) {
+            self.request_bytes.store(request_bytes, Ordering::Relaxed);
+        }
         self.is_drained.store(false, Ordering::Relaxed);
         self.left_bytes.store(SLICE_BYTES, Ordering::Release);
     }
@@ -60,9 +74,20 @@ impl ConnectionEntry {
         self.left_bytes.load(Ordering::Acquire) > 0
     }
 
+    /// Ends the slice if enough was read and no request is half read: a request of which a part
+    /// was read holds memory for its whole length until the connection's next slice.
+    pub(super) fn end_slice_between_requests(&self) {
+        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
+        let had_enough = (1..=SLICE_BYTES - SLICE_LEAST_BYTES).contains(&left_bytes);
+        if had_enough && self.arriving() == 0 {
+            self.end_slice();
+        }
+    }
+
     /// Zero bytes: there was nothing to read.
     pub(super) fn note_read(&self, bytes: usize, tick: u64, rules: Rules) {
         self.is_drained.store(bytes == 0, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let left_bytes = self.left_bytes.load(Ordering::Relaxed);
         if left_bytes == 0 || bytes == 0 {
             return;
@@ -84,16 +109,28 @@ impl ConnectionEntry {
         }
     }
 
-    /// What it counts for: its requests in flight, or those to expect of its slice, at least one.
-    /// Zero while none of its requests can use the CPU.
-    pub(super) fn requests(&self, tick: u64, rules: Rules) -> usize {
+    /// What it counts for: its requests in flight, or those to expect of its slice, or the bytes
+    /// of one request if that is more. Zero while none of its requests can use the CPU.
+    pub(super) fn weight(&self, tick: u64, rules: Rules) -> usize {
         if rules.has(Rule::SkipStalled) && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
         let in_flight = self.in_flight();
         let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
-        in_flight.max(forecast).max(1)
+        let bytes = if rules.has(Rule::WeightByBytes) {
+            self.request_bytes.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        in_flight.max(forecast).max(weight_of_bytes(bytes))
+    }
+
+    /// What it is likely to send in a slice is little. A connection that has sent nothing yet
+    /// counts as one of these.
+    pub(super) fn has_small_requests(&self) -> bool {
+        let requests = self.forecast.load(Ordering::Relaxed).max(1);
+        requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES
     }
 
     fn is_stalled(&self, tick: u64) -> bool {

@@ -1,50 +1,69 @@
-//! The limit on requests in flight: low while the CPU is the bottleneck, then rising again. `docs/decisions/031-in-flight-limit.md` has the reasons for the figures.
+//! The limit on requests in flight: low while the CPU or the memory for receiving is short, then
+//! rising again. `docs/decisions/031-in-flight-limit.md` has the reasons for the figures.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cpu::CpuLoad;
 
-/// The lowest limit.
-pub(super) const LEAST_REQUESTS: usize = 32;
+/// The lowest limit: so many requests, or one request of 190 kB on each of 8 connections.
+pub(super) const LEAST_WEIGHT: usize = 32;
+/// A connection weighs one, and one more for each so many bytes of a request.
+const BYTES_OF_WEIGHT: usize = 48 << 10;
 /// From here on there is no limit.
-const UNLIMITED_REQUESTS: usize = 1 << 12;
+const UNLIMITED_WEIGHT: usize = 1 << 12;
 /// The limit rises and falls by this part of it a window. Larger steps would let in more at once
 /// than memory has room for.
 const STEP_PART: usize = 8;
+
+pub(super) fn weight_of_bytes(bytes: usize) -> usize {
+    1 + bytes / BYTES_OF_WEIGHT
+}
 
 /// Of the limit: there is none.
 const UNBOUNDED: usize = 0;
 
 #[derive(Debug, Default)]
 pub(super) struct InFlightLimit {
-    requests: AtomicUsize,
+    weight: AtomicUsize,
+    /// In the current window.
+    was_memory_short: AtomicBool,
 }
 
 impl InFlightLimit {
-    /// Whether one more connection may be read from beside others with so many requests.
-    pub(super) fn admits_beside(&self, requests: usize) -> bool {
-        !self.is_bounded() || requests < self.requests.load(Ordering::Relaxed)
+    /// Whether one more connection may be read from beside others of this weight.
+    pub(super) fn admits_beside(&self, weight: usize) -> bool {
+        !self.is_bounded() || weight < self.weight.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_bounded(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) != UNBOUNDED
+        self.weight.load(Ordering::Relaxed) != UNBOUNDED
     }
 
-    /// A window has ended.
+    pub(super) fn note_memory_short(&self) {
+        self.was_memory_short.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
+    /// A window has ended. Memory that is found short meanwhile counts in the next one.
     pub(super) fn look(&self, cpu: CpuLoad) {
-        let requests = self.requests.load(Ordering::Relaxed);
+        let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
-            CpuLoad::Full => (requests - requests / STEP_PART).max(LEAST_REQUESTS),
-            CpuLoad::High => requests,
+            _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
+            CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
+            CpuLoad::High => weight,
             // Above the highest limit there is none; none stays none.
-            CpuLoad::Low | CpuLoad::Idle if requests >= UNLIMITED_REQUESTS => UNBOUNDED,
-            CpuLoad::Low | CpuLoad::Idle => requests + requests / STEP_PART,
+            CpuLoad::Low | CpuLoad::Idle if weight >= UNLIMITED_WEIGHT => UNBOUNDED,
+            CpuLoad::Low | CpuLoad::Idle => weight + weight / STEP_PART,
         };
-        self.requests.store(next, Ordering::Relaxed);
+        self.weight.store(next, Ordering::Relaxed);
+    }
+
+    pub(super) fn close(&self) {
+        self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
 
     pub(super) fn open(&self) {
-        self.requests.store(UNBOUNDED, Ordering::Relaxed);
+        self.weight.store(UNBOUNDED, Ordering::Relaxed);
     }
 }
 
@@ -60,8 +79,22 @@ mod tests {
         limit.look(CpuLoad::Full);
         assert!(
             limit.is_bounded()
-                && limit.admits_beside(LEAST_REQUESTS - 1)
-                && !limit.admits_beside(LEAST_REQUESTS)
+                && limit.admits_beside(LEAST_WEIGHT - 1)
+                && !limit.admits_beside(LEAST_WEIGHT)
+        );
+    }
+
+    #[test]
+    fn memory_that_is_short_counts_at_once_and_until_a_window_has_ended_without() {
+        let limit = InFlightLimit::default();
+        limit.note_memory_short();
+        assert!(!limit.admits_beside(LEAST_WEIGHT));
+        limit.look(CpuLoad::Low);
+        assert!(!limit.admits_beside(LEAST_WEIGHT), "it was short meanwhile");
+        limit.look(CpuLoad::Low);
+        assert!(
+            limit.admits_beside(LEAST_WEIGHT)
+                && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART)
         );
     }
 
@@ -82,16 +115,16 @@ mod tests {
     fn it_comes_to_rest_where_the_cpu_has_just_enough_to_do() {
         let limit = InFlightLimit::default();
         limit.look(CpuLoad::Full);
-        let limits: Vec<usize> = (0..200)
+        let weights: Vec<usize> = (0..200)
             .map(|_| {
-                let requests = limit.requests.load(Ordering::Relaxed);
-                limit.look(if requests >= 300 { CpuLoad::Full } else { CpuLoad::Low });
-                requests
+                let weight = limit.weight.load(Ordering::Relaxed);
+                limit.look(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
+                weight
             })
             .collect();
-        assert!(limits[100..].iter().all(|limit| (250..350).contains(limit)), "{limits:?}");
-        let requests = limit.requests.load(Ordering::Relaxed);
+        assert!(weights[100..].iter().all(|weight| (250..350).contains(weight)), "{weights:?}");
+        let weight = limit.weight.load(Ordering::Relaxed);
         (0..10).for_each(|_| limit.look(CpuLoad::High));
-        assert_eq!(limit.requests.load(Ordering::Relaxed), requests, "neither short nor idle");
+        assert_eq!(limit.weight.load(Ordering::Relaxed), weight, "neither short nor idle");
     }
 }

@@ -54,21 +54,29 @@ impl Line {
             entry.end_slice();
             entry.is_active.store(false, Ordering::Relaxed);
         }
-        let in_flight = || self.active.iter().map(|entry| entry.requests(tick, rules)).sum();
-        let is_admitted = !limit.is_bounded() || limit.admits_beside(in_flight());
-        is_admitted.then(|| self.begin_first(tick)).flatten()
+        let weight = || self.active.iter().map(|entry| entry.weight(tick, rules)).sum();
+        let is_admitted = !limit.is_bounded() || limit.admits_beside(weight());
+        is_admitted.then(|| self.begin(0, tick)).flatten()
     }
 
-    /// As [`Line::next`] while the CPU is idle: the limit delays a connection only for a bounded
-    /// time, whatever the others do.
-    pub(super) fn next_overdue(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
-        let queued_at_tick = self.queue.front()?.queued_at_tick.load(Ordering::Relaxed);
-        let is_overdue = tick.saturating_sub(queued_at_tick) >= IDLE_WAIT_TICKS;
-        is_overdue.then(|| self.begin_first(tick)).flatten()
+    /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
+    /// time, whatever the others do. Connections with large requests are passed over unless
+    /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it.
+    pub(super) fn next_overdue(
+        &mut self,
+        tick: u64,
+        admits_large: bool,
+    ) -> Option<Arc<ConnectionEntry>> {
+        let is_overdue = |entry: &ConnectionEntry| {
+            tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
+        };
+        let is_next = |entry: &Arc<ConnectionEntry>| admits_large || entry.has_small_requests();
+        let index = self.queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
+        self.begin(index, tick)
     }
 
-    fn begin_first(&mut self, tick: u64) -> Option<Arc<ConnectionEntry>> {
-        let entry = self.queue.pop_front()?;
+    fn begin(&mut self, index: usize, tick: u64) -> Option<Arc<ConnectionEntry>> {
+        let entry = self.queue.remove(index)?;
         entry.is_queued.store(false, Ordering::Relaxed);
         entry.begin_slice(tick);
         // Requests of its last slice may still be in flight.

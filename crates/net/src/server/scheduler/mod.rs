@@ -7,7 +7,8 @@
 //! the socket, where flow control holds the sender. There is one queue a runtime, for all ports.
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the
-//! queue longer than 50 ms, whatever other connections trickle (`line.rs`).
+//! queue longer than 50 ms, whatever other connections trickle and however short memory is
+//! (`line.rs`).
 //!
 //! The rules, and in brackets what each is for:
 //!
@@ -15,11 +16,16 @@
 //!   overload)
 //! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (what is in flight
 //!   fits the caches)
+//! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
+//!   unread)
+//! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
 //! - `slice-bytes`: a slice ends after 16 MiB (connections share the reading)
-//! - `held-answers`: under the limit answers wait until all requests of the slice are read (the next
-//!   ones come in a later slice)
+//! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
+//!   what cannot go on)
+//! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
+//!   do end there)
 //! - `skip-stalled`: connections without progress do not count (slow peers hold up no other)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
@@ -52,6 +58,8 @@ pub use requests::{SharedWindow, WaitsUnread};
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
 
+/// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
+const LARGE_TICKS: u64 = 8;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
 /// if no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
@@ -97,6 +105,13 @@ impl ReadScheduler {
     /// Whether the CPU is the bottleneck: known only while connections are queued.
     pub fn is_cpu_bound(&self) -> bool {
         self.is_cpu_bound.load(Ordering::Relaxed)
+    }
+
+    /// A request found no memory because of others that are being received.
+    pub fn note_memory_short(&self) {
+        if self.rules.has(Rule::MemoryLimit) {
+            self.limit.note_memory_short();
+        }
     }
 
     /// Whether answers wait until all requests of their connection's slice are read: an answer
@@ -149,7 +164,10 @@ impl ReadScheduler {
             self.begin_next(&mut line);
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
-            while let Some(entry) = line.next_overdue(tick) {
+            // Of those with large requests one now and then.
+            let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
+            while let Some(entry) = line.next_overdue(tick, admits_large) {
+                admits_large &= entry.has_small_requests();
                 self.wake(&entry);
             }
         }
@@ -199,8 +217,12 @@ impl ScheduledReads {
     }
 
     /// Whether the connection may be read from now.
-    pub(super) fn may_read(&self) -> bool {
-        self.scheduler.is_none() || self.entry.has_slice()
+    pub(super) fn may_read(&mut self) -> bool {
+        let Some(scheduler) = &self.scheduler else { return true };
+        if scheduler.limit.is_bounded() && scheduler.rules.has(Rule::WholeRequests) {
+            self.entry.end_slice_between_requests();
+        }
+        self.entry.has_slice()
     }
 
     /// Joins the queue. Ready when the connection may be read from.

@@ -39,6 +39,7 @@ impl ConnectionEntry {
     pub(in crate::server) fn begin(self: &Arc<Self>) -> Arriving {
         let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_in_flight.fetch_max(in_flight, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         self.arriving.fetch_add(1, Ordering::Relaxed);
         Arriving(Arc::clone(self))
     }

@@ -7,18 +7,24 @@ use std::str::FromStr;
 pub enum Rule {
     Queue,
     CpuLimit,
+    MemoryLimit,
+    WeightByBytes,
     Forecast,
     SliceBytes,
+    WholeRequests,
     HeldAnswers,
     SkipStalled,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 6] = [
+    pub const ALL: [Rule; 9] = [
         Rule::Queue,
         Rule::CpuLimit,
+        Rule::MemoryLimit,
+        Rule::WeightByBytes,
         Rule::Forecast,
         Rule::SliceBytes,
+        Rule::WholeRequests,
         Rule::HeldAnswers,
         Rule::SkipStalled,
     ];
@@ -27,8 +33,11 @@ impl Rule {
         match self {
             Rule::Queue => "queue",
             Rule::CpuLimit => "cpu-limit",
+            Rule::MemoryLimit => "memory-limit",
+            Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::SliceBytes => "slice-bytes",
+            Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
             Rule::SkipStalled => "skip-stalled",
         }
@@ -52,7 +61,7 @@ impl FromStr for Rule {
 /// The rules that are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    disabled: u8,
+    disabled: u16,
 }
 
 impl Rules {

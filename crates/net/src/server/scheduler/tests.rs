@@ -3,8 +3,8 @@
 
 use std::task::Waker;
 
-use super::entry::{PROGRESS_LEAST_BYTES, SLICE_BYTES, STALLED_TICKS};
-use super::in_flight_limit::LEAST_REQUESTS;
+use super::entry::{PROGRESS_LEAST_BYTES, SLICE_BYTES, SLICE_LEAST_BYTES, STALLED_TICKS};
+use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
 /// Ticks in a window of the CPU's load.
@@ -57,7 +57,7 @@ fn park(scheduler: &ReadScheduler) {
 fn limited_without(rules: &[Rule]) -> Arc<ReadScheduler> {
     let scheduler = ReadScheduler::without(rules);
     scheduler.is_cpu_bound.store(true, Ordering::Relaxed);
-    scheduler.limit.look(CpuLoad::Full);
+    scheduler.limit.close();
     scheduler
 }
 
@@ -127,19 +127,39 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_in_flight() {
     let [mut first, mut second] = queued(&scheduler);
     park(&scheduler);
     assert!(first.may_read());
-    let arriving = first.begin(LEAST_REQUESTS);
+    let arriving = first.begin(LEAST_WEIGHT);
     scheduler.on_thread_park();
     assert!(!second.may_read(), "not even if a thread is idle for the moment");
     scheduler.on_thread_unpark();
     // Its slice has ended, but its requests are not answered.
     drop(arriving);
-    first.reads.note_read(SLICE_BYTES);
+    first.reads.note_read(SLICE_LEAST_BYTES);
     assert!(!first.reads.may_read());
     park(&scheduler);
     assert!(!second.may_read());
-    first.answer(LEAST_REQUESTS - 1);
+    first.answer(LEAST_WEIGHT - 1);
     park(&scheduler);
     assert!(second.may_read());
+}
+
+#[test]
+fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
+    let scheduler = limited();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    let mut arriving = connection.begin(3);
+    connection.reads.note_read(SLICE_LEAST_BYTES - 1);
+    arriving.truncate(1);
+    connection.reads.note_read(1);
+    assert!(connection.reads.may_read(), "one is still arriving");
+    arriving.clear();
+    assert!(!connection.reads.may_read(), "no request is half read");
+    // Without a limit no connection waits, and every moment is as good.
+    scheduler.limit.open();
+    assert!(!connection.may_read());
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
 }
 
 #[test]
@@ -148,10 +168,10 @@ fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
     {
         let [mut many] = queued(&scheduler);
         park(&scheduler);
-        drop(many.begin(LEAST_REQUESTS));
-        many.reads.note_read(SLICE_BYTES);
+        drop(many.begin(LEAST_WEIGHT));
+        many.reads.note_read(SLICE_LEAST_BYTES);
         assert!(!many.may_read());
-        many.answer(LEAST_REQUESTS);
+        many.answer(LEAST_WEIGHT);
         park(&scheduler);
         assert!(many.may_read() && many.requests.in_flight() == 0);
         let [mut other] = queued(&scheduler);
@@ -163,12 +183,41 @@ fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
     }
 }
 
+/// How many of many connections have a slice at a time if each brings so many requests of 190 kB.
+fn active_with_large_requests(scheduler: &Arc<ReadScheduler>, requests: usize) -> usize {
+    let mut all: [_; 40] = queued(scheduler);
+    for connection in &mut all {
+        park(scheduler);
+        assert!(connection.may_read());
+        drop(connection.begin(requests));
+        connection.reads.note_read(requests * 190_000);
+        connection.answer(requests);
+        connection.reads.note_read(0);
+    }
+    let [_last] = queued(scheduler);
+    park(scheduler);
+    assert!(!all.iter_mut().any(Connection::may_read));
+    all.iter().for_each(|_| park(scheduler));
+    all.iter_mut().map(Connection::may_read).filter(|may| *may).count()
+}
+
+#[test]
+fn large_requests_count_for_more_if_each_has_a_connection() {
+    assert_eq!(active_with_large_requests(&limited(), 1), LEAST_WEIGHT / 4);
+    assert_eq!(active_with_large_requests(&limited(), 8), LEAST_WEIGHT / 8);
+    // The last one to queue has a slice too.
+    assert_eq!(
+        active_with_large_requests(&limited_without(&[Rule::WeightByBytes]), 1),
+        LEAST_WEIGHT - 1
+    );
+}
+
 #[test]
 fn requests_without_progress_do_not_count_for_long() {
     let scheduler = limited();
     let [mut slow, mut other] = queued(&scheduler);
     park(&scheduler);
-    let _arriving = slow.begin(2 * LEAST_REQUESTS);
+    let _arriving = slow.begin(2 * LEAST_WEIGHT);
     scheduler.ticks.store(STALLED_TICKS - 1, Ordering::Relaxed);
     park(&scheduler);
     assert!(!other.may_read());
@@ -193,8 +242,8 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     let [mut connection, mut other] = queued(&scheduler);
     park(&scheduler);
     // More than the limit have begun, and all but one did not arrive before the slice ended.
-    let mut arriving = connection.begin(2 * LEAST_REQUESTS);
-    arriving.truncate(2 * LEAST_REQUESTS - 1);
+    let mut arriving = connection.begin(2 * LEAST_WEIGHT);
+    arriving.truncate(2 * LEAST_WEIGHT - 1);
     connection.reads.note_read(SLICE_BYTES);
     assert!(!connection.may_read());
     park(&scheduler);
@@ -206,8 +255,8 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     assert!(connection.may_read());
 }
 
-/// Hours of ten connections whose streams trickle as much as counts for progress, while the limit
-/// stays at its lowest and the CPU is idle. Guarantee: another connection waits 50 ms at most, and so
+/// Hours of ten connections whose streams trickle as much as counts for progress, while memory is
+/// short all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
 /// does each of theirs.
 #[test]
 fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
@@ -218,7 +267,7 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     let mut client = Connection::new(&scheduler);
     let (mut queued_at, mut answers, mut longest) = (0, 0, 0);
     for tick in 1..TICKS {
-        scheduler.limit.look(CpuLoad::Full);
+        scheduler.note_memory_short();
         for connection in &mut trickling {
             if connection.may_read() {
                 connection.reads.note_read(PROGRESS_LEAST_BYTES);
@@ -250,7 +299,7 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     let scheduler = limited();
     let [mut first, mut second] = queued(&scheduler);
     park(&scheduler);
-    let _in_flight = first.begin(100 * LEAST_REQUESTS);
+    let _in_flight = first.begin(100 * LEAST_WEIGHT);
     for tick in 1..=200 {
         first.reads.note_read(PROGRESS_LEAST_BYTES);
         scheduler.tick(false, tick_window(tick, CpuLoad::Full));
@@ -262,6 +311,48 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
         second.may_read()
     });
     assert!(waited.is_some_and(|ticks| ticks * TICK.as_millis() as u64 <= 50), "{waited:?}");
+}
+
+/// Scenario: memory is short, the CPU idle, and connections with large requests queue beside one
+/// with small ones. Guarantee: of the large ones one is let in every 40 ms; the small one does not
+/// wait for them.
+#[test]
+fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
+    const ROUNDS: u64 = 50;
+    let scheduler = limited();
+    let mut large: [_; 40] = queued(&scheduler);
+    let read_one = |connection: &mut Connection| {
+        drop(connection.begin(1));
+        connection.reads.note_read(SLICE_BYTES);
+        connection.answer(1);
+        assert!(!connection.may_read());
+    };
+    // What a connection sends is known once a slice of it is over.
+    for _ in 0..2 {
+        for connection in &mut large {
+            park(&scheduler);
+            assert!(connection.may_read());
+            read_one(connection);
+        }
+    }
+    let (mut begun, mut small_begun) = (0, 0);
+    let mut small = Connection::new(&scheduler);
+    for tick in 1..=ROUNDS * LARGE_TICKS {
+        // Others have taken the slices that begin in turn.
+        scheduler.tick(true, tick_window(tick, CpuLoad::Idle));
+        for connection in &mut large {
+            if connection.may_read() {
+                begun += 1;
+                read_one(connection);
+            }
+        }
+        if small.may_read() {
+            small_begun += 1;
+            small = Connection::new(&scheduler);
+        }
+    }
+    assert!((ROUNDS - 1..=ROUNDS).contains(&begun), "{begun}");
+    assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
 }
 
 fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
@@ -344,17 +435,24 @@ fn rules_that_are_switched_off_do_nothing() {
     let scheduler = ReadScheduler::without(&[Rule::Queue]);
     assert!(Connection::new(&scheduler).may_read());
 
-    let scheduler = ReadScheduler::without(&[Rule::CpuLimit]);
+    let scheduler = ReadScheduler::without(&[Rule::CpuLimit, Rule::MemoryLimit]);
+    scheduler.note_memory_short();
     scheduler.tick(false, Some(CpuLoad::Full));
     assert!(scheduler.is_cpu_bound() && !scheduler.limit.is_bounded());
 
     assert!(limited().holds_answers() && !limited_without(&[Rule::HeldAnswers]).holds_answers());
 
+    let scheduler = limited_without(&[Rule::WholeRequests]);
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
+
     let scheduler = limited_without(&[Rule::SkipStalled]);
     let [mut slow, mut other] = queued(&scheduler);
     park(&scheduler);
     assert!(slow.may_read());
-    let _arriving = slow.begin(LEAST_REQUESTS);
+    let _arriving = slow.begin(LEAST_WEIGHT);
     scheduler.ticks.store(STALLED_TICKS, Ordering::Relaxed);
     park(&scheduler);
     assert!(!other.may_read());
