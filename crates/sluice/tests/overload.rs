@@ -153,14 +153,14 @@ async fn a_flood_of_slow_senders_is_not_received_to_be_refused() {
     gateway.assert_memory_within(LIMIT_MIB);
 }
 
-/// 2,048 requests at a time from 256 senders: more than the gateway serves in the second for which
+/// 2,048 requests at a time from 128 senders: more than the gateway serves in the second for which
 /// a request may wait, so that some are refused for certain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_more_than_may_wait_is_refused_in_part() {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "memory").await;
-    let load = flood_of(&gateway, Duration::from_secs(8), 256, 8);
+    let load = flood_of(&gateway, Duration::from_secs(8), 128, 16);
     let report = the_flood_is_turned_away_in_order(load, gateway, backend).await;
     assert!(report.refused > 0, "{report:?}");
 }

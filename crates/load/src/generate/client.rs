@@ -58,7 +58,13 @@ impl Client {
     pub(super) async fn call(&self, head: Request<()>, frame: &Bytes) -> Answer {
         let answered = match self {
             Client::Grpc { target, sender } => {
-                unary(*target, sender, head, frame.clone()).await.map(Answer::from_grpc)
+                let send = || unary(*target, sender, head.clone(), frame.clone());
+                let answered = match send().await {
+                    // As gRPC clients do: the server has not looked at the request.
+                    Err(error) if is_unprocessed(&error) => send().await,
+                    answered => answered,
+                };
+                answered.map(Answer::from_grpc)
             }
             Client::Http(client) => {
                 let request = head.map(|()| Full::new(frame.slice(PREFIX_BYTES..)));
@@ -70,6 +76,11 @@ impl Client {
             |error: anyhow::Error| Answer::new(Ending::Transport, error.root_cause().to_string());
         answered.unwrap_or_else(broken)
     }
+}
+
+fn is_unprocessed(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<h2::Error>();
+    error.is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 async fn exchange(

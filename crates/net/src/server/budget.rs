@@ -40,6 +40,13 @@ pub(super) const STREAM_BYTES: usize = 3 << 10;
 /// budget.
 const STREAMS_LEAST: usize = 16;
 const STREAMS_OF_ALL_PART: usize = 2;
+/// While there are few connections, their frames may be long: requests that arrive interleaved in
+/// short ones are all half read, and take all memory for receiving.
+const FRAME_MAX_BYTES: u32 = 64 << 10;
+/// The protocol's default.
+const FRAME_LEAST_BYTES: u32 = 16 << 10;
+/// Of the budget, what unfinished long frames may take.
+const FRAMES_OF_ALL_PART: usize = 2;
 /// Memory counts as short for so long after a request found none.
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
@@ -141,6 +148,16 @@ impl ConnectionBudget {
         let all = self.limit_bytes.load(Ordering::Relaxed) / STREAMS_OF_ALL_PART / STREAM_BYTES;
         let share = (all / self.open.lock().len().max(1)).max(STREAMS_LEAST);
         wanted.min(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// The longest frame that a new connection may send. What has come of one is kept, uncharged,
+    /// until its last byte has come.
+    pub(super) fn frame_bytes(&self) -> u32 {
+        let large_ones = self.limit_bytes.load(Ordering::Relaxed)
+            / FRAMES_OF_ALL_PART
+            / FRAME_MAX_BYTES as usize;
+        let is_one_of_few = self.open.lock().len() <= large_ones;
+        if is_one_of_few { FRAME_MAX_BYTES } else { FRAME_LEAST_BYTES }
     }
 
     /// Whether requests are being refused for want of memory.

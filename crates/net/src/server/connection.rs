@@ -207,7 +207,7 @@ async fn drive<H: Handler>(
     let streams = budget.streams(context.options.max_concurrent_streams);
     let header_timer =
         HeaderTimer { read_bytes: Arc::clone(&read_bytes), activity: Arc::clone(&activity) };
-    let builder = protocol(&context.options, sizes, streams, header_timer);
+    let builder = protocol(&context.options, sizes, streams, budget.frame_bytes(), header_timer);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(&context.options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -274,6 +274,7 @@ fn protocol(
     options: &ServerOptions,
     windows: WindowSizes,
     streams: u32,
+    frame_bytes: u32,
     header_timer: HeaderTimer,
 ) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -293,6 +294,7 @@ fn protocol(
         .max_header_list_size(HEADERS_MAX_BYTES)
         .initial_stream_window_size(windows.stream_bytes)
         .initial_connection_window_size(windows.connection_bytes)
+        .max_frame_size(frame_bytes)
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
