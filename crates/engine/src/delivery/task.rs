@@ -332,12 +332,10 @@ impl Task {
     fn resolve_part(&self, leased: &Leased, fate: Fate) {
         let (log, cursor) = (&self.delivery.log, self.delivery.cursor);
         match leased.resolve_part(fate) {
-            None => {}
-            Some(Fate::Taken) => {
-                if log.resolve(cursor, leased.offset) {
-                    leased.entry.resolve(cursor, Ok(()));
-                }
+            Some(Fate::Taken) if log.resolve(cursor, leased.offset) => {
+                leased.entry.resolve(cursor, Ok(()));
             }
+            None | Some(Fate::Taken) => {}
             Some(Fate::GivenUp) => {
                 if let Some(is_lost) = log.give_up(cursor, leased.offset) {
                     leased.entry.given_up(cursor, is_lost);

@@ -247,8 +247,11 @@ fn megabytes(bytes: Option<u64>) -> Option<f64> {
     bytes.map(|bytes| bytes as f64 / MEBIBYTE)
 }
 
-/// What became of a subject's items, and what it took: heads and cells.
-const INTEGRITY: [(&str, fn(&SubjectRecord) -> String); 14] = [
+/// A head, and what stands below it.
+type SubjectColumn = (&'static str, fn(&SubjectRecord) -> String);
+
+/// What became of a subject's items, and what it took.
+const INTEGRITY: [SubjectColumn; 14] = [
     ("Offered", |subject| count(subject.total(|kpis| kpis.offered))),
     ("Accepted", |subject| count(subject.total(|kpis| kpis.accepted))),
     ("Refused", |subject| count(subject.total(|kpis| kpis.refused))),
