@@ -18,7 +18,7 @@ pub(super) type Socket = Either<TcpStream, UnixStream>;
 
 /// A connection reads so much at once, and then accepts the requests that are in it: headers may
 /// take a hundred times as much once they are decoded, and are charged only then.
-const READ_AT_ONCE_BYTES: usize = 64 << 10;
+const READ_AT_ONCE_BYTES: usize = 256 << 10;
 
 /// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
 pub(super) struct ScheduledSocket {
