@@ -119,7 +119,7 @@ async fn refusals_are_counted_by_code_and_are_not_losses() {
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
     let report = Load::new(Signal::Traces, backend.addr()).items(1_000).run().await.unwrap();
     assert_eq!((report.accepted, report.refused, report.failed), (0, 1_000, 0));
-    assert_eq!(report.count_of(Ending::Grpc(Code::Unavailable)), 10);
+    assert_eq!(report.endings[&Ending::Grpc(Code::Unavailable)], 10);
     assert_eq!(
         (report.missing_at(&backend), backend.counts().refused[&Code::Unavailable]),
         (0, 10)
@@ -163,7 +163,7 @@ async fn a_stalled_backend_leaves_requests_unanswered_and_takes_none() {
     load.timeout = Duration::from_millis(100);
     let report = load.clone().run().await.unwrap();
     assert_eq!((report.accepted, report.unanswered), (0, 800));
-    assert_eq!(report.count_of(Ending::TimedOut), 8);
+    assert_eq!(report.endings[&Ending::TimedOut], 8);
     // The backend learns by resets what was given up; until they have come it could still take it.
     tokio::time::sleep(Duration::from_millis(100)).await;
     backend.faults().clear();
@@ -183,7 +183,7 @@ async fn a_dead_backend_comes_back_on_its_port() {
     while tokio::net::TcpStream::connect(backend.addr()).await.is_ok() {}
     let report = load.clone().run().await.unwrap();
     assert_eq!((report.accepted, report.unanswered), (0, 400));
-    assert_eq!(report.count_of(Ending::Transport), 4);
+    assert_eq!(report.endings[&Ending::Transport], 4);
     backend.faults().clear();
     let report = load.retry(Retry::SDK).run().await.unwrap();
     assert_eq!((report.accepted, report.missing_at(&backend)), (400, 0));
@@ -201,7 +201,7 @@ async fn resets_are_counted_and_other_streams_live() {
         .unwrap();
     let resets = backend.counts().resets;
     assert!(resets > 0 && resets < 400, "{resets}");
-    assert_eq!(report.count_of(Ending::Transport), resets);
+    assert_eq!(report.endings[&Ending::Transport], resets);
     assert_eq!((report.accepted, report.unanswered), (4_000 - 10 * resets, 10 * resets));
     assert_eq!(report.missing_at(&backend), 0);
 }
@@ -297,12 +297,9 @@ async fn light_counting_agrees_with_verifying() {
 #[tokio::test]
 async fn scheduled_faults_come_and_go() {
     let backend = Backend::healthy().await.unwrap();
-    let window = sluice_load::backend::Window {
-        from: Duration::from_millis(200),
-        until: Duration::from_millis(500),
-        faults: Faults::unavailable(1.0),
-    };
-    let schedule = backend.faults().schedule(vec![window]);
+    let begin = (Duration::from_millis(200), Faults::unavailable(1.0));
+    let end = (Duration::from_millis(500), Faults::none());
+    let schedule = backend.faults().schedule(vec![begin, end]);
     let load = Load::new(Signal::Metrics, backend.addr())
         .rate(10_000.0)
         .duration(Duration::from_millis(900));

@@ -1,6 +1,5 @@
 //! The state of a run, and the live view as text, made of it and the size of a screen alone.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use console::{StyledObject, style, truncate_str};
@@ -40,7 +39,7 @@ fn text((_, value, decimals, unit): Figure, sample: &Sample) -> String {
 /// All lines of the picture. Indicatif leaves out those that the screen has no rows for.
 pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
     let is_roomy = screen.columns >= ROOMY.columns && screen.rows >= ROOMY.rows;
-    let latest = scene.samples.back().cloned().unwrap_or_default();
+    let latest = scene.samples.last().cloned().unwrap_or_default();
     let time = time(scene, elapsed);
     let faults = faults(scene, elapsed).map(painted).map(StyledObject::red);
     let doing = doing(&scene.phase);
@@ -76,7 +75,7 @@ pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
 
 /// One line for logs.
 pub(super) fn log_line(scene: &Scene, elapsed: Duration) -> String {
-    let latest = scene.samples.back().cloned().unwrap_or_default();
+    let latest = scene.samples.last().cloned().unwrap_or_default();
     let (seconds, subject) = (elapsed.as_secs(), scene.subject());
     let faults = faults(scene, elapsed).map_or_else(String::new, |faults| format!(", {faults}"));
     format!("{seconds:>4} s  {subject}: {}{faults}", figures(&FIGURES, &latest))
@@ -156,8 +155,6 @@ fn curve(scene: &Scene, value: fn(&Sample) -> Option<f64>, columns: usize) -> St
     curve.trim_end().to_owned()
 }
 
-/// Samples that are kept for the small curves: more than a terminal is wide.
-const HISTORY_LIMIT: usize = 400;
 /// Time that a turn takes beside its load, for the estimate of all turns.
 const AROUND_A_LOAD: Duration = Duration::from_secs(2);
 
@@ -188,7 +185,7 @@ pub(super) struct Scene {
     pub(super) phase_began: Instant,
     /// When the latest line of the phase was written, where there is no picture.
     pub(super) last_line: Instant,
-    pub(super) samples: VecDeque<Sample>,
+    pub(super) samples: Vec<Sample>,
 }
 
 impl Scene {
@@ -201,7 +198,7 @@ impl Scene {
             phase: Phase::Starting,
             phase_began: Instant::now(),
             last_line: Instant::now(),
-            samples: VecDeque::new(),
+            samples: Vec::new(),
         }
     }
 
@@ -217,13 +214,6 @@ impl Scene {
         self.phase = phase;
         self.phase_began = Instant::now();
         self.last_line = self.phase_began;
-    }
-
-    pub(super) fn add(&mut self, sample: &Sample) {
-        if self.samples.len() == HISTORY_LIMIT {
-            self.samples.pop_front();
-        }
-        self.samples.push_back(sample.clone());
     }
 
     /// The subject under load, and which turn of several it is.

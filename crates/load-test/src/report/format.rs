@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use sluice_otlp::civil_date;
+use sluice_otlp::civil_time;
 
 use super::record::{Kpis, SubjectRecord, Turn};
 
@@ -84,10 +84,8 @@ pub fn number(value: Option<f64>, decimals: usize) -> String {
 
 /// `2026-01-31 12:00 UTC`.
 pub(super) fn utc(unix_ms: u64) -> String {
-    let minutes = unix_ms / 60_000;
-    let (days, minute) = (minutes / 1440, minutes % 1440);
-    let (year, month, day) = civil_date(days.cast_signed());
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+    let time = civil_time((unix_ms / 1000).cast_signed()).replace('T', " ");
+    format!("{} UTC", &time[.."2026-01-31 12:00".len()])
 }
 
 #[cfg(test)]

@@ -248,26 +248,28 @@ fn megabytes(bytes: Option<u64>) -> Option<f64> {
 }
 
 /// A head, and what stands below it.
-type SubjectColumn = (&'static str, fn(&SubjectRecord) -> String);
+type EntryColumn = (&'static str, fn(&(&Row<'_>, Entry<'_>)) -> String);
 
 /// What became of a subject's items, and what it took.
-const INTEGRITY: [SubjectColumn; 14] = [
-    ("Offered", |subject| count(subject.total(|kpis| kpis.offered))),
-    ("Accepted", |subject| count(subject.total(|kpis| kpis.accepted))),
-    ("Refused", |subject| count(subject.total(|kpis| kpis.refused))),
-    ("Lost", |subject| count(subject.total(|kpis| kpis.lost))),
-    ("Doubled", |subject| count(subject.total(|kpis| kpis.doubled))),
-    ("Restarts", |subject| count(subject.total(|kpis| kpis.restarts))),
-    ("p50 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p50_ms), 1)),
-    ("p99 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p99_ms), 1)),
-    ("p99.9 ms", |subject| spread(subject.spread(|kpis| kpis.latency_p999_ms), 1)),
-    ("CPU s per million", |subject| spread(subject.spread(|kpis| kpis.cpu_s_per_million), 2)),
-    ("Max memory MB", |subject| {
-        spread(subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)
+const INTEGRITY: [EntryColumn; 16] = [
+    ("Version/Test", |(row, _)| row.label.clone()),
+    ("Scenario", |(_, of)| group_title(of.record).to_owned()),
+    ("Offered", |(_, of)| count(of.subject.total(|kpis| kpis.offered))),
+    ("Accepted", |(_, of)| count(of.subject.total(|kpis| kpis.accepted))),
+    ("Refused", |(_, of)| count(of.subject.total(|kpis| kpis.refused))),
+    ("Lost", |(_, of)| count(of.subject.total(|kpis| kpis.lost))),
+    ("Doubled", |(_, of)| count(of.subject.total(|kpis| kpis.doubled))),
+    ("Restarts", |(_, of)| count(of.subject.total(|kpis| kpis.restarts))),
+    ("p50 ms", |(_, of)| spread(of.subject.spread(|kpis| kpis.latency_p50_ms), 1)),
+    ("p99 ms", |(_, of)| spread(of.subject.spread(|kpis| kpis.latency_p99_ms), 1)),
+    ("p99.9 ms", |(_, of)| spread(of.subject.spread(|kpis| kpis.latency_p999_ms), 1)),
+    ("CPU s per million", |(_, of)| spread(of.subject.spread(|kpis| kpis.cpu_s_per_million), 2)),
+    ("Max memory MB", |(_, of)| {
+        spread(of.subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)
     }),
-    ("Wire in MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1)),
-    ("Wire out MB", |subject| spread(subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1)),
-    ("Drain s", |subject| spread(subject.spread(|kpis| kpis.drain_s), 1)),
+    ("Wire in MB", |(_, of)| spread(of.subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1)),
+    ("Wire out MB", |(_, of)| spread(of.subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1)),
+    ("Drain s", |(_, of)| spread(of.subject.spread(|kpis| kpis.drain_s), 1)),
 ];
 
 fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>, Entry<'a>)> {
@@ -277,12 +279,7 @@ fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>
 fn integrity(rows: &[Row<'_>]) -> Table {
     // Published figures do not say what became of the items.
     let entries = all_entries(rows).filter(|(_, entry)| entry.subject.was_to_run());
-    let cells = |(row, entry): (&Row<'_>, Entry<'_>)| {
-        let names = [row.label.clone(), group_title(entry.record).to_owned()];
-        names.into_iter().chain(INTEGRITY.iter().map(|(_, cell)| cell(entry.subject))).collect()
-    };
-    let heads = [&["Version/Test", "Scenario"][..], &INTEGRITY.map(|(head, _)| head)].concat();
-    Table::new("What became of the items", &heads, entries.map(cells).collect()).with_note(
+    Table::of("What became of the items", &INTEGRITY, entries).with_note(
         "Counts are of all turns together; other figures are medians, with the range of the turns.",
     )
 }

@@ -9,7 +9,7 @@ use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
 use crate::latency::{Latency, milliseconds};
-use crate::report::{BenchCost, Kpis, PipelineKpis, Sample};
+use crate::report::{BenchCost, Kpis, PipelineKpis, Sample, Warning};
 use crate::subject::Subject;
 
 /// After this long without an arrival the subject no longer hands anything on.
@@ -169,7 +169,7 @@ impl Figures<'_> {
     }
 
     /// Where it did not live through the turn: how often and how it ended, and what helps.
-    fn ends(&self) -> Option<(String, &'static str)> {
+    fn ends(&self) -> Option<Warning> {
         let lives = self.subject.lives();
         let how = lives
             .last_end
@@ -193,17 +193,16 @@ impl Figures<'_> {
             }
             _ => "find out why it ended: --fail-if 'restarts>0' makes that a failure",
         };
-        Some((format!("{ended}{after}{words}"), remedy))
+        Some(Warning::new(format!("{ended}{after}{words}"), remedy))
     }
 
     /// What the warnings of this turn depend on.
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
         let unlimited = "run as root, or where control groups are delegated";
-        let subject = self.subject.warnings().iter().map(|problem| (problem.clone(), unlimited));
-        let load = self.report.problems.iter().map(|one| (one.message.clone(), one.remedy));
-        let told = subject.chain(load).chain(self.ends());
+        let subject = self.subject.warnings().iter().map(|one| Warning::new(one, unlimited));
+        let load = self.report.problems.iter().map(|one| Warning::new(&one.message, one.remedy));
         Facts {
-            told: told.collect(),
+            told: subject.chain(load).chain(self.ends()).collect(),
             generator_cores: bench.generator_cpu_cores.unwrap_or(0.0),
             backend_cores: bench.backend_cpu_cores.unwrap_or(0.0),
             bench_cores: cores.of_bench(),

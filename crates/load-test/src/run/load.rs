@@ -11,8 +11,7 @@ use super::definition::Setting;
 use super::plan::Plan;
 use crate::backend::Backend;
 use crate::generate::{
-    Farm, Load, LoadError, LogFiles, OpenFarm, OpenLogFiles, Pace, Protocol, Retry, RunningLoad,
-    Shape,
+    Farm, Load, LogFiles, OpenFarm, OpenLogFiles, Pace, Protocol, Retry, RunningLoad, Shape,
 };
 use crate::report::{self, Scenario, Target, Warning};
 
@@ -59,7 +58,7 @@ impl Source {
     }
 
     /// Without a rate of its own, a source goes as fast as its items arrive at these backends.
-    pub(super) fn start(self, backends: &[Backend]) -> Result<RunningLoad, LoadError> {
+    pub(super) fn start(self, backends: &[Backend]) -> anyhow::Result<RunningLoad> {
         Ok(match self {
             Source::Otlp(load) => load.start()?,
             Source::Farm(farm) => farm.start(),
@@ -104,8 +103,8 @@ impl Plan {
         let (connections, streams, _) = generators(self.target);
         Load {
             shape: self.shape(),
-            protocol: self.requests.protocol,
-            encoding: self.requests.encoding,
+            protocol: self.requests.protocol.unwrap_or(Protocol::Grpc),
+            encoding: self.requests.encoding.unwrap_or(Encoding::Identity),
             connections: self.requests.connections.unwrap_or(connections) as usize,
             streams: self.requests.streams.unwrap_or(streams) as usize,
             pace: self.rate_per_s().map_or(Pace::Closed, |items_per_s| Pace::Open { items_per_s }),
@@ -226,6 +225,7 @@ impl Plan {
     }
 
     pub(super) fn scenario(&self) -> Scenario {
+        let faults = self.faults.in_words();
         let of_requests = Some(u64::from(self.items_per_request()));
         let (body_bytes, items_per_request) = match self.target {
             Target::Traces | Target::Metrics => (None, of_requests),
@@ -238,8 +238,8 @@ impl Plan {
             target: self.target,
             name: self.name.clone(),
             multi: self.multi,
-            backpressure: !self.faults.is_empty(),
-            faults: self.faults.in_words(),
+            backpressure: faults.is_some(),
+            faults,
             load_s: self.duration.as_secs_f64(),
             rate_per_s: self.rate_per_s().filter(|_| self.find_limit.is_none()),
             find_limit: self.find_limit.is_some(),
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_had() {
         let requests = Requests {
-            protocol: Protocol::Http,
-            encoding: Encoding::Zstd,
+            protocol: Some(Protocol::Http),
+            encoding: Some(Encoding::Zstd),
             connections: Some(3),
             streams: Some(5),
             items: Some(7),

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::report::{Machine, Warning};
-use crate::subject::pin_this_thread;
+use crate::subject::{field_bytes, pin_this_thread};
 
 /// Cores kept apart. Where they cannot be, both are empty and a warning says so.
 #[derive(Clone, Debug, Default)]
@@ -60,17 +60,14 @@ fn allowed_cores() -> Vec<usize> {
 
 /// Names the machine that this runs on.
 pub(super) fn describe(cores: &Cores) -> Machine {
-    let field = |file: &str, name: &str| {
-        let text = fs::read_to_string(file).ok()?;
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let memory_kib = field("/proc/meminfo", "MemTotal")
-        .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let [cpus, memory] =
+        ["/proc/cpuinfo", "/proc/meminfo"].map(|file| fs::read_to_string(file).unwrap_or_default());
+    let mut models =
+        cpus.lines().filter_map(|line| line.strip_prefix("model name")?.split_once(':'));
     Machine {
-        cpu_model: field("/proc/cpuinfo", "model name"),
+        cpu_model: models.next().map(|(_, model)| model.trim().to_owned()),
         cores: cores.all().len().max(1) as u32,
-        memory_bytes: memory_kib.map(|kib| kib << 10),
+        memory_bytes: field_bytes(&memory, "MemTotal:"),
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-pub use definition::{BUILT_IN_NAMES, Definition, DefinitionError, Tried};
+pub use definition::{BUILT_IN_NAMES, Definition, Tried};
 pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
 pub use machine::Cores;
 pub use plan::{LimitSearch, Plan, Requests, Unable, pipelines};

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 use sluice_otlp::Encoding;
 
 use super::definition::{Definition, Setting};
@@ -73,23 +75,44 @@ pub struct Unable {
     pub reason: String,
 }
 
-/// How requests are made and carried. `None`: as in the Kyma load test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// How requests are made and carried, as options of the command line, whose help would show a doc
+// comment. What is not given is as in the Kyma load test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct Requests {
-    pub protocol: Protocol,
-    pub encoding: Encoding,
-    pub connections: Option<u32>,
-    /// Requests in flight at once on each connection. Over HTTP/1 each of them has a connection of
-    /// its own.
-    pub streams: Option<u32>,
+    /// How requests reach the subject [default: grpc]
+    #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
+    pub protocol: Option<Protocol>,
+    /// How requests are compressed [default: none]
+    #[arg(long = "compression", value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
+    pub encoding: Option<Encoding>,
+    /// Items a request [default: traces 512, metrics and logs 100]
+    #[arg(long = "batch-size", value_name = "ITEMS", value_parser = count())]
     pub items: Option<u32>,
+    /// Connections to the subject [default: traces 2, metrics 20, logs 4]
+    #[arg(long, value_name = "COUNT", value_parser = count())]
+    pub connections: Option<u32>,
+    /// Requests in flight at once on each connection; over HTTP each has a connection of its own
+    /// [default: traces 10, metrics 100, logs 8]
+    #[arg(long, value_name = "COUNT", value_parser = count())]
+    pub streams: Option<u32>,
 }
 
-impl Default for Requests {
-    fn default() -> Requests {
-        let (protocol, encoding) = (Protocol::Grpc, Encoding::Identity);
-        Requests { protocol, encoding, connections: None, streams: None, items: None }
-    }
+const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Protocol::Http)];
+const COMPRESSIONS: [(&str, Encoding); 3] =
+    [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
+
+/// What each of these names stands for.
+fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let names = values.map(|(name, _)| name);
+    PossibleValuesParser::new(names)
+        .map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
+}
+
+fn count() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=100_000)
 }
 
 /// How long and how closely the highest rate is searched.
@@ -170,7 +193,7 @@ impl Plan {
         let quota = self.cpus.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
         Ok(Setting {
             signal: self.target.signal(),
-            protocol: self.requests.protocol,
+            protocol: self.requests.protocol.unwrap_or(Protocol::Grpc),
             listen,
             listen_other: free_addr()?,
             metrics,

@@ -62,11 +62,8 @@ pub(super) struct Sampler<'a> {
 impl Sampler<'_> {
     pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningLoad>) -> Look {
         let names = &self.metrics;
-        // One that is too busy to answer leaves a gap in this second.
-        let scrape = match names.is_empty() {
-            true => None,
-            false => Scrape::fetch_from(self.addr, &names.path).await.ok(),
-        };
+        // One without metrics, or too busy to answer, leaves a gap in this second.
+        let scrape = Scrape::fetch_from(self.addr, &names.path).await.ok();
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
         let is_told = scrape.is_some() && names.received.is_some();

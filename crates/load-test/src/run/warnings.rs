@@ -14,8 +14,8 @@ const OTHERS_SHARE: f64 = 0.1;
 /// What the warnings of a turn depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// What subject and source of the load tell by themselves, with what helps.
-    pub(super) told: Vec<(String, &'static str)>,
+    /// What subject and source of the load tell by themselves.
+    pub(super) told: Vec<Warning>,
     pub(super) generator_cores: f64,
     pub(super) backend_cores: f64,
     /// How many the bench has.
@@ -37,8 +37,7 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
     let bench_is_busy = generator_cores + backend_cores > BENCH_SHARE * bench_cores as f64;
     let noise = facts.noise.unwrap_or_default();
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let mut told: Vec<Warning> =
-        facts.told.iter().map(|(message, remedy)| Warning::new(message, remedy)).collect();
+    let mut told = facts.told.clone();
     let mut tell = |is_so: bool, message: &str, remedy: &str| {
         told.extend(is_so.then(|| Warning::new(message, remedy)));
     };
@@ -115,7 +114,7 @@ mod tests {
     fn each_doubt_has_its_warning_and_its_remedy() {
         type Change = fn(&mut Facts);
         let cases: [(Change, &str, &str); 8] = [
-            (|facts| facts.told.push(("it ended".to_owned(), "see why")), "it ended", "see why"),
+            (|facts| facts.told.push(Warning::new("it ended", "see why")), "it ended", "see why"),
             (
                 |facts| facts.backend_cores = 0.5,
                 "generator took 0.40 and the backends 0.50",

@@ -26,8 +26,8 @@ pub use ports::free_addr;
 use process::Supervised;
 pub use process::{Lives, SubjectSpec};
 pub use ready::Ready;
-pub(crate) use usage::cpu_of_threads;
 pub use usage::{Usage, usage_of_group, usage_of_process};
+pub(crate) use usage::{cpu_of_threads, field_bytes};
 
 #[derive(Debug, Error)]
 pub enum SubjectError {

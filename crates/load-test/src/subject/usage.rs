@@ -20,8 +20,8 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Usage {
         cpu: stat.cpu,
-        rss_bytes: status_bytes(&status, "VmRSS:").unwrap_or(0),
-        peak_rss_bytes: status_bytes(&status, "VmHWM:").unwrap_or(0),
+        rss_bytes: field_bytes(&status, "VmRSS:").unwrap_or(0),
+        peak_rss_bytes: field_bytes(&status, "VmHWM:").unwrap_or(0),
     })
 }
 
@@ -98,8 +98,9 @@ impl Stat {
     }
 }
 
-fn status_bytes(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+/// The field of this name, which has the unit kB, in the text of a file such as /proc/meminfo.
+pub(crate) fn field_bytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 

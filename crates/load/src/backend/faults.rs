@@ -90,15 +90,6 @@ impl Faults {
     }
 }
 
-/// Faults for a part of a run. Before, between and after windows a backend is well.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Window {
-    /// Since the schedule was set.
-    pub from: Duration,
-    pub until: Duration,
-    pub faults: Faults,
-}
-
 /// Changes a backend's faults while it runs. Clones act on the same backend.
 #[derive(Clone, Debug)]
 pub struct FaultSwitch(pub(super) watch::Sender<Arc<Faults>>);
@@ -117,25 +108,18 @@ impl FaultSwitch {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Sets faults by the clock, from now on: those of a window that begins at once are set when
-    /// this returns. Windows are taken in order; one that begins before its predecessor ends begins
-    /// when that ends.
-    pub fn schedule(&self, windows: Vec<Window>) -> tokio::task::JoinHandle<()> {
+    /// Sets faults by the clock, in order, each this long after now. Those that begin at once are
+    /// set when this returns.
+    pub fn schedule(&self, steps: Vec<(Duration, Faults)>) -> tokio::task::JoinHandle<()> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();
-        if let Some(first) = windows.first().filter(|window| window.from.is_zero()) {
-            self.set(first.faults.clone());
+        if let Some((_, first)) = steps.first().filter(|(after, _)| after.is_zero()) {
+            self.set(first.clone());
         }
         tokio::spawn(async move {
-            let mut windows = windows.into_iter().peekable();
-            while let Some(window) = windows.next() {
-                tokio::time::sleep_until(began + window.from).await;
-                switch.set(window.faults);
-                tokio::time::sleep_until(began + window.until).await;
-                // A backend that stays dead does not come back for a moment.
-                if windows.peek().is_none_or(|next| next.from > window.until) {
-                    switch.clear();
-                }
+            for (after, faults) in steps {
+                tokio::time::sleep_until(began + after).await;
+                switch.set(faults);
             }
         })
     }

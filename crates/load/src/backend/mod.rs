@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use faults::{Delay, FaultSwitch, Faults, Partial, Refuse, Window};
+pub use faults::{Delay, FaultSwitch, Faults, Partial, Refuse};
 pub use store::{Counts, Received};
 
 use crate::identity::SequenceSet;
@@ -44,7 +44,6 @@ pub enum Counting {
 /// loopback interface, with the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
-    pub listen: SocketAddr,
     pub counting: Counting,
     /// Of a message as sent and as inflated. Real backends: 4 MiB.
     pub message_limit_bytes: usize,
@@ -57,7 +56,6 @@ pub struct BackendOptions {
 impl Default for BackendOptions {
     fn default() -> Self {
         BackendOptions {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
             counting: Counting::Verify,
             message_limit_bytes: 4 << 20,
             faults: Faults::none(),
@@ -96,7 +94,7 @@ pub struct Backend {
 impl Backend {
     /// Binds and begins to serve. The address is fixed even where the backend starts dead.
     pub async fn start(options: BackendOptions) -> io::Result<Backend> {
-        let listener = bind(options.listen)?;
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let addr = listener.local_addr()?;
         let faults = FaultSwitch(watch::Sender::new(Arc::new(options.faults.clone())));
         let shared = Arc::new(Shared { options, faults, store: Mutex::new(Store::new()) });
@@ -202,7 +200,7 @@ impl Backend {
 }
 
 fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = TcpSocket::new_v4()?;
     // A backend that was dead comes back on its port although old connections linger there.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use bytes::{Bytes, BytesMut};
 use h2::client::SendRequest;
-use http::{Request, StatusCode};
+use http::response::Parts;
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -35,13 +36,6 @@ pub(super) enum Client {
     Http(HyperClient<HttpConnector, Full<Bytes>>),
 }
 
-/// An answer that was read to its end.
-pub(super) struct Response {
-    pub(super) head: http::response::Parts,
-    pub(super) trailers: Option<http::HeaderMap>,
-    pub(super) body: Bytes,
-}
-
 impl Client {
     pub(super) fn grpc(target: SocketAddr) -> Self {
         Client::Grpc { target, sender: Mutex::default() }
@@ -59,16 +53,14 @@ impl Client {
         let answered = match self {
             Client::Grpc { target, sender } => {
                 let send = || unary(*target, sender, head.clone(), frame.clone());
-                let answered = match send().await {
+                match send().await {
                     // As gRPC clients do: the server has not looked at the request.
                     Err(error) if is_unprocessed(&error) => send().await,
                     answered => answered,
-                };
-                answered.map(Answer::from_grpc)
+                }
             }
             Client::Http(client) => {
-                let request = head.map(|()| Full::new(frame.slice(PREFIX_BYTES..)));
-                exchange(client, request).await.map(Answer::from_http)
+                exchange(client, head.map(|()| Full::new(frame.slice(PREFIX_BYTES..)))).await
             }
         };
         // Clients wrap an error several times; the innermost says what happened.
@@ -86,11 +78,11 @@ fn is_unprocessed(error: &anyhow::Error) -> bool {
 async fn exchange(
     client: &HyperClient<HttpConnector, Full<Bytes>>,
     request: Request<Full<Bytes>>,
-) -> anyhow::Result<Response> {
+) -> anyhow::Result<Answer> {
     let (head, body) = client.request(request).await?.into_parts();
     let body = Limited::new(body, RESPONSE_LIMIT_BYTES).collect().await;
     let body = body.map_err(|error| anyhow!(error))?.to_bytes();
-    Ok(Response { head, trailers: None, body })
+    Ok(Answer::from_http(&head, &body))
 }
 
 /// A handle that may open a stream now; connects where there is no live connection.
@@ -124,7 +116,7 @@ async fn unary(
     kept: &Mutex<Option<SendRequest<Bytes>>>,
     head: Request<()>,
     frame: Bytes,
-) -> anyhow::Result<Response> {
+) -> anyhow::Result<Answer> {
     let mut sender = ready(target, kept).await?;
     let (response, mut stream) = sender.send_request(head, false)?;
     stream.send_data(frame, true)?;
@@ -137,8 +129,7 @@ async fn unary(
         ensure!(is_small, "an export response of more than 1 MiB");
         body.extend_from_slice(&chunk);
     }
-    let trailers = answer.trailers().await?;
-    Ok(Response { head, trailers, body: body.freeze() })
+    Ok(Answer::from_grpc(&head, answer.trailers().await?, &body))
 }
 
 /// Of an HTTP answer's body, in messages.
@@ -199,8 +190,7 @@ impl Answer {
         Answer { ending, rejected_items: 0, retry_delay: None, message }
     }
 
-    pub(super) fn from_grpc(response: Response) -> Self {
-        let Response { head, trailers, body } = response;
+    fn from_grpc(head: &Parts, trailers: Option<HeaderMap>, body: &[u8]) -> Self {
         if head.status != StatusCode::OK {
             return Answer::new(Ending::Http(head.status.as_u16()), String::new());
         }
@@ -217,12 +207,11 @@ impl Answer {
         }
     }
 
-    pub(super) fn from_http(response: Response) -> Self {
-        let Response { head, body, .. } = response;
+    fn from_http(head: &Parts, body: &[u8]) -> Self {
         let text = &body[..body.len().min(MESSAGE_LIMIT_BYTES)];
         Answer {
             ending: Ending::Http(head.status.as_u16()),
-            rejected_items: if head.status == StatusCode::OK { rejected_items(&body) } else { 0 },
+            rejected_items: if head.status == StatusCode::OK { rejected_items(body) } else { 0 },
             retry_delay: sluice_net::client::retry_after(&head.headers),
             message: String::from_utf8_lossy(text).into_owned(),
         }

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use sluice_otlp::{Encoding, Signal};
 
-use super::LoadError;
 use super::template::Shape;
 
 /// How requests are carried.
@@ -124,7 +123,7 @@ impl Load {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), LoadError> {
+    pub(super) fn check(&self) -> Result<()> {
         let numbers = [
             (self.connections, "connections"),
             (self.streams, "streams"),

@@ -12,6 +12,7 @@ use crate::identity::{Identity, MARK_ATTRIBUTE, ORDINARY_MARK, REQUEST_ATTRIBUTE
 
 /// A span lasts this long, so that every one is sound.
 pub(super) const SPAN_LASTS_NS: u64 = 1_000_000;
+const ATTRIBUTE_VALUE_BYTES: usize = 27;
 /// Points of one metric in a request.
 const POINTS_PER_METRIC: usize = 10;
 
@@ -126,7 +127,7 @@ fn attribute(key: &str, value: impl Into<String>) -> Value {
 /// rest is random, which compresses to about a quarter, as real telemetry does.
 fn attributes(shape: &Shape, random: &mut Rng) -> Vec<Value> {
     let value = |random: &mut Rng| -> String {
-        (0..shape.attribute_value_bytes).map(|_| random.alphanumeric()).collect()
+        (0..ATTRIBUTE_VALUE_BYTES).map(|_| random.alphanumeric()).collect()
     };
     let others = (1..shape.attributes).map(|index| {
         let is_random = index % 2 == 0;

@@ -10,8 +10,6 @@ mod report;
 pub(crate) mod template;
 mod worker;
 
-/// Why a load cannot be as it is described, or broke off.
-pub use anyhow::Error as LoadError;
 pub use client::Ending;
 pub use farm::{Farm, OpenFarm};
 pub use load::{Load, Pace, Protocol, Retry};

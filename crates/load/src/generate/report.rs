@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Error, Result, anyhow};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::LoadError;
 use super::client::{Answer, Ending};
 use crate::backend::Backend;
 use crate::identity::{SequenceSet, next_generator};
 use crate::latency::Latency;
+
+/// A request or a line of an open loop is late when it is sent or written this long after its time.
+pub(super) const LATE_AFTER: Duration = Duration::from_millis(50);
 
 /// The outcome of a load. Unless it says otherwise, a number counts items. Figures that a source
 /// does not have, such as answers to written files, are zero.
@@ -55,7 +57,6 @@ pub struct LoadReport {
     pub refusals_without_delay: u64,
     /// From first sending to acknowledgement, retries included.
     pub acknowledged_after: Latency,
-    pub elapsed: Duration,
     /// Sequence numbers of the items that were acknowledged for certain (those of requests without
     /// rejections).
     pub acknowledged: SequenceSet,
@@ -96,11 +97,6 @@ impl LoadReport {
     /// How many items were acknowledged and are not (yet) at this backend.
     pub fn missing_at(&self, backend: &Backend) -> u64 {
         backend.with_seen(self.generator, |seen| self.acknowledged.difference_len(seen))
-    }
-
-    /// Attempts that ended in this way.
-    pub fn count_of(&self, ending: Ending) -> u64 {
-        self.endings.get(&ending).copied().unwrap_or(0)
     }
 }
 
@@ -152,14 +148,14 @@ impl Progress {
 /// removed when this is dropped.
 pub struct RunningLoad {
     progress: Arc<Progress>,
-    task: JoinHandle<Result<LoadReport, LoadError>>,
+    task: JoinHandle<Result<LoadReport>>,
     _offered: Box<dyn Any + Send>,
 }
 
 impl RunningLoad {
     pub(super) fn new(
         progress: Arc<Progress>,
-        task: JoinHandle<Result<LoadReport, LoadError>>,
+        task: JoinHandle<Result<LoadReport>>,
         offered: impl Any + Send,
     ) -> RunningLoad {
         RunningLoad { progress, task, _offered: Box::new(offered) }
@@ -177,13 +173,13 @@ impl RunningLoad {
     }
 
     /// Waits for the end. Targets and files end when they are stopped.
-    pub async fn finish(mut self) -> Result<LoadReport, LoadError> {
+    pub async fn finish(mut self) -> Result<LoadReport> {
         self.join().await
     }
 
     /// The same; what the load offers stays. To be called once.
-    pub async fn join(&mut self) -> Result<LoadReport, LoadError> {
-        let ended = (&mut self.task).await.map_err(LoadError::from).and_then(|report| report);
+    pub async fn join(&mut self) -> Result<LoadReport> {
+        let ended = (&mut self.task).await.map_err(Error::from).and_then(|report| report);
         ended.map_err(|error| anyhow!("the load stopped before its end: {error:#}"))
     }
 }

@@ -8,9 +8,14 @@ use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 use sluice_net::grpc::frame::{PREFIX_BYTES, Prefix};
 use sluice_otlp::{Encoding, Signal};
+use zstd::bulk::Compressor;
 
 use super::message::{Layout, Message, SPAN_LASTS_NS};
 use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
+
+/// Of a zstd frame without content size and dictionary: magic number, descriptor and window (RFC
+/// 8878, 3.1.1).
+const ZSTD_HEADER_BYTES: usize = 6;
 
 /// The form of generated items.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +24,6 @@ pub struct Shape {
     pub items_per_request: u32,
     /// Attributes an item, one of which is the mark. At least 1.
     pub attributes: u32,
-    /// Length of each attribute's value in bytes.
-    pub attribute_value_bytes: usize,
     /// Length of a log record's body in bytes. Ignored for the other signals, which have no body.
     pub body_bytes: usize,
 }
@@ -31,13 +34,7 @@ impl Shape {
     /// items a request.
     pub fn of(signal: Signal) -> Self {
         let attributes = if signal == Signal::Traces { 40 } else { 10 };
-        Shape {
-            signal,
-            items_per_request: 100,
-            attributes,
-            attribute_value_bytes: 27,
-            body_bytes: 2000,
-        }
+        Shape { signal, items_per_request: 100, attributes, body_bytes: 2000 }
     }
 
     /// Length of one item in an uncompressed request, with its share of the request's frame.
@@ -166,8 +163,10 @@ impl Packed {
             }
             // Compressed apart, these blocks refer to nothing before them: they fit any head.
             Encoding::Zstd => {
-                let blocks = zstd::bulk::compress(rest, 3).expect("in memory");
-                frame.extend_from_slice(&blocks[zstd_header_len(&blocks)..]);
+                let mut compressor = Compressor::new(3).expect("in memory");
+                compressor.include_contentsize(false).expect("a flag that zstd has");
+                let blocks = compressor.compress(rest).expect("in memory");
+                frame.extend_from_slice(&blocks[ZSTD_HEADER_BYTES..]);
             }
             _ => frame.extend_from_slice(rest),
         }
@@ -186,17 +185,6 @@ impl Packed {
             frame[*at..at + 4].copy_from_slice(&crc.sum().to_le_bytes());
         }
     }
-}
-
-/// Length of the header of a zstd frame without dictionary (RFC 8878, 3.1.1.1).
-fn zstd_header_len(frame: &[u8]) -> usize {
-    let descriptor = frame[4];
-    let single_segment = descriptor & 0b10_0000 != 0;
-    let content_size_len = match descriptor >> 6 {
-        0 => usize::from(single_segment),
-        flag => 1 << flag,
-    };
-    4 + 1 + usize::from(!single_segment) + content_size_len
 }
 
 #[cfg(test)]

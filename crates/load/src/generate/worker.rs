@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::Result;
 use bytes::{Bytes, BytesMut};
 use hdrhistogram::Histogram;
 use http::Request;
@@ -12,27 +13,24 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::LoadError;
 use super::client::{Answer, Client, Ending};
 use super::load::{Load, Protocol};
-use super::report::{LoadReport, Progress, RunningLoad};
+use super::report::{LATE_AFTER, LoadReport, Progress, RunningLoad};
 use super::template::Template;
 use crate::identity::{Identity, SEQUENCE_LIMIT, Stamp};
 use crate::latency::{Latency, new_histogram, record};
 
-/// A request of an open loop is late when it is sent this long after its time.
-const LATE_AFTER: Duration = Duration::from_millis(50);
 /// Longer than any load.
 const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Load {
     /// Sends it all and reports the outcome.
-    pub async fn run(self) -> Result<LoadReport, LoadError> {
+    pub async fn run(self) -> Result<LoadReport> {
         self.start()?.finish().await
     }
 
     /// Begins to send in the background.
-    pub fn start(self) -> Result<RunningLoad, LoadError> {
+    pub fn start(self) -> Result<RunningLoad> {
         self.check()?;
         let template = Template::new(&self.shape, self.encoding);
         let items = template.items;
@@ -41,7 +39,6 @@ impl Load {
         let shared = Arc::new(Shared {
             template,
             request: self.request(),
-            generator: progress.report().generator,
             next: AtomicU64::new(0),
             // The acknowledged items are a bounded set.
             request_limit: wanted.min(SEQUENCE_LIMIT / items),
@@ -61,7 +58,6 @@ struct Shared {
     load: Load,
     template: Template,
     request: Request<()>,
-    generator: u16,
     /// The number of the next request.
     next: AtomicU64,
     request_limit: u64,
@@ -76,7 +72,7 @@ struct Shared {
 
 impl Shared {
     /// Runs all workers to their end.
-    async fn run(self: Arc<Self>) -> Result<LoadReport, LoadError> {
+    async fn run(self: Arc<Self>) -> Result<LoadReport> {
         let mut workers = JoinSet::new();
         for _ in 0..self.load.connections {
             let connection = Arc::new(Client::grpc(self.load.target));
@@ -95,7 +91,6 @@ impl Shared {
 
     fn report(&self) -> LoadReport {
         let mut report = self.progress.report().clone();
-        report.elapsed = self.started.elapsed();
         report.acknowledged_after = Latency::of(&self.acknowledged_after_us.lock());
         let never_sent = self.due_items().saturating_sub(report.offered);
         report.leave_out(
@@ -124,9 +119,10 @@ impl Shared {
     }
 
     async fn work(self: Arc<Self>, client: Arc<Client>) {
+        let generator = self.progress.report().generator;
         let mut buffer = BytesMut::from(&self.template.packed.frame[..]);
         while let Some(ticket) = self.next_ticket().await {
-            let first = Identity::new(self.generator, ticket * self.template.items);
+            let first = Identity::new(generator, ticket * self.template.items);
             let stamp = Stamp { first, sent_unix_ns: crate::unix_ns() };
             self.template.stamp(&mut buffer, stamp, self.load.poison_every);
             let frame = buffer.freeze();

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sluice_load_test::generate::{Farm, LogFiles};
 use sluice_load_test::report::Target;
-use sluice_load_test::run::{BUILT_IN_NAMES, Definition, DefinitionError, Unable};
+use sluice_load_test::run::{BUILT_IN_NAMES, Definition, Unable};
 
 use super::subjects::OURS;
 use crate::values::{number, seconds, up_to};
@@ -114,7 +114,7 @@ pub(super) fn able(
     }
 }
 
-fn reason(subject: &Definition, target: Target, error: &DefinitionError) -> String {
+fn reason(subject: &Definition, target: Target, error: &anyhow::Error) -> String {
     if subject.name != OURS {
         return error.to_string();
     }

@@ -15,7 +15,7 @@ pub(super) struct LimitArguments {
     /// Search the highest rate that is held with no loss and no growing backlog; -r is then where
     /// to begin
     #[arg(long, conflicts_with_all = ["closed_loop", "turns"])]
-    find_limit: bool,
+    pub(super) find_limit: bool,
     /// How long the search may take for each subject [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     find_limit_within: Option<Duration>,
@@ -26,10 +26,6 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
-    pub(super) fn is_search(&self) -> bool {
-        self.find_limit
-    }
-
     /// `None`: no search. `one_try` is how long the load of a try lasts.
     pub(super) fn search(
         &self,

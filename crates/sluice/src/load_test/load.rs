@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use sluice_load_test::Pace;
 use sluice_load_test::report::Target;
 use sluice_load_test::run::Requests;
-use sluice_load_test::{Pace, Protocol};
-use sluice_otlp::{Encoding, Signal};
+use sluice_otlp::Signal;
 
 use crate::values::{number, seconds, up_to};
 
@@ -16,9 +16,6 @@ use crate::values::{number, seconds, up_to};
 const DURATION: Duration = Duration::from_secs(60);
 /// One try of a search.
 const TRY: Duration = Duration::from_secs(10);
-const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Protocol::Http)];
-const COMPRESSIONS: [(&str, Encoding); 3] =
-    [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
 
 /// Not a `Vec` by name: clap would take it for an option that is given several times.
 type Targets = Vec<Target>;
@@ -51,22 +48,8 @@ pub(super) struct LoadArguments {
     /// Bytes of a log record's body [default: logs-otel 2000, lines of log files 400]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = up_to::<u32>(1_000_000))]
     pub(super) body_bytes: Option<u32>,
-    /// How requests reach the subject [default: grpc]
-    #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
-    protocol: Option<Protocol>,
-    /// How requests are compressed [default: none]
-    #[arg(long, value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
-    compression: Option<Encoding>,
-    /// Items a request [default: traces 512, metrics and logs 100]
-    #[arg(long, value_name = "ITEMS", value_parser = up_to::<u32>(100_000))]
-    batch_size: Option<u32>,
-    /// Connections to the subject [default: traces 2, metrics 20, logs 4]
-    #[arg(long, value_name = "COUNT", value_parser = up_to::<u32>(100_000))]
-    connections: Option<u32>,
-    /// Requests in flight at once on each connection; over HTTP each has a connection of its own
-    /// [default: traces 10, metrics 100, logs 8]
-    #[arg(long, value_name = "COUNT", value_parser = up_to::<u32>(100_000))]
-    streams: Option<u32>,
+    #[command(flatten)]
+    pub(super) requests: Requests,
     /// How long the rest may take to arrive when the load has ended
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(super) drain_within: Duration,
@@ -80,16 +63,6 @@ fn targets() -> impl TypedValueParser<Value = Vec<Target>> {
         Ok(target) => vec![target],
         Err(_) => Target::value_variants().to_vec(),
     })
-}
-
-/// What each of these names stands for.
-fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + 'static,
-{
-    let names = values.map(|(name, _)| name);
-    PossibleValuesParser::new(names)
-        .map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
 }
 
 impl LoadArguments {
@@ -115,19 +88,14 @@ impl LoadArguments {
         Ok(targets)
     }
 
-    /// `-t all`.
-    pub(super) fn is_all(&self) -> bool {
-        self.target.len() > 1
-    }
-
     /// The first option that only OTLP requests can have.
     fn option_of_requests(&self) -> Option<&'static str> {
         let options = [
-            (self.protocol.is_some(), "--protocol"),
-            (self.compression.is_some(), "--compression"),
-            (self.batch_size.is_some(), "--batch-size"),
-            (self.connections.is_some(), "--connections"),
-            (self.streams.is_some(), "--streams"),
+            (self.requests.protocol.is_some(), "--protocol"),
+            (self.requests.encoding.is_some(), "--compression"),
+            (self.requests.items.is_some(), "--batch-size"),
+            (self.requests.connections.is_some(), "--connections"),
+            (self.requests.streams.is_some(), "--streams"),
             (self.closed_loop, "--closed-loop"),
         ];
         options.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
@@ -141,16 +109,6 @@ impl LoadArguments {
         match self.rate {
             Some(items_per_s) => Some(Pace::Open { items_per_s }),
             None => self.closed_loop.then_some(Pace::Closed),
-        }
-    }
-
-    pub(super) fn requests(&self) -> Requests {
-        Requests {
-            protocol: self.protocol.unwrap_or(Protocol::Grpc),
-            encoding: self.compression.unwrap_or(Encoding::Identity),
-            connections: self.connections,
-            streams: self.streams,
-            items: self.batch_size,
         }
     }
 }

@@ -76,19 +76,16 @@ impl OutputArguments {
         if let Some(path) = &self.csv {
             save(path, report::to_csv(records))?;
         }
-        match (&self.output, records) {
-            (None, _) => {}
-            (Some(folder), [record]) => report::write_all(record, folder).map(drop)?,
-            (Some(folder), records) => {
-                for record in records {
-                    let folder = folder.join(record.scenario.target.to_string());
-                    create_folder(&folder)?;
-                    record.write(&folder)?;
-                }
-                report::write_reports(records, folder)?;
-            }
+        let Some(folder) = &self.output else { return Ok(()) };
+        if let [record] = records {
+            return report::write_all(record, folder);
         }
-        Ok(())
+        for record in records {
+            let folder = folder.join(record.scenario.target.to_string());
+            create_folder(&folder)?;
+            record.write(&folder)?;
+        }
+        report::write_reports(records, folder)
     }
 }
 

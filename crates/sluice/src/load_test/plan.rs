@@ -11,14 +11,14 @@ pub(super) fn plans(arguments: &LoadTestArguments) -> Result<Vec<Plan>> {
     let targets = arguments.load.targets()?;
     arguments.agents.check(targets)?;
     arguments.output.check(targets.len())?;
-    targets.iter().map(|target| plan(arguments, *target)).collect()
+    targets.iter().map(|target| plan(arguments, *target, targets.len() > 1)).collect()
 }
 
-fn plan(arguments: &LoadTestArguments, target: Target) -> Result<Plan> {
+fn plan(arguments: &LoadTestArguments, target: Target, is_one_of_all: bool) -> Result<Plan> {
     let LoadTestArguments { load, output, .. } = arguments;
     let subjects = arguments.subjects.definitions(target)?;
-    let (able, unable) = agents::able(&subjects, target, load.is_all())?;
-    let duration = load.duration(arguments.limit.is_search());
+    let (able, unable) = agents::able(&subjects, target, is_one_of_all)?;
+    let duration = load.duration(arguments.limit.find_limit);
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let plan = Plan {
         name: load.name.clone(),
@@ -26,7 +26,7 @@ fn plan(arguments: &LoadTestArguments, target: Target) -> Result<Plan> {
         faults: arguments.faults.schedule(duration, pipelines(load.multi))?,
         duration,
         pace: load.pace(),
-        requests: load.requests(),
+        requests: load.requests,
         find_limit: arguments.limit.search(duration, &output.fail_if)?,
         body_bytes: load.body_bytes.map(|bytes| bytes as usize),
         farm: arguments.agents.farm(),

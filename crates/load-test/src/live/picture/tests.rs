@@ -19,7 +19,7 @@ fn scene() -> Scene {
     scene.begin(Phase::Load { lasts: Duration::from_secs(60), windows: vec![window] });
     for second in 1..=34 {
         let share = f64::from(second.min(8)) / 8.0;
-        scene.add(&Sample {
+        scene.samples.push(Sample {
             t_s: f64::from(second),
             received_per_s: Some(20_000.0 * share),
             exported_per_s: (second != 20).then_some(60_000.0 * share),

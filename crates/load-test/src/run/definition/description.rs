@@ -160,32 +160,28 @@ pub(crate) struct Selector {
     pub(crate) labels: Vec<(String, String)>,
 }
 
+/// Reads `name` or `name{label="value",…}`.
 impl TryFrom<String> for Selector {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        Selector::parse(&text)
-    }
-}
-
-impl Selector {
-    /// Reads `name` or `name{label="value",…}`.
-    pub(super) fn parse(text: &str) -> Result<Selector, String> {
+    fn try_from(text: String) -> Result<Selector, String> {
         // Variables are filled in before a turn.
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_:.@".contains(c);
         let is_name = |name: &str| !name.is_empty() && name.chars().all(is_part);
-        let (name, inside) = text.split_once('{').unwrap_or((text, "}"));
-        let name = name.trim();
+        let (name, inside) = text.split_once('{').unwrap_or((text.as_str(), "}"));
+        let name = name.trim().to_owned();
         match parse_labels(inside) {
             Some((labels, ""))
-                if is_name(name) && labels.iter().all(|(label, _)| is_name(label)) =>
+                if is_name(&name) && labels.iter().all(|(label, _)| is_name(label)) =>
             {
-                Ok(Selector { text: text.to_owned(), name: name.to_owned(), labels })
+                Ok(Selector { text, name, labels })
             }
             _ => Err(format!("`{text}` is no metric: write `name` or `name{{label=\"value\"}}`")),
         }
     }
+}
 
+impl Selector {
     /// The sum of what it selects; `None`: there is nothing.
     pub(crate) fn read(&self, scrape: &Scrape) -> Option<f64> {
         let labels: Vec<_> =
@@ -200,14 +196,6 @@ impl Metrics {
         let bytes = [&mut self.received_bytes, &mut self.exported_bytes, &mut self.buffer_bytes];
         let process = [&mut self.memory_bytes, &mut self.cpu_seconds, &mut self.uptime_s];
         items.into_iter().chain(bytes).chain(process).flatten()
-    }
-
-    /// The subject has nothing that is read from its own endpoint.
-    pub(crate) fn is_empty(&self) -> bool {
-        let items = [&self.received, &self.queue, &self.held];
-        let bytes = [&self.received_bytes, &self.exported_bytes, &self.buffer_bytes];
-        let pipelines = self.pipelines.iter().flat_map(|one| [&one.queue, &one.held, &one.dropped]);
-        items.into_iter().chain(bytes).chain(pipelines).all(Option::is_none)
     }
 }
 
@@ -228,7 +216,7 @@ mod tests {
         let scrape = Scrape::parse(
             "q{exporter=\"otlp/0\",type=\"a\"} 3\nq{exporter=\"otlp/1\",type=\"a\"} 4\n",
         );
-        let read = |text: &str| Selector::parse(text).unwrap().read(&scrape);
+        let read = |text: &str| Selector::try_from(text.to_owned()).unwrap().read(&scrape);
         assert_eq!((read("q"), read("q{exporter=\"otlp/1\"}")), (Some(7.0), Some(4.0)));
         assert_eq!(
             (read("q{type=\"a\", exporter=\"otlp/0\"}"), read("q{type=\"b\"}")),
@@ -239,7 +227,8 @@ mod tests {
     #[test]
     fn what_is_no_selector_is_said() {
         for text in ["", "q{", "q{a}", "q{a=\"b\"", "q{a=\"b\"c=\"d\"}", "q r", "{a=\"b\"}"] {
-            assert!(Selector::parse(text).unwrap_err().contains("is no metric"), "{text}");
+            let error = Selector::try_from(text.to_owned()).unwrap_err();
+            assert!(error.contains("is no metric"), "{text}");
         }
     }
 }

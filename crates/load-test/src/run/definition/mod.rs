@@ -29,9 +29,6 @@ use crate::generate::Protocol;
 use crate::report::{Target, Warning};
 use crate::subject::{Limits, Ready, SubjectSpec};
 
-/// Why a subject cannot be used, and what helps, in a sentence.
-pub type DefinitionError = anyhow::Error;
-
 /// A subject that can be started.
 #[derive(Clone, Debug)]
 pub struct Definition {
@@ -184,7 +181,7 @@ impl Definition {
         let fill = |selector: &mut Selector, scope| {
             let filled = self.filled(&selector.text, setting, scope)?;
             *selector =
-                Selector::parse(&filled).map_err(|wrong| self.at(&selector.text, &wrong))?;
+                Selector::try_from(filled).map_err(|wrong| self.at(&selector.text, &wrong))?;
             anyhow::Ok(())
         };
         let mut metrics = self.description.chosen(target).metrics;
@@ -227,7 +224,7 @@ impl Definition {
             cpus: cpus.to_vec(),
             limits,
             ready: chosen.ready.map(|ready| self.ready(ready, setting)).transpose()?,
-            ready_within: Some(Duration::from_secs(chosen.ready_within_s.unwrap_or(30))),
+            ready_within: chosen.ready_within_s.map(Duration::from_secs),
             restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
         // One that is never told where the load is sent would not take it. Of gRPC this shows when

@@ -39,7 +39,7 @@ fn folder(description: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-fn spec(definition: &Definition) -> Result<SubjectSpec, DefinitionError> {
+fn spec(definition: &Definition) -> anyhow::Result<SubjectSpec> {
     definition.spec(Target::Traces, &setting(Signal::Traces), Limits::default(), &[])
 }
 

@@ -2,6 +2,7 @@
 
 mod text;
 
+use std::collections::BTreeSet;
 use std::mem::discriminant;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use sluice_net::grpc::Code;
 use thiserror::Error;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backend::{Backend, Delay, Faults, Refuse, Window};
+use crate::backend::{Backend, Delay, Faults, Refuse};
 
 /// Longer than any drain.
 const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
@@ -82,27 +83,16 @@ impl FaultSchedule {
         Ok(FaultSchedule { faults })
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.faults.is_empty()
-    }
-
-    /// One after the other: between two moments at which a fault begins or ends, all that there are
-    /// then together.
-    fn timeline(&self, pipeline: usize, load: Duration) -> Vec<Window> {
+    /// Each moment at which a fault begins or ends, with all that there are from then on together.
+    fn timeline(&self, pipeline: usize, load: Duration) -> Vec<(Duration, Faults)> {
         let faults: Vec<_> = self.faults.iter().filter(|fault| fault.concerns(pipeline)).collect();
-        let mut borders: Vec<_> =
+        let borders: BTreeSet<_> =
             faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
-        borders.sort();
-        borders.dedup();
-        let together = borders.windows(2).map(|border| {
-            let (from, until) = (border[0], border[1]);
-            let is_active =
-                |fault: &&&ScheduledFault| fault.from <= from && fault.end(load) >= until;
-            let active = faults.iter().filter(is_active);
-            let faults = active.fold(Faults::none(), |faults, fault| fault.add_to(faults));
-            Window { from, until, faults }
-        });
-        together.filter(|window| window.faults != Faults::none()).collect()
+        let from_then_on = |at: Duration| {
+            let active = faults.iter().filter(|fault| fault.from <= at && at < fault.end(load));
+            (at, active.fold(Faults::none(), |faults, fault| fault.add_to(faults)))
+        };
+        borders.into_iter().map(from_then_on).collect()
     }
 
     /// Begins now: what is wrong from the start is wrong when this returns.

@@ -122,24 +122,23 @@ fn faults_that_meet_are_had_together() {
     let always =
         Faults { refuse, delay: Some(Delay { share: 0.7, by: seconds(1.0) }), ..Faults::none() };
     let of = |pipeline| -> Vec<_> {
-        let windows = schedule.timeline(pipeline, MINUTE).into_iter();
-        windows
-            .map(|window| (window.from.as_secs(), window.until.as_secs(), window.faults))
-            .collect()
+        let steps = schedule.timeline(pipeline, MINUTE).into_iter();
+        steps.map(|(at, faults)| (at.as_secs(), faults)).collect()
     };
     let resets = Faults { reset_share: 1.0, ..always.clone() };
     assert_eq!(
         of(0),
-        [(0, 15, always.clone()), (15, 30, resets.clone()), (30, 60, always.clone())]
+        [(0, always.clone()), (15, resets.clone()), (30, always.clone()), (60, Faults::none())]
     );
     let dead = Faults { dead: true, ..always.clone() };
     let both = Faults { dead: true, ..resets.clone() };
     let second = [
-        (0, 10, always.clone()),
-        (10, 15, dead),
-        (15, 20, both),
-        (20, 30, resets),
-        (30, 60, always),
+        (0, always.clone()),
+        (10, dead),
+        (15, both),
+        (20, resets),
+        (30, always),
+        (60, Faults::none()),
     ];
     assert_eq!(of(1), second);
 }
@@ -148,12 +147,15 @@ fn faults_that_meet_are_had_together() {
 fn a_gap_between_two_faults_is_well() {
     let schedule =
         schedule(&["outage,from=5,to=10", "throttle,retry-after=3,from=20,share=0.5"], 1).unwrap();
-    let windows = schedule.timeline(0, MINUTE);
-    assert_eq!(windows.len(), 2);
-    assert_eq!((windows[0].until, windows[1].from), (seconds(10.0), seconds(20.0)));
     let refuse =
         Refuse { share: 0.5, code: Code::ResourceExhausted, retry_delay: Some(seconds(3.0)) };
-    assert_eq!(windows[1].faults.refuse, Some(refuse));
+    let expected = [
+        (seconds(5.0), Faults::dead()),
+        (seconds(10.0), Faults::none()),
+        (seconds(20.0), Faults { refuse: Some(refuse), ..Faults::none() }),
+        (MINUTE, Faults::none()),
+    ];
+    assert_eq!(schedule.timeline(0, MINUTE), expected);
 }
 
 #[test]

@@ -62,7 +62,9 @@ pub(super) async fn run(
         is_over: false,
     };
     let mut seekers: Vec<_> = plan.subjects.iter().map(seeker).collect();
-    while let Some(seeker) = least_spent(&mut seekers)
+    // The next turn is that of the one with the fewest tries that goes on.
+    while let Some(seeker) =
+        seekers.iter_mut().filter(|one| !one.is_over).min_by_key(|one| one.tries.len())
         && !*interrupted.borrow()
     {
         if let Err(error) = seeker.step(bench, options).await {
@@ -79,11 +81,6 @@ pub(super) async fn run(
         seeker.conclude(plan.duration.as_secs_f64(), subject, warnings);
     }
     failure
-}
-
-/// Whose turn it is: the one with the fewest tries that goes on.
-fn least_spent<'a, 'b>(seekers: &'b mut [Seeker<'a>]) -> Option<&'b mut Seeker<'a>> {
-    seekers.iter_mut().filter(|seeker| !seeker.is_over).min_by_key(|seeker| seeker.tries.len())
 }
 
 impl Seeker<'_> {

@@ -12,14 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::LoadError;
 use super::report::{LoadReport, Problem, Progress, RunningLoad};
 use crate::identity::SEQUENCE_LIMIT;
 use target::Page;
@@ -90,18 +89,15 @@ impl Farm {
     }
 
     /// Binds all targets. Scrapes wait until [`OpenFarm::start`].
-    pub fn open(self) -> Result<OpenFarm, LoadError> {
+    pub fn open(self) -> Result<OpenFarm> {
         self.check()?;
         let listeners: io::Result<Vec<TcpListener>> = (0..self.targets).map(|_| listen()).collect();
         let listeners = listeners.context("cannot listen on the loopback interface")?;
         let addrs = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        let progress = Progress::new();
-        let generator = progress.report().generator;
         let shared = Arc::new(Shared {
             idle_pages: Mutex::default(),
             scrapes: (0..self.targets).map(|_| AtomicU32::new(0)).collect(),
-            generator,
-            progress,
+            progress: Progress::new(),
             stage: watch::Sender::new(Stage::Open),
             began: Instant::now(),
             farm: self,
@@ -114,7 +110,7 @@ impl Farm {
     }
 
     /// An error that says what of it cannot be.
-    pub fn check(&self) -> Result<(), LoadError> {
+    pub fn check(&self) -> Result<()> {
         let (targets, series) = (self.targets, self.series_per_target());
         ensure!(
             (1..=TARGETS_LIMIT).contains(&targets),
@@ -160,7 +156,6 @@ struct Shared {
     idle_pages: Mutex<Vec<Page>>,
     /// Begun so far, by target.
     scrapes: Vec<AtomicU32>,
-    generator: u16,
     progress: Arc<Progress>,
     stage: watch::Sender<Stage>,
     began: Instant,
@@ -199,7 +194,7 @@ impl OpenFarm {
 
 impl Shared {
     /// Says what was served until the farm was stopped.
-    async fn run(self: Arc<Self>) -> Result<LoadReport, LoadError> {
+    async fn run(self: Arc<Self>) -> Result<LoadReport> {
         let started = Instant::now();
         self.progress.wait_for_stop().await;
         let elapsed = started.elapsed();
@@ -249,7 +244,6 @@ impl Shared {
 
     fn report(&self, elapsed: Duration) -> LoadReport {
         let mut report = self.progress.report().clone();
-        report.elapsed = elapsed;
         report.unanswered = under_way(&report);
         let every_s = self.farm.scrape_every.as_secs_f64();
         if elapsed < 2 * self.farm.scrape_every {

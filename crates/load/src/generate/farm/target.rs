@@ -91,24 +91,16 @@ impl Page {
     fn stamp(&mut self, first: Identity, cycle: u64) {
         for (index, &at) in self.values_at.iter().enumerate() {
             let identity = Identity(first.0 + index as u64);
-            put_digits(&mut self.bytes[at as usize..][..SAMPLE_DIGITS], identity.to_sample());
+            let mut value = &mut self.bytes[at as usize..][..SAMPLE_DIGITS];
+            write!(value, "{:0SAMPLE_DIGITS$}", identity.to_sample()).expect("room for the digits");
         }
         if cycle != self.cycle {
-            let mut digits = [0; CYCLE_DIGITS];
-            put_digits(&mut digits, cycle);
+            let digits = format!("{cycle:0CYCLE_DIGITS$}");
             for &at in &self.cycles_at {
-                self.bytes[at as usize..][..CYCLE_DIGITS].copy_from_slice(&digits);
+                self.bytes[at as usize..][..CYCLE_DIGITS].copy_from_slice(digits.as_bytes());
             }
             self.cycle = cycle;
         }
-    }
-}
-
-/// Decimal digits with leading zeros, as many as there is room for.
-fn put_digits(out: &mut [u8], mut value: u64) {
-    for digit in out.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
     }
 }
 
@@ -227,7 +219,7 @@ async fn scrape(
         index.map(|index| pages.swap_remove(index))
     };
     let mut page = idle.unwrap_or_else(|| Page::build(&shared.farm, format));
-    let first = Identity::new(shared.generator, scrape.start);
+    let first = Identity::new(shared.progress.report().generator, scrape.start);
     page.stamp(first, Page::cycle(&shared.farm, shared.began.elapsed()));
     Ok((scrape, page))
 }

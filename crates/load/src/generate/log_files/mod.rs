@@ -9,11 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
-use super::LoadError;
 use super::report::{Progress, RunningLoad};
 use crate::backend::Arrivals;
 use crate::reaper::Reaper;
@@ -59,7 +58,7 @@ impl Default for LogFiles {
 
 impl LogFiles {
     /// Creates the tree, with an empty file a pod, in a temporary folder.
-    pub fn open(self) -> Result<OpenLogFiles, LoadError> {
+    pub fn open(self) -> Result<OpenLogFiles> {
         let template = self.template()?;
         let folder = std::env::temp_dir();
         self.check_space(&folder)?;
@@ -73,11 +72,11 @@ impl LogFiles {
     }
 
     /// An error that says what of it cannot be.
-    pub fn check(&self) -> Result<(), LoadError> {
+    pub fn check(&self) -> Result<()> {
         self.template().map(|_| ())
     }
 
-    fn template(&self) -> Result<LineTemplate, LoadError> {
+    fn template(&self) -> Result<LineTemplate> {
         let (pods, bytes, rotate) = (self.pods, self.body_bytes, self.rotate_bytes);
         let minimum = LineTemplate::minimum_body_bytes();
         ensure!(
@@ -100,7 +99,7 @@ impl LogFiles {
         Ok(template)
     }
 
-    fn check_space(&self, folder: &Path) -> Result<(), LoadError> {
+    fn check_space(&self, folder: &Path) -> Result<()> {
         let disk = rustix::fs::statvfs(folder).with_context(|| folder.display().to_string())?;
         let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
         let needed_bytes = self.file_limit_bytes().saturating_mul((self.pods * KEPT_FILES) as u64);
@@ -164,7 +163,6 @@ impl OpenLogFiles {
             given_up: 0,
             last_arrival: Instant::now(),
             began: Instant::now(),
-            generator: progress.report().generator,
             progress: Arc::clone(&progress),
         };
         let kept = Arc::clone(&tree);

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 
 use super::line::{LineTemplate, LineTime, SECOND_NS, rotation_suffix};
-use super::{KEPT_FILES, LoadError, LogFiles};
+use super::{KEPT_FILES, LogFiles};
 use crate::backend::Arrivals;
-use crate::generate::report::{LoadReport, Progress};
+use crate::generate::report::{LATE_AFTER, LoadReport, Progress};
 use crate::identity::{Identity, SEQUENCE_LIMIT};
 
 /// Handed to a file at once.
@@ -23,8 +23,6 @@ pub(super) const BATCH_BYTES: usize = 64 << 10;
 const TICK: Duration = Duration::from_millis(10);
 /// Without a rate, how often the backends are asked how far they are.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A line of a fixed rate is late when it is written this long after its time.
-const LATE_AFTER: Duration = Duration::from_millis(50);
 /// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
 pub(super) const LEAD_LINES: u64 = 100_000;
 /// When nothing has arrived for this long, the missing lines are given up.
@@ -47,13 +45,12 @@ pub(super) struct Writer {
     pub(super) given_up: u64,
     pub(super) last_arrival: Instant,
     pub(super) began: Instant,
-    pub(super) generator: u16,
     pub(super) progress: Arc<Progress>,
 }
 
 impl Writer {
     /// Writes until it is stopped.
-    pub(super) fn run(mut self) -> Result<LoadReport, LoadError> {
+    pub(super) fn run(mut self) -> Result<LoadReport> {
         let mut written = 0;
         while self.progress.stopped_at().is_none() && written < SEQUENCE_LIMIT {
             let is_late = self.due(LATE_AFTER) > written;
@@ -72,7 +69,6 @@ impl Writer {
             sleep(pause);
         }
         let mut report = self.progress.report().clone();
-        report.elapsed = self.began.elapsed();
         let never_sent = self.due(LATE_AFTER).saturating_sub(written);
         report.leave_out(
             never_sent,
@@ -103,7 +99,7 @@ impl Writer {
     }
 
     /// Some lines for the next pod, at least one. How many.
-    fn write_batch(&mut self, wanted: u64) -> Result<u64, LoadError> {
+    fn write_batch(&mut self, wanted: u64) -> Result<u64> {
         let pods = self.pods.len() as u64;
         let pod = self.next_pod;
         self.next_pod = (pod + 1) % self.pods.len();
@@ -119,10 +115,11 @@ impl Writer {
         ];
         let count = limits.into_iter().min().unwrap_or(1).max(1);
         let sequences = (first..).step_by(self.pods.len()).take(count as usize);
+        let generator = self.progress.report().generator;
         let now_unix_ns = crate::unix_ns();
         let time = LineTime::of(now_unix_ns);
         for (line, number) in self.buffer.chunks_exact_mut(line_bytes).zip(sequences.clone()) {
-            self.template.stamp(line, Identity::new(self.generator, number), &time);
+            self.template.stamp(line, Identity::new(generator, number), &time);
         }
         let bytes = &self.buffer[..count as usize * line_bytes];
         self.progress.report().offered += count;
@@ -155,7 +152,7 @@ pub(super) struct PodLog {
 }
 
 impl PodLog {
-    pub(super) fn create(root: &Path, pod: usize, shape: &LogFiles) -> anyhow::Result<PodLog> {
+    pub(super) fn create(root: &Path, pod: usize, shape: &LogFiles) -> Result<PodLog> {
         let uid = format!("{pod:08x}-0000-4000-8000-{pod:012x}");
         let folder =
             root.join(format!("{NAMESPACE}_log-load-generator-{pod}_{uid}")).join(CONTAINER);
@@ -180,7 +177,7 @@ impl PodLog {
     }
 
     /// Appends whole lines to one file.
-    pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, lines: &[u8], now_unix_ns: u64) -> Result<()> {
         let mut is_full = self.written_bytes > 0 && lines.len() as u64 > self.room_bytes();
         let now = Instant::now();
         if now >= self.next_check {
