@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Source, Span};
-use crate::yaml::{self, Entry, Limits, Node, Scalar, ScalarValue, Value};
+use crate::yaml::{self, DEPTH_LIMIT, Entry, Node, Scalar, ScalarValue, Value};
 
 /// Access to variables and files. Tests have their own.
 pub trait Environment {
@@ -139,10 +139,9 @@ impl Expander<'_> {
 
     /// Reads the text as YAML; text that is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
-        let limits = Limits::default();
-        let limits = Limits { depth: limits.depth.saturating_sub(depth), ..limits };
         let Retrieved { text, source } = retrieved;
-        let mut node = yaml::parse(text, source.unwrap_or(span.file), &limits)
+        let depth_left = DEPTH_LIMIT.saturating_sub(depth);
+        let mut node = yaml::parse(text, source.unwrap_or(span.file), depth_left)
             .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(text.clone())), span });
         if source.is_none() || node.as_scalar().is_some() {
             set_spans(&mut node, span);

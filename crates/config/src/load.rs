@@ -9,7 +9,7 @@ use crate::expand::{Environment, expand};
 use crate::fields::Fields;
 use crate::merge::merge;
 use crate::source::{Source, Sources, Span};
-use crate::yaml::{self, Entry, Limits, Node, Step, Value};
+use crate::yaml::{self, DEPTH_LIMIT, Entry, Node, Step, TEXT_LIMIT_BYTES, Value};
 
 /// Reads the configuration at the given locations, merged in their order. A location is a path, or,
 /// as for the Collector, `file:PATH`, `env:NAME` or `yaml:TEXT` (`yaml:exporters::debug::verbosity:
@@ -65,7 +65,7 @@ pub fn read_text<T>(
     let mut diagnostics = Diagnostics::default();
     let file = diagnostics.sources.add(Source::new("config.yaml", text));
     let root = Span { file, start: 0, end: 0, line: 1, column: 1 };
-    let node = yaml::parse(text, file, &Limits::default()).unwrap_or_else(|error| {
+    let node = yaml::parse(text, file, DEPTH_LIMIT).unwrap_or_else(|error| {
         diagnostics.push(*error);
         Node::null(root)
     });
@@ -94,7 +94,7 @@ fn source_at(scheme: &str, rest: &str, environment: &dyn Environment) -> Step<So
     match scheme {
         "file" => {
             let path = PathBuf::from(rest);
-            let text = environment.read_file(&path, Limits::default().text_bytes as u64);
+            let text = environment.read_file(&path, TEXT_LIMIT_BYTES as u64);
             let text = text.map_err(|why| {
                 error(format!("the configuration file `{rest}` cannot be read: {why}"))
             })?;
@@ -129,7 +129,7 @@ fn split_scheme(location: &str) -> (&str, &str) {
 
 fn parse_root(source: Source, sources: &mut Sources) -> Step<Node> {
     let text = source.text.clone();
-    let node = yaml::parse(&text, sources.add(source), &Limits::default())?;
+    let node = yaml::parse(&text, sources.add(source), DEPTH_LIMIT)?;
     if node.is_null() || node.as_mapping().is_some() {
         return Ok(node);
     }
@@ -142,7 +142,7 @@ fn unflatten(node: Node) -> Node {
     let span = node.span;
     let Value::Mapping(entries) = node.value else { return node };
     let single = |entry: Entry| {
-        let mut names = entry.key.rsplit("::").take(Limits::default().depth);
+        let mut names = entry.key.rsplit("::").take(DEPTH_LIMIT);
         let last = names.next().unwrap_or_default().to_owned();
         let last = Entry { key: last, ..entry };
         let nested = names.fold(last, |inner, name| {

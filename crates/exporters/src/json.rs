@@ -1,4 +1,4 @@
-//! OTLP JSON of a batch.
+//! The formats in which exporters write requests.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,23 @@ use sluice_otlp::Signal;
 /// No batch becomes larger than this in JSON: its protobuf form is bounded by the exporter's
 /// request limit, and JSON is a few times larger.
 const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
+
+/// How an exporter writes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Proto,
+    Json,
+}
+
+impl Format {
+    /// The chunks of one protobuf request in this format.
+    pub(crate) fn write(self, signal: Signal, chunks: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
+        match self {
+            Format::Proto => Ok(chunks),
+            Format::Json => Ok(vec![to_json(signal, &chunks)?]),
+        }
+    }
+}
 
 /// The chunks of one protobuf request as one JSON object, without a line break.
 pub(crate) fn to_json(signal: Signal, chunks: &[Bytes]) -> Result<Bytes, String> {

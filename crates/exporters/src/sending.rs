@@ -128,33 +128,30 @@ impl Sending {
 
 fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let any = Duration::ZERO..=LONGEST;
+    let mut retry = RetryConfig::default();
     let doc = "If false, a request that fails once becomes a dead letter.";
-    let enabled = fields.boolean("enabled", true, doc);
+    retry.enabled = fields.boolean("enabled", retry.enabled, doc);
     let doc = "Pause before the first retry. Unset: 100 ms.";
-    let initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
+    retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "How far each pause is varied at random, as a share of it.";
-    let randomization_factor = optional_float(fields, "randomization_factor", 0.5, 0.0..=1.0, doc);
+    retry.randomization_factor =
+        optional_float(fields, "randomization_factor", 0.5, 0.0..=1.0, doc);
     let doc = "Each pause is longer than the one before by this factor.";
-    let multiplier = optional_float(fields, "multiplier", 1.5, 1.0..=100.0, doc);
+    retry.multiplier = optional_float(fields, "multiplier", 1.5, 1.0..=100.0, doc);
     let doc = "Longest pause. Unset: 5 s.";
-    let max_interval = fields.optional_duration("max_interval", any.clone(), doc);
+    retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
     let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
                or unset: never.";
-    let max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
-    let limit = max_elapsed_time.filter(|limit| !limit.is_zero());
-    for (key, other) in [("initial_interval", initial_interval), ("max_interval", max_interval)] {
-        if limit.zip(other).is_some_and(|(limit, other)| limit < other) {
+    retry.max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
+    let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
+    let pauses =
+        [("initial_interval", retry.initial_interval), ("max_interval", retry.max_interval)];
+    for (key, pause) in pauses {
+        if limit.zip(pause).is_some_and(|(limit, pause)| limit < pause) {
             fields.error_at("max_elapsed_time", &format!("must not be less than `{key}`"));
         }
     }
-    RetryConfig {
-        enabled,
-        initial_interval,
-        randomization_factor,
-        multiplier,
-        max_interval,
-        max_elapsed_time,
-    }
+    retry
 }
 
 fn optional_float(
@@ -169,39 +166,30 @@ fn optional_float(
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
+    let mut queue = QueueConfig::default();
     let doc = "If false, senders wait until their request was delivered, as with \
                `buffer.ack: delivered`: where the policy is `backpressure`.";
-    let enabled = fields.boolean("enabled", true, doc);
-    let sizer_given = fields.is_present("sizer");
-    let sizer = fields.choice("sizer", Sizer::Requests, &SIZERS, "What `queue_size` counts.");
+    queue.enabled = fields.boolean("enabled", queue.enabled, doc);
+    queue.sizer = fields.choice("sizer", queue.sizer, &SIZERS, "What `queue_size` counts.");
     let doc = "Extension `file_storage` whose directory stores waiting requests, so that they \
                survive a restart.";
-    let storage = fields.optional_string("storage", doc).filter(|name| !name.is_empty());
-    let wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
+    queue.storage = fields.optional_string("storage", doc).filter(|name| !name.is_empty());
+    queue.wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
     let doc = "How requests are put together. Bounded by the backend's message size in any case.";
-    let own_sizer = sizer_given.then_some(sizer);
-    let batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
+    let own_sizer = fields.is_present("sizer").then_some(queue.sizer);
+    queue.batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
     let doc = "At most this number of requests is in flight. Unset: found by measuring.";
-    let num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
+    queue.num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
     let doc = "With `sizer: bytes`, at most this much waits. Unset, or counted otherwise: what the \
                budgets allow.";
-    let queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
+    queue.queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
     let doc = "Has no effect, and causes a warning: senders always wait, for a second at most, and \
                then get a retryable refusal.";
-    let block_on_overflow = fields.boolean("block_on_overflow", false, doc);
-    if storage.is_some() && wait_for_result {
+    queue.block_on_overflow = fields.boolean("block_on_overflow", false, doc);
+    if queue.storage.is_some() && queue.wait_for_result {
         fields.error_at("wait_for_result", "cannot be used with `storage`");
     }
-    QueueConfig {
-        enabled,
-        num_consumers,
-        queue_size,
-        sizer,
-        block_on_overflow,
-        storage,
-        wait_for_result,
-        batch,
-    }
+    queue
 }
 
 fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<BatchConfig> {

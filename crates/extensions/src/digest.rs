@@ -14,18 +14,9 @@ use subtle::ConstantTimeEq;
 /// away must stop working soon.
 pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A file with credentials cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read {path}: {reason}")]
-pub struct Unreadable {
-    path: String,
-    reason: String,
-}
-
-impl Unreadable {
-    pub(crate) fn new(path: &Path, reason: impl Display) -> Self {
-        Unreadable { path: path.display().to_string(), reason: reason.to_string() }
-    }
+/// Says why a file with credentials cannot be read.
+pub(crate) fn unreadable(path: &Path, reason: impl Display) -> String {
+    format!("cannot read {}: {reason}", path.display())
 }
 
 /// The value of the header that credentials come in.

@@ -30,13 +30,8 @@ pub struct CursorFile {
 }
 
 impl CursorFile {
-    /// Creates or replaces the file of a reader in `directory`. Durable when this returns.
-    pub fn create(disk: &dyn Disk, directory: &Path, state: &CursorState) -> Result<Self> {
-        Self::create_at(disk, &directory.join(file_name(&state.name)), state)
-    }
-
-    /// As [`CursorFile::create`] with a path of its own.
-    pub fn create_at(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self> {
+    /// Creates or replaces a file. Durable when this returns.
+    pub fn create(disk: &dyn Disk, path: &Path, state: &CursorState) -> Result<Self> {
         Self::replace(disk, path, state, 0)
     }
 

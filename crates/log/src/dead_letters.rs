@@ -22,8 +22,7 @@ use crate::format::{
 };
 use crate::record::RecordFacts;
 use crate::segment::{
-    Located, NewSegment, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments,
-    random_u64,
+    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments, random_u64,
 };
 use crate::types::{Charge, Holding};
 
@@ -151,11 +150,6 @@ impl DeadLetters {
         self.state.dropped
     }
 
-    /// The directory that [`DeadLetterReader::open`] takes.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<()> {
         let mut metadata = Vec::new();
         letter.refusal.encode(&mut metadata);
@@ -205,8 +199,8 @@ impl DeadLetters {
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
         };
-        let new = NewSegment { directory: &self.directory, header, len_bytes };
-        self.writer = Some(SegmentWriter::create(&*self.disk, new)?);
+        let created = SegmentWriter::create(&*self.disk, &self.directory, header, len_bytes);
+        self.writer = Some(created?);
         Ok(())
     }
 
@@ -319,5 +313,5 @@ fn open_state(
     }
     let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
-    Ok((CursorFile::create_at(disk, &path, &state)?, state))
+    Ok((CursorFile::create(disk, &path, &state)?, state))
 }

@@ -9,7 +9,7 @@ use crate::error::{IoContext as _, Result};
 use crate::format::{FileKind, SegmentHeader, VERSION};
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
-use crate::segment::{NewSegment, ReaderOptions, SegmentReader, SegmentWriter, random_u64};
+use crate::segment::{ReaderOptions, SegmentReader, SegmentWriter, random_u64};
 use crate::types::Offset;
 
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Home {
             created_unix_ns: unix_now_ns(),
             name: self.name.clone(),
         };
-        SegmentWriter::create(&*self.disk, NewSegment { directory, header, len_bytes })
+        SegmentWriter::create(&*self.disk, directory, header, len_bytes)
     }
 
     /// Opens a segment up to where its durable frames end.

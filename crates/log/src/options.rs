@@ -77,16 +77,10 @@ pub struct Recovered {
     pub disk_bytes: u64,
     /// Readers that have a cursor there.
     pub cursors: u64,
-    /// Frames that were looked at, in the newest segments.
-    pub frames_scanned: u64,
-    /// Bytes of segments that were read.
+    /// Bytes of segments whose frames were looked at, the newest.
     pub bytes_scanned: u64,
     /// Frames of those that were damaged. Others are counted when readers come to them.
     pub frames_damaged: u64,
-    /// Bytes at the end of segments without a frame: reserved space and interrupted writes.
-    pub tail_bytes: u64,
-    /// Files that hold nothing and were left over by a crash.
-    pub leftovers: u64,
     /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for
     /// which everything is kept that is on disk now, until they are forgotten.
     pub cursors_damaged: u64,

@@ -100,12 +100,6 @@ impl<S> Slots<S> {
         })
     }
 
-    /// Slots in memory, resolved ones in live chunks included.
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
-        self.chunks.iter().flatten().map(|chunk| chunk.slots.len()).sum()
-    }
-
     fn index(&self, offset: u64) -> Option<usize> {
         let distance = offset.checked_sub(self.base)?;
         usize::try_from(distance / CHUNK).ok()
@@ -130,6 +124,13 @@ impl<S> Slots<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<S> Slots<S> {
+        /// Slots in memory, resolved ones in live chunks included.
+        pub(crate) fn kept(&self) -> usize {
+            self.chunks.iter().flatten().map(|chunk| chunk.slots.len()).sum()
+        }
+    }
 
     #[test]
     fn a_slot_that_lives_long_pins_its_chunk_and_nothing_after_it() {

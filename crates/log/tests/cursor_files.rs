@@ -6,13 +6,13 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use sluice_log::FileError;
 use sluice_log::cursor_file::{CursorFile, damaged_slots, file_name};
 use sluice_log::disk::Disk as _;
 use sluice_log::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, Holding, RANGES_LIMIT, SLOT_LEN_BYTES,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMIT, SLOT_LEN_BYTES,
     UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,
 };
+use sluice_log::{FileError, Holding};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
 const DIRECTORY: &str = "/log/traces/cursors";
@@ -53,7 +53,7 @@ fn path() -> PathBuf {
 #[test]
 fn the_newest_state_is_read_back_whole() {
     let disk = disk(1);
-    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(0)).unwrap();
+    let mut file = CursorFile::create(&disk, &path(), &state(0)).unwrap();
     assert_eq!(file.path(), path());
     for floor in 1..20 {
         file.store(&disk, &state(floor)).unwrap();
@@ -67,7 +67,7 @@ fn the_newest_state_is_read_back_whole() {
 #[test]
 fn a_store_is_one_write_and_one_sync() {
     let disk = disk(1);
-    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(0)).unwrap();
+    let mut file = CursorFile::create(&disk, &path(), &state(0)).unwrap();
     disk.reset_counts();
     file.store(&disk, &state(6)).unwrap();
     let counts = disk.counts();
@@ -102,7 +102,7 @@ fn what_exceeds_the_bounds_is_left_out_and_the_rest_is_kept() {
 #[test]
 fn any_flipped_bit_costs_at_most_the_last_store() {
     let disk = disk(1);
-    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+    let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
     file.store(&disk, &state(6)).unwrap();
     let used = encode_slot(&state(6), 1).len() as u64;
     for bit in (0..(used + 8) * 8).chain(SLOT_LEN_BYTES * 8..(SLOT_LEN_BYTES + used + 8) * 8) {
@@ -116,7 +116,7 @@ fn any_flipped_bit_costs_at_most_the_last_store() {
 #[test]
 fn both_slots_damaged_is_an_error_and_not_a_new_reader() {
     let disk = disk(1);
-    CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+    CursorFile::create(&disk, &path(), &state(1)).unwrap();
     disk.flip_bit(&path(), 300);
     assert_eq!(damaged_slots(&disk, &path()).unwrap(), 1);
     disk.flip_bit(&path(), SLOT_LEN_BYTES * 8 + 300);
@@ -130,7 +130,7 @@ fn a_power_cut_leaves_the_last_stored_state_or_the_one_that_was_being_stored() {
         let mut disk = disk(seed);
         let mut random = Rng::with_seed(seed);
         let mut stored = 0;
-        CursorFile::create(&disk, Path::new(DIRECTORY), &state(0)).unwrap();
+        CursorFile::create(&disk, &path(), &state(0)).unwrap();
         for _ in 0..5 {
             let (mut file, read) = CursorFile::open(&disk, &path()).unwrap();
             stored = read.floor;
@@ -157,7 +157,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
     for error in [no_space, input_output] {
         for number in 0.. {
             let disk = disk(number);
-            let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+            let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
             disk.reset_counts();
             // The first failure makes the second store write a new file: its calls are tried as
             // well.
@@ -185,7 +185,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
         // And without a power cut the next store is good again.
         for number in 0..12 {
             let disk = disk(number);
-            let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+            let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
             disk.reset_counts();
             disk.fail_call(number, error);
             let results = [2, 3].map(|floor| file.store(&disk, &state(floor)).is_ok());
@@ -203,7 +203,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
 #[test]
 fn a_sync_that_failed_is_never_tried_again_on_the_same_file() {
     let disk = disk(1);
-    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+    let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
     disk.fail_operation(Operation::SyncData, input_output);
     assert!(file.store(&disk, &state(2)).is_err());
     disk.clear_fault();

@@ -10,14 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::FileError;
-use sluice_log::RecordFacts;
-use sluice_log::cursor_file::CursorFile;
+use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
 use sluice_log::disk::{Disk, RealDisk};
-use sluice_log::format::{CursorState, DroppedRange, FileKind, Holding, Refusal, VERSION, Version};
+use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};
 use sluice_log::inspect::verify;
 use sluice_log::segment::{ReaderOptions, SegmentReader};
+use sluice_log::{FileError, Holding, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation};
 use support::frames::{EPOCH, TestFrame, create, open, read_all};
 
@@ -77,7 +76,8 @@ fn write_fixtures() {
     writer.sync().unwrap();
     let cursors = directory.join("cursors");
     RealDisk.create_directory(&cursors).unwrap();
-    CursorFile::create(&RealDisk, &cursors, &cursor_state()).unwrap();
+    let state = cursor_state();
+    CursorFile::create(&RealDisk, &cursors.join(file_name(&state.name)), &state).unwrap();
     let mut letters = DeadLetters::open(Arc::new(RealDisk), &directory, DELIVERY, 1 << 20).unwrap();
     let letter = NewDeadLetter {
         refusal: refusal(),

@@ -5,12 +5,12 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_log::RecordFacts;
 use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::Disk;
-use sluice_log::format::{CursorState, Holding, Refusal};
+use sluice_log::format::{CursorState, Refusal};
 use sluice_log::inspect::{CURSORS_DIRECTORY, Finding, overview, verify};
+use sluice_log::{Holding, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation};
 use support::frames::{TestFrame, create, write_segment};
 
@@ -46,7 +46,7 @@ fn filled() -> FaultyDisk {
             held,
             ..CursorState::default()
         };
-        CursorFile::create(&disk, &cursors, &state).unwrap();
+        CursorFile::create(&disk, &cursors.join(file_name(&state.name)), &state).unwrap();
     }
     let mut letters =
         DeadLetters::open(Arc::new(disk.clone()), Path::new(TRACES), "reader 1", 1 << 20).unwrap();

@@ -156,7 +156,7 @@ fn what_was_resolved_and_stored_does_not_come_back() {
     drop(log);
     let (log, recovered) = open(&disk.kill_process());
     assert_eq!(
-        recovered.frames_scanned, 0,
+        recovered.bytes_scanned, 0,
         "after a clean end nothing has to be looked at but the newest: {recovered:?}"
     );
     let id = subscribe(&log, "a");

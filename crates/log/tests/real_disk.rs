@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::io::{Errno, ReadWriteFlags};
-use sluice_log::cursor_file::CursorFile;
+use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::disk::{Access, AlignedBuffer, Disk as _, RealDisk, read_full_at, write_all_at};
 use sluice_log::format::CursorState;
 use sluice_log::lock::{DirectoryLock, LockError};
@@ -47,7 +47,8 @@ fn segments_are_written_read_and_cut() {
 fn cursor_files_are_replaced_and_read() {
     let root = tempfile::tempdir().unwrap();
     let mut state = CursorState { id: 1, name: "a/b".to_owned(), ..CursorState::default() };
-    let mut file = CursorFile::create(&RealDisk, root.path(), &state).unwrap();
+    let path = root.path().join(file_name(&state.name));
+    let mut file = CursorFile::create(&RealDisk, &path, &state).unwrap();
     state.floor = 7;
     state.head = 9;
     file.store(&RealDisk, &state).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use fastrand::Rng;
 use sluice_log::FileError;
 use sluice_log::disk::{Access, Disk};
-use sluice_log::segment::{NewSegment, ReaderOptions, SegmentReader, SegmentWriter, list_segments};
+use sluice_log::segment::{ReaderOptions, SegmentReader, SegmentWriter, list_segments};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -82,12 +82,9 @@ fn write_with_retries(disk: &FaultyDisk, frames: &[TestFrame], attempts: usize) 
         }
         let result = (|| {
             if writer.is_none() {
-                let new = NewSegment {
-                    directory: Path::new(DIRECTORY),
-                    header: header(durable as u64),
-                    len_bytes: 1 << 16,
-                };
-                writer = Some(SegmentWriter::create(disk, new)?);
+                let header = header(durable as u64);
+                let new = SegmentWriter::create(disk, Path::new(DIRECTORY), header, 1 << 16)?;
+                writer = Some(new);
             }
             let writer = writer.as_mut().expect("just made");
             for batch in frames[durable..].chunks(2) {
@@ -143,13 +140,13 @@ fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
     let disk = FaultyDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     disk.set_capacity(Some(1 << 20));
-    let new =
-        |len_bytes| NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes };
-    let refused = SegmentWriter::create(&disk, new(2 << 20)).err().unwrap();
+    let create =
+        |len_bytes| SegmentWriter::create(&disk, Path::new(DIRECTORY), header(0), len_bytes);
+    let refused = create(2 << 20).err().unwrap();
     assert!(refused.is_out_of_space(), "{refused}");
     assert_eq!((disk.used_bytes(), disk.contents().len()), (0, 0));
     // What was reserved can be filled to the end on a disk that is full, footer included.
-    let mut writer = SegmentWriter::create(&disk, new(1 << 20)).unwrap();
+    let mut writer = create(1 << 20).unwrap();
     let mut frames = Vec::new();
     loop {
         let frame = TestFrame::new(frames.len() as u64, 5000);
@@ -171,11 +168,8 @@ fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
 fn no_inodes_and_no_descriptors_are_refusals_that_pass() {
     let disk = FaultyDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
-    let try_create = || {
-        let new =
-            NewSegment { directory: Path::new(DIRECTORY), header: header(0), len_bytes: 1 << 16 };
-        SegmentWriter::create(&disk, new).map(drop)
-    };
+    let try_create =
+        || SegmentWriter::create(&disk, Path::new(DIRECTORY), header(0), 1 << 16).map(drop);
     disk.set_file_limit(Some(0));
     assert!(try_create().is_err_and(|error| error.is_out_of_space()));
     disk.set_file_limit(None);

@@ -100,9 +100,7 @@ impl<'a> Exposition<'a> {
         let mut line = name.clone();
         let mut separator = '{';
         for (key, value) in labels.iter().copied().chain(constant) {
-            let _ = write!(line, "{separator}{key}=\"");
-            escape_into(value, &mut line);
-            line.push('"');
+            let _ = write!(line, "{separator}{key}=\"{}\"", escaped(value));
             separator = ',';
         }
         if separator == ',' {
@@ -154,15 +152,8 @@ impl Series<'_, '_> {
     }
 }
 
-fn escape_into(value: &str, out: &mut String) {
-    for character in value.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            other => out.push(other),
-        }
-    }
+fn escaped(label: &str) -> String {
+    label.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 #[cfg(test)]

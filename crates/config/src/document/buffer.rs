@@ -96,7 +96,7 @@ const MEMORY_LIMIT_MIB: u64 = 1 << 24;
 const DISK_LIMIT_MIB: u64 = 1 << 30;
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
-    let default = Buffer::default();
+    let mut buffer = Buffer::default();
     let doc = "Directory in which telemetry is stored until it is delivered, so that it survives a \
                crash. One process owns it. Unset: the directory of the `file_storage` that a \
                `sending_queue.storage` names, or memory only.";
@@ -104,50 +104,40 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     if directory.as_deref() == Some("") {
         fields.error_at("directory", "must not be empty");
     }
+    buffer.directory = place(fields, "directory", directory);
     let doc = "With a directory: how long data waits for its deliveries before it is written. Data \
                that every delivery took by then is never written. While a delivery is behind, all \
                data is written at once.";
     let range = Duration::from_millis(1)..=Duration::from_secs(60);
     let flush_after = fields.duration_in("flush_after", Buffer::FLUSH_AFTER, range, doc);
-    let ack = read_ack(fields);
+    buffer.flush_after = place(fields, "flush_after", Some(flush_after));
+    buffer.ack = read_ack(fields);
     let doc = "Without a batch `timeout`: how long the oldest data of a batch waits for more data \
                while other requests are in flight. With nothing in flight, a batch is sent at \
                once.";
     let range = Duration::ZERO..=Duration::from_secs(1);
-    let linger = fields.duration_in("linger", default.linger, range, doc);
+    buffer.linger = fields.duration_in("linger", buffer.linger, range, doc);
     let doc = "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half \
                of the available memory, at most 1024.";
-    let memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);
+    buffer.memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);
     let doc = "With a directory: limits of the disk.";
-    let (disk_limit_mib, segment_mib) = fields.section_or_default("disk", doc, |fields| {
+    fields.section_or_default("disk", doc, |fields| {
         let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
                    share. Unset: half of the free space of the file system.";
-        let limit = read_mib(fields, 64..=DISK_LIMIT_MIB, doc);
+        buffer.disk_limit_mib = read_mib(fields, 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
         let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
-        (limit, place(fields, "segment_mib", Some(segment)))
+        buffer.segment_mib = place(fields, "segment_mib", Some(segment));
     });
-    let policy = read_policy(fields);
+    buffer.policy = read_policy(fields);
     let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
-    let dead_letters_limit_mib = fields.section_or_default("dead_letters", doc, |fields| {
+    buffer.dead_letters_limit_mib = fields.section_or_default("dead_letters", doc, |fields| {
         let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
                    they are in memory, and take at most half of the delivery's budget. Unset: 64 \
                    with a directory; otherwise an eighth of the delivery's budget, at most 32.";
         fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
     });
-    let directory = place(fields, "directory", directory);
-    let flush_after = place(fields, "flush_after", Some(flush_after));
-    Buffer {
-        directory,
-        ack,
-        flush_after,
-        linger,
-        memory_limit_mib,
-        disk_limit_mib,
-        segment_mib,
-        policy,
-        dead_letters_limit_mib,
-    }
+    buffer
 }
 
 pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {

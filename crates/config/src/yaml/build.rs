@@ -9,38 +9,29 @@ use super::scalar::resolve_plain;
 use crate::diagnostics::Diagnostic;
 use crate::source::{FileId, Span};
 
-/// Bounds on one text.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub text_bytes: usize,
-    /// Depth of nested lists and mappings.
-    pub depth: usize,
-    /// Nodes after aliases were expanded.
-    pub nodes: usize,
-}
+/// The longest text that is read.
+pub(crate) const TEXT_LIMIT_BYTES: usize = 16 << 20;
+/// Depth of nested lists and mappings.
+pub(crate) const DEPTH_LIMIT: usize = 64;
+/// Nodes after aliases were expanded.
+const NODES_LIMIT: usize = 200_000;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { text_bytes: 16 << 20, depth: 64, nodes: 200_000 }
-    }
-}
-
-/// Parses one document. An empty text is null.
-pub fn parse(text: &str, file: FileId, limits: &Limits) -> Step<Node> {
+/// Parses one document, nested at most `depth_limit` deep. An empty text is null.
+pub fn parse(text: &str, file: FileId, depth_limit: usize) -> Step<Node> {
     let whole = Span { file, start: 0, end: 0, line: 1, column: 1 };
-    if text.len() > limits.text_bytes {
-        let (bytes, limit) = (text.len(), limits.text_bytes);
+    if text.len() > TEXT_LIMIT_BYTES {
+        let (bytes, limit) = (text.len(), TEXT_LIMIT_BYTES);
         return fail(whole, format!("the text has {bytes} bytes; at most {limit} are read"));
     }
     let options = granit_parser::options! {
         emit_comments: false,
         emit_unresolved_aliases: true,
-        flow_nesting_limit: limits.depth,
-        block_nesting_limit: limits.depth,
+        flow_nesting_limit: depth_limit,
+        block_nesting_limit: depth_limit,
     };
-    let mut builder = Builder { limits: *limits, ..Builder::default() };
+    let mut builder = Builder { depth_limit, ..Builder::default() };
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| syntax_error(&error, text, file, limits))?;
+        let (event, span) = event.map_err(|error| syntax_error(&error, text, file, depth_limit))?;
         builder.take(event, span_of(file, span.start, span.end))?;
     }
     Ok(builder.root.unwrap_or_else(|| Node::null(whole)))
@@ -53,7 +44,7 @@ fn span_of(file: FileId, start: Marker, end: Marker) -> Span {
     Span { file, start: offset(start), end: offset(end), line, column }
 }
 
-fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) -> Box<Diagnostic> {
+fn syntax_error(error: &ScanError, text: &str, file: FileId, limit: usize) -> Box<Diagnostic> {
     let span = span_of(file, *error.marker(), *error.marker());
     // The parser may stop just after the end of the text.
     let start = span.start.min(text.len() as u32);
@@ -61,7 +52,7 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) ->
     let (before, after) = text.split_at(start as usize);
     let invalid = || format!("not valid YAML: {}", error.info());
     let (message, hint) = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => (too_deep(limits), None),
+        ErrorKind::RecursionLimitExceeded => (too_deep(limit), None),
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation => {
@@ -78,13 +69,13 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limits: &Limits) ->
     Box::new(Diagnostic::error(span, message).with_hint_if(hint.map(str::to_owned)))
 }
 
-fn too_deep(limits: &Limits) -> String {
-    format!("lists and mappings are nested more than {} deep", limits.depth)
+fn too_deep(limit: usize) -> String {
+    format!("lists and mappings are nested more than {limit} deep")
 }
 
 #[derive(Default)]
 struct Builder {
-    limits: Limits,
+    depth_limit: usize,
     /// Nodes so far, including those of aliases.
     nodes: usize,
     /// Collections that have not ended yet, outermost first.
@@ -182,10 +173,10 @@ impl Builder {
 
     fn count(&mut self, nodes: usize, span: Span) -> Step {
         self.nodes = self.nodes.saturating_add(nodes);
-        let limit = self.limits.nodes;
-        if self.nodes > limit {
-            let message =
-                format!("the document has more than {limit} values once its aliases are expanded");
+        if self.nodes > NODES_LIMIT {
+            let message = format!(
+                "the document has more than {NODES_LIMIT} values once its aliases are expanded"
+            );
             return fail(span, message);
         }
         Ok(())
@@ -203,8 +194,8 @@ impl Builder {
         if self.mapping_without_key().is_some() {
             return fail(span, "a key must be a single value, not a list or a mapping");
         }
-        if self.open.len() >= self.limits.depth {
-            return fail(span, too_deep(&self.limits));
+        if self.open.len() >= self.depth_limit {
+            return fail(span, too_deep(self.depth_limit));
         }
         let nodes_before = self.nodes;
         self.count(1, span)?;
@@ -238,8 +229,8 @@ impl Builder {
         let Some(&Finished { nodes, depth, .. }) = self.anchors.get(&id) else {
             return fail(span, "the alias is inside the value that it refers to");
         };
-        if self.open.len() + depth > self.limits.depth {
-            return fail(span, too_deep(&self.limits));
+        if self.open.len() + depth > self.depth_limit {
+            return fail(span, too_deep(self.depth_limit));
         }
         self.count(nodes, span)?;
         self.add(self.anchors[&id].node.clone(), depth)

@@ -4,7 +4,7 @@ mod build;
 mod node;
 mod scalar;
 
-pub(crate) use build::Step;
-pub use build::{Limits, parse};
+pub use build::parse;
+pub(crate) use build::{DEPTH_LIMIT, Step, TEXT_LIMIT_BYTES};
 pub use node::{Entry, Node, Scalar, ScalarValue, Value};
 pub use scalar::resolve_plain;

@@ -130,21 +130,8 @@ impl Node {
     }
 }
 
-/// Shows the shape only: any scalar may be a password.
+/// Shows the kind only: any scalar may be a password.
 impl fmt::Debug for Node {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Value::Scalar(scalar) => fmt::Debug::fmt(scalar, formatter),
-            Value::List(items) => formatter.debug_list().entries(items).finish(),
-            Value::Mapping(entries) => {
-                let entries = entries.iter().map(|entry| (&entry.key, &entry.value));
-                formatter.debug_map().entries(entries).finish()
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Scalar {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "<{}>", self.kind())
     }

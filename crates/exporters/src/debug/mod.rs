@@ -104,23 +104,21 @@ impl ExporterConfig for DebugConfig {
             name: context.name.to_owned(),
             verbosity: self.verbosity,
             is_log: self.use_internal_logger,
+            sampler: Sampler::new(self.sampling_initial, self.sampling_thereafter),
             outputs: Mutex::new(outputs),
         };
-        let sampler = Sampler::new(self.sampling_initial, self.sampling_thereafter);
-        Ok(Arc::new(DebugExporter { shared: Arc::new(shared), sampler }))
+        Ok(Arc::new(DebugExporter(Arc::new(shared))))
     }
 }
 
-struct DebugExporter {
-    shared: Arc<Shared>,
-    sampler: Sampler,
-}
+struct DebugExporter(Arc<Shared>);
 
 struct Shared {
     name: String,
     verbosity: Verbosity,
     /// With time and level before each text.
     is_log: bool,
+    sampler: Sampler,
     outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
@@ -199,10 +197,10 @@ impl Exporter for DebugExporter {
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        if !self.sampler.takes(Instant::now()) {
+        if !self.0.sampler.takes(Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));
         }
-        let (shared, request) = (self.shared.clone(), request.clone());
+        let (shared, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || shared.write(&request)).await;
             written.unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })

@@ -2,15 +2,8 @@ use std::path::PathBuf;
 
 use sluice_config::Fields;
 
+use crate::json::Format;
 use crate::sending::Sending;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// A JSON object a line; before compression.
-    Json,
-    /// Messages with their lengths before them.
-    Proto,
-}
 
 /// `rotation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +18,7 @@ pub(crate) struct Rotation {
 #[derive(Clone, Debug)]
 pub(crate) struct FileConfig {
     pub path: PathBuf,
+    /// JSON has an object a line, protobuf its length before each message; before compression.
     pub format: Format,
     /// zstd, a frame a request.
     pub compress: bool,

@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::files::{self, Current, Turn};
+use crate::json::Format;
 use crate::sending::Sending;
-use config::{FileConfig, Format, Rotation};
+use config::{FileConfig, Rotation};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
     ComponentKind::new(Kind::new("file", "Appends OTLP JSON or protobuf to files"), |fields| {
@@ -120,10 +121,7 @@ impl Shared {
 impl Exporter for FileExporter {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let FileConfig { format, compress, .. } = self.0.config;
-        let mut chunks = match format {
-            Format::Json => vec![crate::json::to_json(signal, &chunks)?],
-            Format::Proto => chunks,
-        };
+        let mut chunks = format.write(signal, chunks)?;
         if compress {
             let packed = compress::compress(Encoding::Zstd, &chunks, None);
             chunks = vec![packed.map_err(|error| error.to_string())?];

@@ -11,22 +11,18 @@ use sluice_otlp::{Encoding, Signal};
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
-    ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| {
-        Box::new(NopConfig)
-    });
+    ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| Box::new(Nop));
 
-/// It has no options.
-struct NopConfig;
+/// The exporter, which has no options.
+struct Nop;
 
-impl ExporterConfig for NopConfig {
+impl ExporterConfig for Nop {
     fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(NopExporter))
+        Ok(Arc::new(Nop))
     }
 }
 
-struct NopExporter;
-
-impl Exporter for NopExporter {
+impl Exporter for Nop {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         Ok((chunks, Encoding::Identity))
     }

@@ -5,6 +5,7 @@ use sluice_net::client::{HttpOptions, Keepalive, Origin};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
+use crate::json::Format;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -13,13 +14,6 @@ const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 
 /// Of `Signal::ALL`.
 pub(super) const URL_OPTIONS: [&str; 3] = ["traces_endpoint", "metrics_endpoint", "logs_endpoint"];
-
-/// How a request is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Proto,
-    Json,
-}
 
 /// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its
 /// own, the framing format; and two names for the zlib format.

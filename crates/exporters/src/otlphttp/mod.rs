@@ -19,9 +19,10 @@ use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::json::Format;
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
-use config::{Compression, Format, OtlpHttpConfig, URL_OPTIONS};
+use config::{Compression, OtlpHttpConfig, URL_OPTIONS};
 use redirect::REDIRECTS_MAX;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
@@ -142,10 +143,7 @@ impl Protocol for Http {
     }
 
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let chunks = match self.format {
-            Format::Proto => chunks,
-            Format::Json => vec![crate::json::to_json(signal, &chunks)?],
-        };
+        let chunks = self.format.write(signal, chunks)?;
         let (encoding, level) = (self.compression.encoding(), self.level);
         let text = |error: compress::CompressError| error.to_string();
         let packed = match self.compression {

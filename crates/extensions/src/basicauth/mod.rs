@@ -19,8 +19,6 @@ use crate::secret::{
 };
 
 use server::BasicServer;
-#[cfg(test)]
-use server::UsersError;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new(
@@ -76,19 +74,15 @@ impl ClientConfig {
         }
         ClientConfig { username, username_file, password, password_file }
     }
-
-    fn header(&self) -> SecretHeader {
-        let username = SecretSource::of(self.username_file.as_ref(), &self.username);
-        let password = SecretSource::of(self.password_file.as_ref(), self.password.expose());
-        let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
-        let value = MadeFromSecrets::new("user name and password", [username, password], make);
-        SecretHeader { name: AUTHORIZATION, value }
-    }
 }
 
 impl ClientExtension for ClientConfig {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(self.header()))
+        let username = SecretSource::of(self.username_file.as_ref(), &self.username);
+        let password = SecretSource::of(self.password_file.as_ref(), self.password.expose());
+        let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
+        let value = MadeFromSecrets::new("user name and password", [username, password], make);
+        Ok(Arc::new(SecretHeader { name: AUTHORIZATION, value }))
     }
 }
 
@@ -107,7 +101,7 @@ impl ServerConfig {
         let inline = fields.secret("inline", doc).unwrap_or_default();
         let doc = "An htpasswd file; read again when it changes.";
         let file = optional_path(fields, "file", doc).map(PathBuf::from);
-        if let Err(error) = server::check_lines(inline.expose()) {
+        if let Err(error) = server::read_lines(inline.expose()) {
             fields.error_at("inline", &format!("cannot be used: {error}"));
         } else if file.is_none() && inline.expose().trim().is_empty() && !fields.is_describing() {
             fields.error("names no user: give `inline` or `file`");

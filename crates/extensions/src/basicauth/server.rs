@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ServerConfig;
 use crate::digest::{
-    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, sole,
+    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, after_scheme, digest, sole, unreadable,
 };
 
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
@@ -32,7 +32,7 @@ const CHECK_WAIT: Duration = Duration::from_secs(5);
 /// Refusals are told at multiples of so many times the length of a check, which varies.
 const REFUSAL_CHECKS: u32 = 4;
 
-enum Password {
+pub(super) enum Password {
     Bcrypt(Arc<Account>),
     Sha1([u8; 20]),
     Plain(Sha256Digest),
@@ -58,7 +58,7 @@ static ACCOUNTS: Mutex<BTreeMap<AccountKey, Weak<Account>>> = Mutex::new(BTreeMa
 
 /// The line of one name. Exists for each user with a bcrypt hash, and for any other name while
 /// requests with it wait.
-struct Account {
+pub(super) struct Account {
     key: AccountKey,
     /// Digests of the passwords that were last found wrong and right.
     known: Mutex<[Option<Sha256Digest>; 2]>,
@@ -108,22 +108,6 @@ impl Drop for Account {
     }
 }
 
-/// Why htpasswd lines cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum UsersError {
-    #[error("there is no user")]
-    NoUsers,
-    #[error("line {line} is not `user:password-hash`")]
-    NotAUser { line: usize },
-    #[error(
-        "the password hash of user `{user}` is of a kind that is not supported: \
-         use bcrypt (htpasswd -B) or {{SHA}} (htpasswd -s)"
-    )]
-    UnsupportedHash { user: String },
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-}
-
 /// Lets in the users of htpasswd lines.
 pub(super) struct BasicServer {
     users: Arc<Reloading<Users>>,
@@ -142,7 +126,7 @@ impl ServerAuth for BasicServer {
 }
 
 impl BasicServer {
-    pub(super) fn new(config: &ServerConfig) -> Result<Self, UsersError> {
+    pub(super) fn new(config: &ServerConfig) -> Result<Self, String> {
         let config = config.clone();
         let users = Reloading::start(
             "the users for basic authentication",
@@ -253,16 +237,16 @@ impl BasicServer {
     }
 }
 
-fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, UsersError> {
+fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, String> {
     let mut passwords = HashMap::new();
     if let Some(path) = &config.file {
-        let content = snapshot.content(path).map_err(|reason| Unreadable::new(path, reason))?;
-        let text = std::str::from_utf8(content).map_err(|error| Unreadable::new(path, error))?;
-        read_lines(text, &mut passwords)?;
+        let content = snapshot.content(path).map_err(|reason| unreadable(path, reason))?;
+        let text = std::str::from_utf8(content).map_err(|error| unreadable(path, error))?;
+        passwords = read_lines(text)?;
     }
-    read_lines(config.inline.expose(), &mut passwords)?;
+    passwords.extend(read_lines(config.inline.expose())?);
     if passwords.is_empty() {
-        return Err(UsersError::NoUsers);
+        return Err("there is no user".to_owned());
     }
     let costliest = passwords.values().filter_map(|password| match password {
         Password::Bcrypt(account) => account.key.1.as_ref(),
@@ -274,12 +258,9 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Users
     Ok(Users { passwords, costliest })
 }
 
-/// Whether a text can be used as an htpasswd file.
-pub(super) fn check_lines(text: &str) -> Result<(), UsersError> {
-    read_lines(text, &mut HashMap::new())
-}
-
-fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(), UsersError> {
+/// The users of an htpasswd file.
+pub(super) fn read_lines(text: &str) -> Result<HashMap<String, Password>, String> {
+    let mut passwords = HashMap::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -287,14 +268,20 @@ fn read_lines(text: &str, passwords: &mut HashMap<String, Password>) -> Result<(
         }
         let parts =
             line.split_once(':').filter(|(user, hash)| !user.is_empty() && !hash.is_empty());
-        let (user, hash) = parts.ok_or(UsersError::NotAUser { line: index + 1 })?;
+        let not_a_user = || format!("line {} is not `user:password-hash`", index + 1);
+        let (user, hash) = parts.ok_or_else(not_a_user)?;
         passwords.insert(user.to_owned(), read_hash(user, hash)?);
     }
-    Ok(())
+    Ok(passwords)
 }
 
-fn read_hash(user: &str, hash: &str) -> Result<Password, UsersError> {
-    let unsupported = || UsersError::UnsupportedHash { user: user.to_owned() };
+fn read_hash(user: &str, hash: &str) -> Result<Password, String> {
+    let unsupported = || {
+        format!(
+            "the password hash of user `{user}` is of a kind that is not supported: use bcrypt \
+             (htpasswd -B) or {{SHA}} (htpasswd -s)"
+        )
+    };
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
         let decoded = STANDARD.decode(encoded).map_err(|_| unsupported())?;
         return decoded.try_into().map(Password::Sha1).map_err(|_| unsupported());

@@ -16,7 +16,7 @@ use sluice_net::auth::server::ServerAuth;
 use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
 use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, sensitive};
 
-pub use server::{BearerServer, TokensError};
+pub use server::BearerServer;
 
 pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.")

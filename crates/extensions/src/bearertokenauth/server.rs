@@ -8,17 +8,8 @@ use sluice_net::reload::{Reloading, Snapshot};
 
 use super::Config;
 use crate::digest::{
-    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, Unreadable, after_scheme, digest, is_among, sole,
+    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, after_scheme, digest, is_among, sole, unreadable,
 };
-
-/// Why tokens cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokensError {
-    #[error("there is no token")]
-    NoTokens,
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-}
 
 /// Lets in requests that show one of the tokens.
 pub struct BearerServer {
@@ -29,7 +20,7 @@ pub struct BearerServer {
 }
 
 impl BearerServer {
-    pub fn new(config: &Config) -> Result<Self, TokensError> {
+    pub fn new(config: &Config) -> Result<Self, String> {
         let file = config.filename.as_ref().map(PathBuf::from);
         // An empty token, as an unset variable makes it, would let in any request.
         let fixed = config.tokens.iter().map(|token| token.expose().as_bytes());
@@ -43,7 +34,7 @@ impl BearerServer {
                     None => fixed.clone(),
                     Some(path) => read_tokens(path, snapshot)?,
                 };
-                (!tokens.is_empty()).then_some(tokens).ok_or(TokensError::NoTokens)
+                if tokens.is_empty() { Err("there is no token".to_owned()) } else { Ok(tokens) }
             },
         )?;
         let scheme = if config.scheme.is_empty() { "Bearer" } else { &config.scheme };
@@ -69,8 +60,8 @@ impl ServerAuth for BearerServer {
     }
 }
 
-fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, Unreadable> {
-    let content = snapshot.content(path).map_err(|reason| Unreadable::new(path, reason))?;
+fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, String> {
+    let content = snapshot.content(path).map_err(|reason| unreadable(path, reason))?;
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     Ok(lines.filter(|line| !line.is_empty()).map(digest).collect())
 }

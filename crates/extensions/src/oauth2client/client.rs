@@ -11,7 +11,7 @@ use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin
 use tokio::sync::Mutex;
 
 use super::Config;
-use super::token::{Form, Granted, encode, renewal};
+use super::token::{Granted, encode, form, renewal};
 use crate::extension::BuildError;
 use crate::secret::{MadeFromSecrets, SecretSource, basic_credentials, sensitive};
 
@@ -138,26 +138,23 @@ impl OAuth2Client {
     }
 
     async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, CredentialsError> {
-        let mut form = Form::default();
-        form.add("grant_type", "client_credentials");
-        if !self.config.scopes.is_empty() {
-            form.add("scope", &self.config.scopes.join(" "));
-        }
-        self.config.endpoint_params.iter().for_each(|(name, value)| form.add(name, value));
+        let Config { scopes, endpoint_params, timeout, .. } = &self.config;
+        let scope = scopes.join(" ");
+        let mut fields = vec![("grant_type", "client_credentials")];
+        fields.extend((!scopes.is_empty()).then_some(("scope", scope.as_str())));
+        fields.extend(endpoint_params.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if in_form {
-            form.add("client_id", id);
-            form.add("client_secret", secret);
+            fields.extend([("client_id", id), ("client_secret", secret)]);
         } else {
             let credentials = basic_credentials(&encode(id), &encode(secret));
             headers.insert(AUTHORIZATION, sensitive(&credentials)?);
         }
-        let body: Arc<[Bytes]> = Arc::from([form.into_body()]);
-        let timeout = self.config.timeout;
+        let body: Arc<[Bytes]> = Arc::from([Bytes::from(form(&fields))]);
         let answer = self.http.post(&self.token_url, &headers, &body);
-        let answer = tokio::time::timeout(timeout, answer).await.map_err(|_| {
+        let answer = tokio::time::timeout(*timeout, answer).await.map_err(|_| {
             CredentialsError::unavailable(format!(
                 "no answer of the token endpoint within {timeout:?}"
             ))

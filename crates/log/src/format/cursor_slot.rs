@@ -126,9 +126,6 @@ fn join_lowest(ranges: &[(u64, u64)]) -> Ranges {
 
 /// Sequence number and content of a slot. `bytes` starts with it and may go on behind it.
 pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
-    if bytes.iter().all(|&byte| byte == 0) {
-        return Err(BlockError::Empty);
-    }
     if bytes.len() < FIXED_LEN_BYTES || &bytes[..8] != MAGIC {
         return Err(BlockError::Damaged);
     }

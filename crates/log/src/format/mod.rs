@@ -11,7 +11,6 @@ mod footer;
 mod frame;
 mod header;
 
-pub use crate::types::Holding;
 pub use cursor_slot::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
     SLOT_LEN_BYTES, UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,

@@ -27,7 +27,6 @@ pub struct LogOverview {
 
 #[derive(Debug)]
 pub struct SegmentOverview {
-    pub name: SegmentName,
     pub path: PathBuf,
     pub len_bytes: u64,
     /// What it says of itself, or why it cannot be read.
@@ -102,7 +101,7 @@ fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>> {
         if info.as_ref().is_err_and(FileError::is_not_found) {
             continue;
         }
-        segments.push(SegmentOverview { name, path, len_bytes, info });
+        segments.push(SegmentOverview { path, len_bytes, info });
     }
     Ok(segments)
 }

@@ -56,7 +56,7 @@ impl<T> Log<T> {
                 let wakes = match store.writer_waits {
                     WriterWaits::ForAppend => true,
                     WriterWaits::ForDue => store.due_below > offset,
-                    WriterWaits::No | WriterWaits::ToTryAgain => false,
+                    WriterWaits::No => false,
                 };
                 if wakes {
                     store.writer_waits = WriterWaits::No;

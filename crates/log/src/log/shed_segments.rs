@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::segments::Shed;
-use super::shed::GivenUp;
+use super::shed::{GivenUp, LOOKED_AT_ONCE};
 use super::{Inner, Log};
 use crate::cursor::Cursor;
 use crate::format::FrameHeader;
@@ -17,8 +17,6 @@ use crate::types::{CursorId, Holding, Offset, Wake};
 
 use super::budget::unix_now_ns;
 
-/// Slots that are looked at under one lock.
-const SLOTS_AT_ONCE: usize = 512;
 /// A segment that had to stay is looked at again after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -104,7 +102,7 @@ impl<T> Log<T> {
         let mut offset = first;
         while offset <= last {
             let mut inner = self.shared.inner.lock();
-            for _ in 0..SLOTS_AT_ONCE {
+            for _ in 0..LOOKED_AT_ONCE {
                 offset = inner.slots.next_live(offset);
                 if offset > last || offset >= inner.slots.head() {
                     return true;
@@ -138,17 +136,17 @@ impl<T> Inner<T> {
     }
 
     /// Whether some reader has taken a frame on disk, as far as that is known.
-    pub(crate) fn is_taken(&self, frame: &FrameHeader, readers: &[u32], ids: &Ids) -> bool {
+    pub(crate) fn is_taken(&self, frame: &DiskFrame, ids: &Ids) -> bool {
         let has_taken = |id: &u32| {
             let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
-            cursor.is_some_and(|cursor| cursor.has_taken(frame.offset))
+            cursor.is_some_and(|cursor| cursor.has_taken(frame.header.offset))
         };
-        frame.is_taken || readers.iter().any(has_taken)
+        frame.header.is_taken || frame.readers.iter().any(has_taken)
     }
 
     /// Whether a reader that has not resolved a frame on disk may give it up.
     pub(crate) fn may_drop(&self, cursor: &Cursor<T>, frame: &DiskFrame, ids: &Ids) -> bool {
-        let is_taken = || self.is_taken(&frame.header, &frame.readers, ids);
+        let is_taken = || self.is_taken(frame, ids);
         frame.header.offset >= cursor.next && cursor.gauges.may_shed().allows(is_taken)
     }
 
@@ -158,7 +156,7 @@ impl<T> Inner<T> {
     }
 
     /// The readers that have not resolved a frame on disk.
-    fn waiting_for(&self, frame: &DiskFrame, ids: &Ids) -> Vec<CursorId> {
+    pub(crate) fn waiting_for(&self, frame: &DiskFrame, ids: &Ids) -> Vec<CursorId> {
         let known = frame.readers.iter().filter_map(|id| ids.get(id).copied());
         let waits = |cursor: &Cursor<T>| !cursor.is_resolved(frame.header.offset);
         known.filter(|id| self.cursors[id.0].as_ref().is_some_and(waits)).collect()

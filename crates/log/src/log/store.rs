@@ -10,15 +10,13 @@ use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 /// What the writer thread waits for, which says who has to wake it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WriterWaits {
-    /// It is at work, or will look by itself soon enough.
+    /// It is at work, or will look by itself soon enough, as after an error of the disk.
     #[default]
     No,
     /// Until the oldest frame is due: woken only by one that is due at once.
     ForDue,
     /// There is no frame: woken by the next one.
     ForAppend,
-    /// The disk failed: woken only by the end.
-    ToTryAgain,
 }
 
 /// Guarded by the log's lock.

@@ -12,39 +12,34 @@ use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset};
 
 /// Open cursor files, by reader.
-#[derive(Default)]
-pub(crate) struct CursorFiles {
-    pub(crate) by_reader: HashMap<CursorId, CursorFile>,
-}
+pub(crate) type CursorFiles = HashMap<CursorId, CursorFile>;
 
-impl CursorFiles {
-    /// Removes the files of readers that are gone. What cannot be removed is tried again later.
-    pub(crate) fn remove_gone<T>(&mut self, shared: &Shared<T>, home: &Home) {
-        let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
-        if gone.is_empty() {
-            return;
-        }
-        let mut left = Vec::new();
-        let mut removed = false;
-        for (id, file_name) in gone {
-            self.by_reader.remove(&id);
-            // The file of a new reader of the same name has taken its place.
-            let mut names = self.by_reader.values().map(|file| file.path().file_name());
-            if names.any(|name| name == Some(file_name.as_ref())) {
-                continue;
-            }
-            match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
-                Ok(()) => removed = true,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => left.push((id, file_name)),
-            }
-        }
-        if removed {
-            // If this fails the reader may come back after a power cut, as an orphan.
-            let _ = home.disk.sync_directory(&home.cursors_directory);
-        }
-        shared.with_store(|store| store.gone_readers.extend(left));
+/// Removes the files of readers that are gone. What cannot be removed is tried again later.
+pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: &Home) {
+    let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
+    if gone.is_empty() {
+        return;
     }
+    let mut left = Vec::new();
+    let mut removed = false;
+    for (id, file_name) in gone {
+        files.remove(&id);
+        // The file of a new reader of the same name has taken its place.
+        let mut names = files.values().map(|file| file.path().file_name());
+        if names.any(|name| name == Some(file_name.as_ref())) {
+            continue;
+        }
+        match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
+            Ok(()) => removed = true,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => left.push((id, file_name)),
+        }
+    }
+    if removed {
+        // If this fails the reader may come back after a power cut, as an orphan.
+        let _ = home.disk.sync_directory(&home.cursors_directory);
+    }
+    shared.with_store(|store| store.gone_readers.extend(left));
 }
 
 impl<T> Maintenance<T> {
@@ -52,10 +47,10 @@ impl<T> Maintenance<T> {
     pub(super) fn store_cursors(&self, at_the_end: bool) {
         let mut failure = None;
         let mut files = self.cursor_files.lock();
-        let readers: Vec<CursorId> = files.by_reader.keys().copied().collect();
+        let readers: Vec<CursorId> = files.keys().copied().collect();
         for id in readers {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };
-            let Some(file) = files.by_reader.get_mut(&id) else { continue };
+            let Some(file) = files.get_mut(&id) else { continue };
             let stored_below = state.head;
             let stored = file.store(&*self.home.disk, &state);
             let mut inner = self.shared.inner.lock();

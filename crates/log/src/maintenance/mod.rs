@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-pub(crate) use cursors::{CursorFiles, cursor_state};
+pub(crate) use cursors::{CursorFiles, cursor_state, remove_gone};
 
 use crate::home::Home;
 use crate::log::segments::Segment;
@@ -72,7 +72,7 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn keep(&mut self, at_the_end: bool) {
-        self.cursor_files.lock().remove_gone(&self.shared, &self.home);
+        remove_gone(&mut self.cursor_files.lock(), &self.shared, &self.home);
         self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();

@@ -10,7 +10,7 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
 use crate::log::segments::Segment;
-use crate::log::shed_segments::Ids;
+use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
 use crate::segment::{Damage, ReaderOptions, SegmentName, SegmentWriter, list_segments};
 use crate::types::{CursorId, Holding, Offset};
@@ -141,10 +141,14 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             next = offset + 1;
-            let (wanted_by, is_taken) = {
+            let old_frame =
+                DiskFrame { header: located.header, readers: reader.readers().to_vec() };
+            let (wanted_by, readers, is_taken) = {
                 let inner = self.shared.inner.lock();
-                let is_taken = inner.is_taken(&located.header, reader.readers(), ids);
-                (inner.unresolved_of(reader.readers(), ids, offset), is_taken)
+                let wanted_by = inner.waiting_for(&old_frame, ids);
+                let persistent_id = |id: &CursorId| inner.cursor(*id).persistent_id;
+                let readers: Vec<u32> = wanted_by.iter().map(persistent_id).collect();
+                (wanted_by, readers, inner.is_taken(&old_frame, ids))
             };
             if wanted_by.is_empty() {
                 continue;
@@ -155,7 +159,7 @@ impl<T: Record> Maintenance<T> {
                 facts: located.header.facts,
                 charge: located.header.charge,
                 is_taken,
-                readers: &wanted_by,
+                readers: &readers,
                 metadata: &body.metadata,
                 payload: &body.payload,
             };
@@ -163,7 +167,7 @@ impl<T: Record> Maintenance<T> {
                 return Ok(false);
             }
             rewritten.writer.append(&frame)?;
-            rewritten.kept_for.extend(wanted_by.iter().filter_map(|id| ids.get(id)));
+            rewritten.kept_for.extend(wanted_by);
         }
         rewritten.damage.add(reader.damage());
         Ok(true)
@@ -200,15 +204,6 @@ impl<T> Inner<T> {
         cursors
             .filter_map(|(index, cursor)| Some((cursor.as_ref()?.persistent_id, CursorId(index))))
             .collect()
-    }
-
-    /// Those of some readers that still want a frame.
-    fn unresolved_of(&self, readers: &[u32], ids: &Ids, offset: Offset) -> Vec<u32> {
-        let wants = |id: &u32| {
-            let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
-            cursor.is_some_and(|cursor| !cursor.is_resolved(offset))
-        };
-        readers.iter().copied().filter(wants).collect()
     }
 
     /// The first run of neighbours that is worth the work.

@@ -53,7 +53,7 @@ impl<T: Record> Log<T> {
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, cursor)) in cursors.into_iter().enumerate() {
-            files.by_reader.insert(CursorId(index), file);
+            files.insert(CursorId(index), file);
             cursor.publish();
             readers.push(Some(cursor));
         }

@@ -48,7 +48,7 @@ impl<'a, T> Recovery<'a, T> {
         for entry in self.disk.list(directory).at(directory, "cannot list")? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
-                self.leave_behind(path);
+                self.leftovers.files.push(path);
             } else if entry.name.ends_with(DAMAGED_EXTENSION) {
                 self.damaged.push(entry.name);
             } else if entry.name.ends_with(CURSOR_EXTENSION) && !entry.is_directory {
@@ -95,7 +95,7 @@ impl<'a, T> Recovery<'a, T> {
             let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
             if next_first == Some(first) {
                 // The latest attempt counts: nothing was ever durable in the others.
-                self.leave_behind(path);
+                self.leftovers.files.push(path);
                 continue;
             }
             let last = next_first.replace(first).map(|next: Offset| next - 1);
@@ -115,7 +115,7 @@ impl<'a, T> Recovery<'a, T> {
         let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
         let mut reader = match SegmentReader::open_path(self.disk, &path, options) {
             Err(FileError::Unfinished { .. }) => {
-                self.leave_behind(path);
+                self.leftovers.files.push(path);
                 return Ok(());
             }
             // Nothing can be read in it, and nothing is thrown away either: it is left as it is.
@@ -141,7 +141,7 @@ impl<'a, T> Recovery<'a, T> {
         self.found.frames_damaged += scanned.damaged_frames;
         let Some(last_offset) = scanned.last else {
             // Reserved, or never acknowledged. If it was sealed its frames are damaged.
-            self.leave_behind(path);
+            self.leftovers.files.push(path);
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
@@ -150,7 +150,6 @@ impl<'a, T> Recovery<'a, T> {
         let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes);
         let end = (!is_sealed).then_some(end);
         if let Some(end) = end {
-            self.found.tail_bytes += info.len_bytes - end;
             self.leftovers.tails.push((first, path.clone(), end));
         }
         self.add_segment(first, last.unwrap_or(last_offset), path, info.len_bytes, end);
@@ -163,7 +162,6 @@ impl<'a, T> Recovery<'a, T> {
         let mut next = 0;
         let mut torn = 0;
         while let Some(located) = reader.next_frame()? {
-            self.found.frames_scanned += 1;
             let offset = located.header.offset;
             if last.is_some_and(|last| offset > last) {
                 break;
@@ -216,11 +214,6 @@ impl<'a, T> Recovery<'a, T> {
         let unknown = (0..readers).filter(needs).map(CursorId).collect();
         let found = Segment { path, first, last, len_bytes, end, unknown, ..Segment::default() };
         self.segments.insert(found);
-    }
-
-    fn leave_behind(&mut self, path: PathBuf) {
-        self.found.leftovers += 1;
-        self.leftovers.files.push(path);
     }
 }
 

@@ -13,7 +13,7 @@ pub use chain::SegmentChain;
 pub(crate) use chain::open_if_there;
 pub use name::SegmentName;
 pub use reader::{Body, Damage, Located, ReaderOptions, SegmentReader};
-pub use writer::{NewSegment, SegmentWriter};
+pub use writer::SegmentWriter;
 
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -22,17 +22,6 @@ const BUFFER_LEN_BYTES: usize = 4 << 20;
 // What is handed over are whole blocks at the start of a block.
 const _: () = assert!(BLOCK_LEN_BYTES.is_multiple_of(ALIGNMENT_BYTES as u64));
 
-/// What a new segment is made from.
-#[derive(Clone, Debug)]
-pub struct NewSegment<'a> {
-    /// Directory of the log, which exists.
-    pub directory: &'a Path,
-    /// The first offset in it is the file's name. A random epoch.
-    pub header: SegmentHeader,
-    /// Length that is reserved on disk.
-    pub len_bytes: u64,
-}
-
 /// An open segment at its end.
 pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
@@ -53,23 +42,34 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file whose directory entry is durable, reserves its space and writes its header,
-    /// which the first sync makes durable with the first frames: before that the file is an
-    /// unfinished one. If a file of this first offset exists, the name gets the next free attempt.
-    /// What was begun is removed after an error.
-    pub fn create(disk: &dyn Disk, new: NewSegment<'_>) -> Result<Self> {
-        let mut name = SegmentName { first_offset: new.header.first_offset, attempt: 0 };
+    /// Creates a file in a directory that exists. Its directory entry is durable, `len_bytes` are
+    /// reserved for it, and its header, which has a random epoch, is written; the first sync makes
+    /// that durable with the first frames: before that the file is an unfinished one. If a file of
+    /// this first offset exists, the name gets the next free attempt. What was begun is removed
+    /// after an error.
+    pub fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        header: SegmentHeader,
+        len_bytes: u64,
+    ) -> Result<Self> {
+        let mut name = SegmentName { first_offset: header.first_offset, attempt: 0 };
         let (path, file) = loop {
-            let path = new.directory.join(name.to_string());
+            let path = directory.join(name.to_string());
             match disk.create_new(&path) {
                 Ok(file) => break (path, file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.attempt += 1,
                 Err(error) => return Err(error).at(&path, "cannot create"),
             }
         };
-        let len_bytes = align_up(new.len_bytes, BLOCK_LEN_BYTES)
+        let len_bytes = align_up(len_bytes, BLOCK_LEN_BYTES)
             .max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
-        if let Err(error) = prepare(disk, &*file, &path, &new, len_bytes) {
+        let prepare = || {
+            file.allocate(len_bytes).at(&path, "cannot reserve space")?;
+            write_all_at(&*file, &header.encode(), 0).at(&path, "cannot write the header")?;
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")
+        };
+        if let Err(error) = prepare() {
             // Best effort: an unfinished file is passed over and removed at the next start.
             drop(file);
             let _ = disk.remove_file(&path);
@@ -79,7 +79,7 @@ impl SegmentWriter {
             file,
             path,
             name,
-            header: new.header,
+            header,
             len_bytes,
             end: SEGMENT_HEADER_LEN_BYTES,
             buffer_position: SEGMENT_HEADER_LEN_BYTES,
@@ -222,16 +222,4 @@ impl SegmentWriter {
     fn refuse_if_failed(&self) -> Result<()> {
         if self.failed { Err(FileError::Failed { path: self.path.clone() }) } else { Ok(()) }
     }
-}
-
-fn prepare(
-    disk: &dyn Disk,
-    file: &dyn DiskFile,
-    path: &Path,
-    new: &NewSegment<'_>,
-    len_bytes: u64,
-) -> Result<()> {
-    file.allocate(len_bytes).at(path, "cannot reserve space")?;
-    write_all_at(file, &new.header.encode(), 0).at(path, "cannot write the header")?;
-    disk.sync_directory(new.directory).at(new.directory, "cannot sync the directory")
 }

@@ -9,17 +9,15 @@ use crate::error::Result;
 use crate::format::FrameRef;
 use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
-use crate::maintenance::cursor_state;
+use crate::maintenance::{cursor_state, remove_gone};
 use crate::record::Record;
 use crate::segment::SegmentWriter;
 use crate::types::{Charge, CursorId, Offset};
 
 /// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
 const BATCH_LIMIT_BYTES: u64 = 8 << 20;
-/// At most so many frames are looked at under one lock.
+/// At most so many frames are looked at, or become durable, under one lock.
 const FRAMES_AT_ONCE: usize = 256;
-/// Frames that become durable under one lock.
-const PUBLISHED_AT_ONCE: usize = 256;
 
 struct BatchFrame<T> {
     offset: Offset,
@@ -131,37 +129,35 @@ impl<T: Record> Writer<T> {
             return Ok(());
         }
         let mut files = self.cursor_files.lock();
-        files.remove_gone(&self.shared, &self.home);
+        remove_gone(&mut files, &self.shared, &self.home);
         for &id in newcomers {
             let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);
             // A reader that has gone meanwhile needs none.
             let Some(state) = state else { continue };
-            let file = CursorFile::create(&*self.home.disk, &self.home.cursors_directory, &state)?;
-            files.by_reader.insert(id, file);
+            let file_name = file_name(&state.name);
+            let path = self.home.cursors_directory.join(&file_name);
+            files.insert(id, CursorFile::create(&*self.home.disk, &path, &state)?);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
                 Some(cursor) => cursor.has_file = true,
-                None => inner.on_disk().gone_readers.push((id, file_name(&state.name))),
+                None => inner.on_disk().gone_readers.push((id, file_name)),
             }
         }
         Ok(())
     }
 
-    fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter> {
+    pub(super) fn open_segment_for(
+        &mut self,
+        first: Offset,
+        len_bytes: u64,
+    ) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
             let len_bytes = len_bytes.max(self.home.segment_bytes);
             let created = self.home.create_segment(&self.home.directory, first, len_bytes);
             self.segment = Some(created?);
         }
         Ok(self.segment.as_mut().expect("it was created above"))
-    }
-
-    /// Makes sure that there is a segment that can be written.
-    pub(super) fn open_segment(&mut self) -> Result<()> {
-        // No frame below will be written any more.
-        let first = self.shared.with_store(|store| store.durable_below);
-        self.open_segment_for(first, 0).map(drop)
     }
 
     /// Makes the given frames durable, the last that were appended to the segment.
@@ -173,7 +169,7 @@ impl<T: Record> Writer<T> {
         segment.sync()?;
         let frames = &batch.frames[frames];
         self.shared.note_commit(segment, frames, bytes_before);
-        for chunk in frames.chunks(PUBLISHED_AT_ONCE) {
+        for chunk in frames.chunks(FRAMES_AT_ONCE) {
             self.shared.inner.lock().publish(chunk);
             for frame in chunk {
                 frame.entry.durable();

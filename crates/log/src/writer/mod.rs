@@ -155,8 +155,10 @@ impl<T: Record> Writer<T> {
 
     /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
     fn probe(&mut self) -> Result<()> {
-        let has_trouble = self.shared.with_store(|store| store.trouble.is_some());
-        if has_trouble { self.open_segment() } else { Ok(()) }
+        // No frame below the mark will be written any more.
+        let (has_trouble, first) =
+            self.shared.with_store(|store| (store.trouble.is_some(), store.durable_below));
+        if has_trouble { self.open_segment_for(first, 0).map(drop) } else { Ok(()) }
     }
 
     fn wait_to_try_again(&mut self, error: &FileError) {
@@ -166,10 +168,8 @@ impl<T: Record> Writer<T> {
         let store = inner.on_disk();
         store.trouble = Some(error.trouble(true));
         store.stats.failures += 1;
-        store.writer_waits = WriterWaits::ToTryAgain;
         let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends != Ends::Now;
         self.shared.writer_wake.wait_while_until(&mut inner, goes_on, until);
-        inner.on_disk().writer_waits = WriterWaits::No;
     }
 }
 

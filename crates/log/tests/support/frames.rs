@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use sluice_log::disk::{Access, Disk};
 use sluice_log::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use sluice_log::segment::{
-    Body, Damage, Located, NewSegment, ReaderOptions, SegmentReader, SegmentWriter,
-};
+use sluice_log::segment::{Body, Damage, Located, ReaderOptions, SegmentReader, SegmentWriter};
 use sluice_log::{Charge, RecordFacts};
 
 pub const EPOCH: u64 = 0x005e_ed0f_e90c_4000_u64;
@@ -83,8 +81,7 @@ pub fn create(
     len_bytes: u64,
 ) -> SegmentWriter {
     disk.create_directory(directory).expect("a directory");
-    let new = NewSegment { directory, header: header(first_offset), len_bytes };
-    SegmentWriter::create(disk, new).expect("a segment")
+    SegmentWriter::create(disk, directory, header(first_offset), len_bytes).expect("a segment")
 }
 
 /// Writes a segment with a sync after every `sync_every` frames and at the end; returns its path.

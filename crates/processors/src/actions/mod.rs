@@ -13,7 +13,7 @@ pub(crate) use config::{read, value_of};
 use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
 use convert::ConvertedType;
-use source::{ContextKey, Found, Source};
+use source::{ContextKey, Source};
 
 /// Actions in the order in which they are carried out; each sees what the one before has done.
 #[derive(Clone, Debug, Default)]
@@ -52,17 +52,20 @@ pub(crate) enum Put {
     Upsert,
 }
 
-/// The actions for one request, each with the encoded value that its `from_context` stands for:
-/// what they take from the sender is looked up once.
-pub(crate) struct Prepared<'c>(Vec<(&'c Action, Option<Vec<u8>>)>);
-
 impl Actions {
-    pub(crate) fn prepare(&self, metadata: &Metadata) -> Prepared<'_> {
+    /// Carries out the actions for one request. What they take from its sender is looked up and
+    /// encoded once.
+    pub(crate) fn prepare(&self, metadata: &Metadata) -> impl Fn(&mut Attributes<'_>) {
         let from_context = |action: &Action| {
             let text = action.context_key()?.find(metadata)?;
             Some(AnyValue::String(text).encoded())
         };
-        Prepared(self.0.iter().map(|action| (action, from_context(action))).collect())
+        let prepared: Vec<_> = self.0.iter().map(|action| (action, from_context(action))).collect();
+        move |attributes: &mut Attributes<'_>| {
+            for (action, from_context) in &prepared {
+                action.apply(from_context.as_deref(), attributes);
+            }
+        }
     }
 
     /// Names of the request metadata that actions read.
@@ -73,14 +76,6 @@ impl Actions {
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.list(&self.0, |fingerprint, action| action.fingerprint(fingerprint));
-    }
-}
-
-impl Prepared<'_> {
-    pub(crate) fn apply(&self, attributes: &mut Attributes<'_>) {
-        for (action, from_context) in &self.0 {
-            action.apply(from_context.as_deref(), attributes);
-        }
     }
 }
 
@@ -97,7 +92,9 @@ impl Action {
         let key = self.key.as_bytes();
         match &self.what {
             What::Put(on, source) => {
-                put(key, *on, source.find(from_context, attributes), attributes)
+                if let Some(value) = source.find(from_context, attributes) {
+                    put(key, *on, value, attributes);
+                }
             }
             What::Delete(pattern) => targets(key, pattern.as_ref(), attributes)
                 .into_iter()
@@ -128,12 +125,7 @@ impl Action {
     }
 }
 
-fn put(key: &[u8], on: Put, value: Found<'_>, attributes: &mut Attributes<'_>) {
-    let value = match value {
-        Found::Nothing => return,
-        Found::Encoded(bytes) => NewValue::Encoded(bytes),
-        Found::Attribute(index) => NewValue::CopyOf(index),
-    };
+fn put(key: &[u8], on: Put, value: NewValue<'_>, attributes: &mut Attributes<'_>) {
     match attributes.find(key) {
         Some(index) if on != Put::Insert => attributes.set(index, value),
         None if on != Put::Update => attributes.add(key, value),
@@ -180,7 +172,7 @@ fn extract(key: &[u8], pattern: &Pattern, attributes: &mut Attributes<'_>) {
     let Some(groups) = pattern.named_groups(text) else { return };
     for (name, text) in groups {
         let value = AnyValue::String(text).encoded();
-        put(name.as_bytes(), Put::Upsert, Found::Encoded(&value), attributes);
+        put(name.as_bytes(), Put::Upsert, NewValue::Encoded(&value), attributes);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use sluice_flow::Metadata;
-use sluice_otlp::Attributes;
+use sluice_otlp::{Attributes, NewValue};
 
 use crate::fingerprint::Fingerprint;
 
@@ -17,31 +17,21 @@ pub(crate) struct Source {
     pub default_value: Option<Vec<u8>>,
 }
 
-/// What a source yields for one set of attributes.
-pub(super) enum Found<'s> {
-    Nothing,
-    Encoded(&'s [u8]),
-    /// The value of the attribute at this index.
-    Attribute(usize),
-}
-
 impl Source {
-    /// `from_context` is what the context has for this source, encoded.
+    /// What it yields for one set of attributes. `from_context` is what the context has for this
+    /// source, encoded.
     pub(super) fn find<'s>(
         &'s self,
         from_context: Option<&'s [u8]>,
         attributes: &Attributes<'_>,
-    ) -> Found<'s> {
+    ) -> Option<NewValue<'s>> {
         if let Some(value) = self.value.as_deref().or(from_context) {
-            return Found::Encoded(value);
+            return Some(NewValue::Encoded(value));
         }
         let attribute =
             self.from_attribute.as_ref().and_then(|key| attributes.find(key.as_bytes()));
-        match (attribute, &self.default_value) {
-            (Some(index), _) => Found::Attribute(index),
-            (None, Some(value)) => Found::Encoded(value),
-            (None, None) => Found::Nothing,
-        }
+        let default_value = self.default_value.as_deref().map(NewValue::Encoded);
+        attribute.map(NewValue::CopyOf).or(default_value)
     }
 
     pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {

@@ -22,9 +22,8 @@ fn run(actions: &str, attributes: &[(&str, AnyValue)]) -> Option<Vec<(String, An
     let (actions, diagnostics) =
         read_text("p", &format!("actions: {actions}"), |fields| read(fields, "actions", ""));
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-    let prepared = actions.prepare(&Metadata::default());
-    let edited =
-        edit_resources(&request(attributes), |attributes| prepared.apply(attributes)).unwrap()?;
+    let metadata = Metadata::default();
+    let edited = edit_resources(&request(attributes), actions.prepare(&metadata)).unwrap()?;
     let mut found = Vec::new();
     let look = |attributes: &mut sluice_otlp::Attributes<'_>| {
         found = attributes

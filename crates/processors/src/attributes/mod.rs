@@ -104,8 +104,7 @@ fn restrict(
 
 impl Processor for Attributes {
     fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
-        let prepared = self.actions.prepare(metadata);
-        let mut editor = self.selection.start(|attributes| prepared.apply(attributes));
+        let mut editor = self.selection.start(self.actions.prepare(metadata));
         match edit_items(signal, request, &mut editor)? {
             None => Ok(Edit::Unchanged),
             Some(payload) => Ok(Edit::Changed { items: count(signal, request)?, payload }),

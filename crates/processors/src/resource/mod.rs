@@ -32,8 +32,7 @@ impl ProcessorConfig for Resource {
 
 impl Processor for Resource {
     fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
-        let prepared = self.actions.prepare(metadata);
-        match edit_resources(request, |attributes| prepared.apply(attributes))? {
+        match edit_resources(request, self.actions.prepare(metadata))? {
             None => Ok(Edit::Unchanged),
             Some(payload) => Ok(Edit::Changed { items: count(signal, request)?, payload }),
         }

@@ -28,7 +28,7 @@ fn shape(node: &Node) -> String {
 }
 
 fn read(text: &str) -> String {
-    match parse(text, file(), &Limits::default()) {
+    match parse(text, file(), DEPTH_LIMIT) {
         Ok(node) => shape(&node),
         Err(error) => {
             let span = error.span.unwrap();
@@ -109,7 +109,7 @@ fn stops_a_million_laughs() {
         let item = format!("*a{}", level - 1);
         text.push_str(&format!("a{level}: &a{level} [{}]\n", vec![item; 10].join(", ")));
     }
-    let error = parse(&text, file(), &Limits::default()).unwrap_err();
+    let error = parse(&text, file(), DEPTH_LIMIT).unwrap_err();
     assert_eq!(
         error.message,
         "the document has more than 200000 values once its aliases are expanded"
@@ -127,7 +127,7 @@ fn stops_a_million_laughs_by_merging() {
             level - 1
         ));
     }
-    let error = parse(&text, file(), &Limits::default()).unwrap_err();
+    let error = parse(&text, file(), DEPTH_LIMIT).unwrap_err();
     assert_eq!(
         error.message,
         "the document has more than 200000 values once its aliases are expanded"
@@ -144,18 +144,19 @@ fn bounds_depth() {
         deep_alias.push_str(&format!("a{level}: &a{level} {{k: *a{}}}\n", level - 1));
     }
     for text in [deep_flow, deep_block, deep_alias] {
-        let error = parse(&text, file(), &Limits::default()).unwrap_err();
+        let error = parse(&text, file(), DEPTH_LIMIT).unwrap_err();
         assert_eq!(error.message, "lists and mappings are nested more than 64 deep");
     }
     let allowed = format!("{}1{}", "[".repeat(64), "]".repeat(64));
-    assert!(parse(&allowed, file(), &Limits::default()).is_ok());
+    assert!(parse(&allowed, file(), DEPTH_LIMIT).is_ok());
 }
 
 #[test]
 fn bounds_size() {
-    let limits = Limits { text_bytes: 10, ..Limits::default() };
-    let error = parse("a: 12345678", file(), &limits).unwrap_err();
-    assert_eq!(error.message, "the text has 11 bytes; at most 10 are read");
+    let text = "x".repeat(TEXT_LIMIT_BYTES + 1);
+    let error = parse(&text, file(), DEPTH_LIMIT).unwrap_err();
+    assert_eq!(error.message, "the text has 16777217 bytes; at most 16777216 are read");
+    assert!(parse(&text[1..], file(), DEPTH_LIMIT).is_ok());
 }
 
 mod properties {
@@ -168,13 +169,13 @@ mod properties {
         #[test]
         fn quoted_strings_round_trip(text in "[ -~äß€\\n\\t]{0,40}") {
             let quoted = format!("a: {text:?}");
-            let node = parse(&quoted, file(), &Limits::default()).unwrap();
+            let node = parse(&quoted, file(), DEPTH_LIMIT).unwrap();
             prop_assert_eq!(&node.get("a").unwrap().as_scalar().unwrap().text, &text);
         }
 
         #[test]
         fn never_panics(text in "[a-c:\\-\\[\\]{},&*<!|>'\"#% \\n\\t${}]{0,60}") {
-            let _ = parse(&text, file(), &Limits::default());
+            let _ = parse(&text, file(), DEPTH_LIMIT);
         }
 
         /// Guarantee: spans point at what they say.
@@ -185,7 +186,7 @@ mod properties {
             value in "[a-z]{1,8}1",
         ) {
             let text = format!("top:\n{}{key}: {value}\n", " ".repeat(indent + 1));
-            let node = parse(&text, file(), &Limits::default()).unwrap();
+            let node = parse(&text, file(), DEPTH_LIMIT).unwrap();
             let entry = &node.get("top").unwrap().as_mapping().unwrap()[0];
             let slice = |span: Span| &text[span.start as usize..span.end as usize];
             prop_assert_eq!(slice(entry.key_span), &key);
