@@ -16,6 +16,25 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Larger ones have a share of memory of their own.
 const SENT_MAX_BYTES: usize = 64 * 1024;
 
+/// Why a request does not enter now.
+struct NotAdmitted {
+    refusal: Refusal,
+    /// Only because senders are paced: it would enter otherwise.
+    is_paced: bool,
+}
+
+impl From<Refusal> for NotAdmitted {
+    fn from(refusal: Refusal) -> Self {
+        NotAdmitted { refusal, is_paced: false }
+    }
+}
+
+impl From<NotAdmitted> for Refusal {
+    fn from(NotAdmitted { refusal, .. }: NotAdmitted) -> Self {
+        refusal
+    }
+}
+
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
     /// it.
@@ -29,18 +48,18 @@ impl ReceiverRoute {
         let (mut waiting, mut place) = (None, None);
         loop {
             let now = Instant::now();
-            let mut is_paced = false;
-            let may_be_paced = patience.may_be_paced(now);
-            let refusal = match self.try_admit(bytes, may_be_paced, now, &mut is_paced) {
+            let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
                 Ok(permit) => {
                     if waiting.is_some() {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Err(refusal @ Refusal::Retry { .. }) => refusal,
-                Err(refusal) => return Err(refusal),
+                Err(NotAdmitted { refusal, is_paced }) => (refusal, is_paced),
             };
+            if !matches!(refusal, Refusal::Retry { .. }) {
+                return Err(refusal);
+            }
             if patience.is_over(now) {
                 self.note_refused(bytes, now);
                 return Err(refusal);
@@ -51,7 +70,7 @@ impl ReceiverRoute {
             if waiting.is_none() {
                 waiting = receiving.try_wait(bytes.min(SENT_MAX_BYTES));
                 match waiting {
-                    None if is_paced => return self.try_admit(bytes, false, now, &mut is_paced),
+                    None if is_paced => return Ok(self.try_admit(bytes, false, now)?),
                     None => return Err(refusal),
                     Some(_) => {}
                 }
@@ -75,30 +94,27 @@ impl ReceiverRoute {
         }
     }
 
-    /// Says whether it is only paced that a request does not enter.
     fn try_admit(
         &self,
         bytes: usize,
         may_be_paced: bool,
         now: Instant,
-        is_paced: &mut bool,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<Permit, NotAdmitted> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        self.route.admit(arriving, of_route, may_be_paced, now).map_err(|it| match it {
-            Obstacle::Paced => {
-                *is_paced = true;
-                Refusal::overloaded("deliveries are behind")
-            }
-            Obstacle::Delivery(full) => {
-                Refusal::overloaded(format!("the budget of delivery {} is spent", full.id))
-            }
-            Obstacle::Pool => Refusal::overloaded("the memory for backlogs is spent"),
+        self.route.admit(arriving, of_route, may_be_paced, now).map_err(|obstacle| {
+            let is_paced = matches!(obstacle, Obstacle::Paced);
+            let refusal = Refusal::overloaded(match obstacle {
+                Obstacle::Paced => "deliveries are behind".to_owned(),
+                Obstacle::Delivery(full) => format!("the budget of delivery {} is spent", full.id),
+                Obstacle::Pool => "the memory for backlogs is spent".to_owned(),
+            });
+            NotAdmitted { refusal, is_paced }
         })?;
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
-        admitted.inspect_err(|_| self.door.resources.note_memory_short())
+        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

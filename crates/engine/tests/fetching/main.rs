@@ -8,6 +8,7 @@ mod pages;
 mod records;
 mod scrape;
 mod scraping;
+mod started;
 
 use std::io::Write as _;
 use std::net::SocketAddr;

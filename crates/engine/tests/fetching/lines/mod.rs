@@ -21,11 +21,10 @@ use sluice_receivers::{
 };
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use self::checkpoint::Checkpoint;
 use self::reader::Reader;
+use crate::started::Started;
 
 pub(crate) const KIND: ReceiverKind =
     ReceiverKind::new(Kind::new("lines", "Reads lines of files"), |fields| {
@@ -104,28 +103,7 @@ struct Bound {
 impl BoundReceiver for Bound {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let counters = Arc::new(Counters::default());
-        let stop = CancellationToken::new();
         let reader = Reader::new(self.include, self.checkpoint, context.ingress, counters.clone());
-        let task = tokio::spawn(reader.run(stop.clone()));
-        Box::new(Started { counters, stop, task })
-    }
-}
-
-struct Started {
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl StartedReceiver for Started {
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        self.counters.clone()
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            self.stop.cancel();
-            let _ = self.task.await;
-        })
+        Box::new(Started::new(counters, |stop| reader.run(stop)))
     }
 }

@@ -24,10 +24,9 @@ use sluice_receivers::{
 };
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::{Metric, Table};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use self::poller::{PAGE_LIMIT_BYTES, Poller};
+use crate::started::Started;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -116,31 +115,10 @@ struct Bound {
 impl BoundReceiver for Bound {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let counters = Arc::new(Counters::default());
-        let stop = CancellationToken::new();
         let authenticator = self.config.authenticator.as_ref();
         let auth = authenticator.map(|name| context.client_authenticators[name].clone());
         let poller =
             Poller::new(*self, auth, context.ingress, context.user_agent, counters.clone());
-        let task = tokio::spawn(poller.run(stop.clone()));
-        Box::new(Started { counters, stop, task })
-    }
-}
-
-struct Started {
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl StartedReceiver for Started {
-    fn counters(&self) -> Arc<dyn ReceiverCounters> {
-        self.counters.clone()
-    }
-
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            self.stop.cancel();
-            let _ = self.task.await;
-        })
+        Box::new(Started::new(counters, |stop| poller.run(stop)))
     }
 }
