@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_engine::{Engine, Plan, ShutdownReport};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
@@ -23,6 +24,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
+    raise_file_descriptors();
     let scheduler = ReadScheduler::without(&arguments.scheduler_without);
     let runtime = runtime(arguments.threads, &scheduler)?;
     let watched = Watched::new(&sources);
@@ -38,6 +40,15 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");
+    }
+}
+
+/// As Go's runtime does: the soft limit is often 1024, for programs that use `select`.
+fn raise_file_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit on open files stays at {:?}", limit.current);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a connection does: its requests and answers, and since when it has none.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::budget::{ConnectionBudget, STREAM_BYTES, StreamCharges};
+use super::header_blocks::{HeaderBlocks, Malformed};
 use super::scheduler::{Arriving, ConnectionEntry};
 
 #[derive(Debug)]
@@ -18,6 +19,9 @@ pub(super) struct Activity {
     /// Requests in flight whose bodies make no progress.
     stalled: AtomicUsize,
     charges: StreamCharges,
+    /// Bytes of headers that were read and not asked for yet.
+    header_bytes: AtomicUsize,
+    has_malformed_headers: AtomicBool,
     times: Mutex<Times>,
     /// Answers that are being sent, by whether the period in which each began is even or odd.
     sending: [AtomicUsize; 2],
@@ -52,6 +56,8 @@ impl Activity {
             served: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
+            header_bytes: AtomicUsize::new(0),
+            has_malformed_headers: AtomicBool::new(false),
             times: Mutex::new(Times { idle_since: now, useful_at: now, standing: Standing::New }),
             sending: Default::default(),
             period: AtomicUsize::new(0),
@@ -87,6 +93,30 @@ impl Activity {
         }
         self.stalled.fetch_add(1, Ordering::Relaxed);
         Some(Stalled(Arc::clone(self)))
+    }
+
+    /// Header blocks were read. What the peer's table of headers keeps is charged for the life of
+    /// the connection, which has to go if there is no room.
+    pub(super) fn note_headers(&self, read: Result<(), Malformed>, headers: &mut HeaderBlocks) {
+        if read.is_err() {
+            self.has_malformed_headers.store(true, Ordering::Relaxed);
+        }
+        let bytes = headers.take_header_bytes();
+        if bytes > 0 {
+            self.header_bytes.fetch_add(bytes, Ordering::Relaxed);
+            if !self.charges.try_keep_buffers(headers.pins()) {
+                self.evict();
+            }
+        }
+    }
+
+    /// Bytes of headers since this was last asked. `None`: some are such as no client sends.
+    pub(super) fn take_header_bytes(&self) -> Option<usize> {
+        let is_malformed = self.has_malformed_headers.load(Ordering::Relaxed);
+        // Both sides are the connection's task.
+        let bytes = self.header_bytes.load(Ordering::Relaxed);
+        self.header_bytes.store(0, Ordering::Relaxed);
+        (!is_malformed).then_some(bytes)
     }
 
     pub(super) fn has_served(&self) -> bool {
@@ -166,11 +196,9 @@ impl InFlight {
         self.is_charged
     }
 
-    /// There is an answer, and nothing is charged until it is being sent: under load many answers
-    /// wait for their connection's turn, which is not their peers' fault.
+    /// There is an answer.
     pub(super) fn answered(&mut self, is_accepted: bool) {
         self.is_answered = true;
-        self.give_back();
         let is_last = self.activity.entry.end() == 0;
         if is_last || is_accepted {
             let now = Instant::now();
@@ -185,6 +213,7 @@ impl InFlight {
 
     /// There is an answer, because the budget of connections has no room for the request.
     pub(super) fn refused_for_memory(&mut self) {
+        self.give_back(self.bytes);
         self.answered(false);
         let mut times = self.activity.times.lock();
         if times.standing == Standing::Accepted {
@@ -192,22 +221,30 @@ impl InFlight {
         }
     }
 
-    fn give_back(&mut self) {
-        self.activity.charges.give_back(std::mem::take(&mut self.bytes));
+    fn give_back(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.activity.charges.give_back(bytes);
     }
 
-    /// Waits until all requests of the connection's slice have arrived.
-    pub(super) async fn hold(&self) {
+    /// Waits until all requests of the connection's slice have arrived, with nothing charged: under
+    /// load many answers wait for their connection's turn, which is not their peers' fault.
+    pub(super) async fn hold(&mut self) {
+        self.give_back(self.bytes);
         self.activity.entry.all_have_arrived().await;
     }
 
-    /// The answer is being sent until this is dropped.
+    /// The answer is being sent until this is dropped. Its stream is charged.
     pub(super) fn sending(mut self) -> Self {
         let period = self.activity.period.load(Ordering::Relaxed);
         self.activity.sending[period % 2].fetch_add(1, Ordering::AcqRel);
         self.period = Some(period);
-        self.bytes = STREAM_BYTES;
-        self.activity.try_charge(STREAM_BYTES);
+        match self.bytes.checked_sub(STREAM_BYTES) {
+            Some(more_bytes) => self.give_back(more_bytes),
+            None => {
+                self.activity.try_charge(STREAM_BYTES - self.bytes);
+                self.bytes = STREAM_BYTES;
+            }
+        }
         self
     }
 }
@@ -217,7 +254,7 @@ impl Drop for InFlight {
         if !self.is_answered {
             self.answered(false);
         }
-        self.give_back();
+        self.give_back(self.bytes);
         if let Some(period) = self.period {
             self.activity.sending[period % 2].fetch_sub(1, Ordering::AcqRel);
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
 use super::activity::Activity;
@@ -49,9 +50,13 @@ const FRAME_LEAST_BYTES: u32 = 16 << 10;
 const FRAMES_OF_ALL_PART: usize = 2;
 /// Memory counts as short for so long after a request found none.
 const SHORT_FOR: Duration = Duration::from_secs(1);
+/// Of the process's file descriptors, what connections may take.
+const DESCRIPTORS_PERCENT: usize = 75;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
+/// A buffer that the peer's table of headers keeps: what was read at once, or a frame.
+const KEPT_BUFFER_BYTES: usize = 16 << 10;
 /// For windows where no budget is given.
 const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
 
@@ -59,6 +64,8 @@ const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
+    /// So that file descriptors are left for backends, files and probes.
+    max_connections: usize,
     open_bytes: AtomicUsize,
     streams_bytes: AtomicUsize,
     lender: OnceLock<Lender>,
@@ -89,6 +96,7 @@ impl ConnectionBudget {
     pub fn new(limit_bytes: usize, windows_bytes: usize) -> Arc<Self> {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
+            max_connections: file_descriptors() / 100 * DESCRIPTORS_PERCENT,
             open_bytes: AtomicUsize::new(0),
             streams_bytes: AtomicUsize::new(0),
             lender: OnceLock::new(),
@@ -179,7 +187,10 @@ impl ConnectionBudget {
         let mut open_bytes = self.open_bytes.load(Ordering::Relaxed);
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
         let share_bytes = open_limit_bytes(self.limit_bytes.load(Ordering::Relaxed));
-        while port.is_full() || !self.has_room(open_bytes + bytes, share_bytes, streams_bytes) {
+        while port.is_full()
+            || open.len() >= self.max_connections
+            || !self.has_room(open_bytes + bytes, share_bytes, streams_bytes)
+        {
             open_bytes -= open.evict_longest_idle(port.is_full().then_some(port), now)?;
             self.open_bytes.store(open_bytes, Ordering::Relaxed);
         }
@@ -208,6 +219,12 @@ impl ConnectionBudget {
     }
 }
 
+/// How many files and sockets the process may have open.
+fn file_descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
 const fn open_limit_bytes(limit_bytes: usize) -> usize {
     limit_bytes - limit_bytes / STREAMS_PART
 }
@@ -226,6 +243,8 @@ pub(super) struct StreamCharges {
     budget: Arc<ConnectionBudget>,
     needed_bytes: AtomicUsize,
     taken_bytes: AtomicUsize,
+    /// Buffers that the table of headers keeps, beyond the first one.
+    kept_buffers: AtomicUsize,
 }
 
 impl StreamCharges {
@@ -234,6 +253,7 @@ impl StreamCharges {
             budget: Arc::clone(budget),
             needed_bytes: AtomicUsize::new(0),
             taken_bytes: AtomicUsize::new(0),
+            kept_buffers: AtomicUsize::new(0),
         }
     }
 
@@ -262,6 +282,19 @@ impl StreamCharges {
         is_taken
     }
 
+    /// Charges the buffers that the connection's table of headers keeps from now on. False: there
+    /// is no room for them. The first one is in the price of a connection.
+    pub(super) fn try_keep_buffers(&self, buffers: u32) -> bool {
+        let kept_buffers = self.kept_buffers.load(Ordering::Relaxed);
+        let more_buffers = (buffers as usize).saturating_sub(1 + kept_buffers);
+        let bytes = more_buffers * KEPT_BUFFER_BYTES;
+        let is_taken = bytes == 0 || self.budget.take_for_streams(bytes, FURTHER_BLOCKS_PERCENT);
+        if is_taken {
+            self.kept_buffers.fetch_add(more_buffers, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
     /// Whether requests, of any connection, are being refused for want of memory.
     pub(super) fn are_refused(&self) -> bool {
         self.budget.is_short()
@@ -283,6 +316,8 @@ impl StreamCharges {
 impl Drop for StreamCharges {
     fn drop(&mut self) {
         self.give_back_blocks();
+        let kept_bytes = self.kept_buffers.load(Ordering::Relaxed) * KEPT_BUFFER_BYTES;
+        self.budget.streams_bytes.fetch_sub(kept_bytes, Ordering::AcqRel);
     }
 }
 
@@ -343,9 +378,12 @@ mod tests {
 
     #[test]
     fn the_connection_that_is_idle_longest_makes_room() {
+        let mut few_descriptors = ConnectionBudget::unlimited();
+        Arc::get_mut(&mut few_descriptors).expect("is not shared").max_connections = 3;
         for (budget, port) in [
             (budget_for(3), Port::new(false, usize::MAX)),
             (ConnectionBudget::unlimited(), Port::new(false, 3)),
+            (few_descriptors, Port::new(false, usize::MAX)),
         ] {
             the_longest_idle_makes_room(&budget, &port);
         }
@@ -428,6 +466,23 @@ mod tests {
         assert_eq!((streams[0], streams.last()), (256, Some(&STREAMS_LEAST)));
         assert!(streams.iter().sum::<usize>() * STREAM_BYTES < 4 * LIMIT, "{streams:?}");
         assert_eq!(budget.streams(4), 4, "the configured bound holds");
+    }
+
+    /// Guarantee: what the table of headers keeps is charged but for the first buffer, as long as
+    /// its connection lives.
+    #[test]
+    fn buffers_that_the_table_of_headers_keeps_are_charged() {
+        let budget =
+            ConnectionBudget::new(2 * KEPT_BUFFER_BYTES * 100 / FURTHER_BLOCKS_PERCENT + 100, 0);
+        let charges = StreamCharges::new(&budget);
+        let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
+        assert!(charges.try_keep_buffers(1));
+        assert_eq!(used_bytes(), 0);
+        assert!(charges.try_keep_buffers(3) && charges.try_keep_buffers(2));
+        assert_eq!(used_bytes(), 2 * KEPT_BUFFER_BYTES);
+        assert!(!charges.try_keep_buffers(4));
+        drop(charges);
+        assert_eq!(used_bytes(), 0);
     }
 
     #[test]

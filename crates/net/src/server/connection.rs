@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::EXPECT;
-use http::{HeaderMap, Request, Response, Version};
+use http::uri::{Parts, Scheme};
+use http::{HeaderMap, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,6 +25,7 @@ use super::activity::Activity;
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
+use super::header_blocks::HeaderBlocks;
 use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
@@ -96,7 +98,8 @@ pub(super) async fn serve_connection<H: Handler>(
     let _open = Open::new(&context.counters);
     let reads =
         ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.entry));
-    let mut socket = ScheduledSocket::new(socket, reads, context.options.write_timeout);
+    let write_timeout = context.options.write_timeout;
+    let mut socket = ScheduledSocket::new(socket, reads, Arc::clone(&activity), write_timeout);
     let stream = match &context.tls {
         None => Either::Left(socket),
         Some(tls) => {
@@ -132,8 +135,10 @@ pub(super) async fn serve_connection<H: Handler>(
     };
     let read_bytes = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&read_bytes);
+    let (mut headers, of_headers) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport = InspectReader::new(stream, move |bytes: &[u8]| {
         counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        of_headers.note_headers(headers.read(bytes), &mut headers);
     });
     drive(transport, read_bytes, activity, &peer, &context).await;
 }
@@ -168,8 +173,11 @@ async fn drive<H: Handler>(
     context: &Arc<Context<H>>,
 ) {
     let known = Arc::new(context.handler.connected(peer));
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
+        if is_http2 {
+            *request.uri_mut() = copied(request.uri());
+        }
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
@@ -251,6 +259,16 @@ async fn drive<H: Handler>(
 /// An answer in gRPC that has its status in the headers has nothing but a refusal.
 fn is_accepted(response: &Response<ReplyBody>) -> bool {
     response.status().is_success() && !response.headers().contains_key(GRPC_STATUS)
+}
+
+/// h2 leaves the path and the authority in the buffer that they came in, which may be a frame of
+/// the longest kind.
+fn copied(uri: &Uri) -> Uri {
+    let mut parts = Parts::default();
+    parts.path_and_query = uri.path_and_query().and_then(|path| path.as_str().parse().ok());
+    parts.authority = uri.authority().and_then(|authority| authority.as_str().parse().ok());
+    parts.scheme = parts.authority.is_some().then_some(Scheme::HTTP);
+    Uri::from_parts(parts).unwrap_or_default()
 }
 
 /// What a request's headers hold: texts, in buffers that grow by doubling, and the map's places,

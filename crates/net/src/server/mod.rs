@@ -32,6 +32,7 @@ mod budget;
 mod connection;
 mod cors;
 mod counters;
+mod header_blocks;
 mod header_timer;
 mod listener;
 mod open;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
+use super::activity::Activity;
 use super::scheduler::ScheduledReads;
 
 /// A socket as it was accepted.
@@ -19,11 +21,14 @@ pub(super) type Socket = Either<TcpStream, UnixStream>;
 /// A connection reads so much at once, and then accepts the requests that are in it: headers may
 /// take a hundred times as much once they are decoded, and are charged only then.
 const READ_AT_ONCE_BYTES: usize = 256 << 10;
+/// To decode a byte of headers costs as much time as to read so many others.
+const READS_OF_HEADER_BYTE: usize = 64;
 
 /// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
 pub(super) struct ScheduledSocket {
     socket: Socket,
     reads: ScheduledReads,
+    activity: Arc<Activity>,
     read_at_once_bytes: usize,
     /// What its peer may still send.
     left_bytes: u64,
@@ -34,10 +39,16 @@ pub(super) struct ScheduledSocket {
 }
 
 impl ScheduledSocket {
-    pub(super) fn new(socket: Socket, reads: ScheduledReads, write_timeout: Duration) -> Self {
+    pub(super) fn new(
+        socket: Socket,
+        reads: ScheduledReads,
+        activity: Arc<Activity>,
+        write_timeout: Duration,
+    ) -> Self {
         ScheduledSocket {
             socket,
             reads,
+            activity,
             read_at_once_bytes: 0,
             left_bytes: u64::MAX,
             write_timeout,
@@ -92,6 +103,10 @@ impl AsyncRead for ScheduledSocket {
             ready!(poll_read_ready(&this.socket, context))?;
             ready!(this.reads.poll_may_read(context));
         }
+        let Some(header_bytes) = this.activity.take_header_bytes() else {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        };
+        this.read_at_once_bytes += READS_OF_HEADER_BYTE * header_bytes;
         if this.read_at_once_bytes >= READ_AT_ONCE_BYTES {
             this.read_at_once_bytes = 0;
             context.waker().wake_by_ref();

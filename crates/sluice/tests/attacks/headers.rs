@@ -4,13 +4,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_otlp::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{begin, connect, log_of, post, post_head, status};
+use crate::peers::{PREFACE, begin, connect, frame, log_of, post, post_head, status};
 use crate::{Target, withstand};
 
-withstand!(many_streams_with_large_headers, many_streams_with_many_headers, metadata_headers);
+withstand!(
+    many_streams_with_large_headers,
+    many_streams_with_many_headers,
+    metadata_headers,
+    paths_in_the_table_of_headers,
+    sizes_of_the_table_of_headers
+);
 
 /// Of the 16 KiB that are allowed.
 const HEADER_BYTES: usize = 12_000;
@@ -57,6 +65,60 @@ async fn metadata_headers(target: Target) {
         async move {
             loop {
                 post(target.http, &head, &body).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Opens a connection, sends these frames, and reads until the other side ends it.
+async fn send_frames(target: Target, frames: &[u8]) {
+    let Ok(mut socket) = TcpStream::connect(target.grpc).await else { return };
+    let _ = socket.write_all(&[PREFACE, frames].concat()).await;
+    while socket.read(&mut [0; 1 << 10]).await.is_ok_and(|length| length > 0) {}
+}
+
+/// Requests that end at once, each after a long frame of unknown type in the same buffer. Their
+/// paths enter the table of headers, which keeps them for as long as the connection lives.
+async fn paths_in_the_table_of_headers(target: Target) {
+    const CONNECTIONS: usize = 200;
+    const ENTRIES: u32 = 105;
+    const HEADERS: u8 = 1;
+    const END_STREAM_AND_HEADERS: u8 = 5;
+    // POST, http, and a path by its name.
+    const BLOCK: [u8; 5] = [0x83, 0x86, 0x44, 1, b'/'];
+    let filler = frame(0xee, 0, 0, &vec![0; 16 << 10]);
+    let requests = (0..ENTRIES).flat_map(|index| {
+        let request = frame(HEADERS, END_STREAM_AND_HEADERS, 2 * index + 1, &BLOCK);
+        [filler.clone(), request].concat()
+    });
+    let frames: Bytes = requests.collect();
+    let attackers = (0..CONNECTIONS).map(|_| {
+        let frames = frames.clone();
+        async move {
+            loop {
+                send_frames(target, &frames).await;
+                sleep(AGAIN_AFTER).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Header blocks that say the size of the table some thousand times.
+async fn sizes_of_the_table_of_headers(target: Target) {
+    const HEADERS: u8 = 1;
+    const END_STREAM_AND_HEADERS: u8 = 5;
+    let block = [vec![0x20; 16_000], vec![0x83, 0x86, 0x84]].concat();
+    let frames: Bytes = (0..100_u32)
+        .flat_map(|index| frame(HEADERS, END_STREAM_AND_HEADERS, 2 * index + 1, &block))
+        .collect();
+    let attackers = (0..8).map(|_| {
+        let frames = frames.clone();
+        async move {
+            loop {
+                send_frames(target, &frames).await;
+                sleep(Duration::from_millis(20)).await;
             }
         }
     });

@@ -52,10 +52,18 @@ pub(crate) fn prefix(flag: u8, length: usize) -> Bytes {
     Bytes::from([&[flag], &length[..]].concat())
 }
 
+/// The beginning of an HTTP/2 connection: the preface and empty settings.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// A frame of HTTP/2.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("is short").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
 /// The beginning of an HTTP/2 connection, as far as the head of a frame of this length whose type
 /// there is not.
 pub(crate) fn unknown_frame(length: u16) -> Vec<u8> {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const TYPE_AND_STREAM: &[u8] = &[0xee, 0, 0, 0, 0, 0];
     [PREFACE, &[0], &length.to_be_bytes(), TYPE_AND_STREAM].concat()
 }

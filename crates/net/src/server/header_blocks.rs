@@ -1,0 +1,429 @@
+//! A look at what a peer sends, before h2 decodes it: what its header blocks cost.
+//!
+//! h2 copies the values of ordinary header fields, but those of pseudo-header fields stay slices of
+//! what was read. In HPACK's dynamic table such a value keeps the whole buffer, up to a frame of
+//! the longest kind, for as long as its connection lives, and the table has room for 128 of them.
+//! They are followed here as far as it takes to count these buffers: representations, the lengths
+//! of strings, and which entries of the table are pseudo-header fields (RFC 7541, 5 and 6).
+
+/// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const FRAME_HEADER_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+const PRIORITY_BYTES: usize = 5;
+
+/// The first index of the dynamic table. The fields before it are the static table's.
+const DYNAMIC: u32 = 62;
+/// `:authority`, `:path` and `:scheme` in the static table. The values of the other ones are
+/// copied.
+const KEPT_AS_SLICES: [u32; 5] = [1, 4, 5, 6, 7];
+/// A header block may begin with so many changes of the table's size (RFC 7541, 4.2). h2 takes any
+/// number, which count towards no limit.
+const SIZE_UPDATES_MAX: u32 = 2;
+/// Longer integers are no lengths of anything.
+const INTEGER_MAX_BITS: u32 = 28;
+
+/// A header block that no client sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+#[derive(Debug, Default)]
+pub(super) struct HeaderBlocks {
+    state: State,
+    block: Block,
+    /// Of the last 128 entries of the dynamic table, the newest in the lowest bit: whether it is a
+    /// pseudo-header field that is kept as a slice.
+    slices: u128,
+    /// The same: whether it is the first such entry of its frame.
+    pins: u128,
+    header_bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Bytes of the preface that came.
+    Preface(usize),
+    /// HTTP/1 has no header blocks.
+    Http1,
+    FrameHeader([u8; FRAME_HEADER_BYTES], usize),
+    /// The rest of a payload without headers.
+    Skip(usize),
+    Headers(Payload),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Preface(0)
+    }
+}
+
+/// The rest of the payload of a frame with headers.
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    left: usize,
+    has_padding_length: bool,
+    /// Before the headers.
+    skipped: usize,
+    /// At its end.
+    padding: usize,
+}
+
+impl HeaderBlocks {
+    /// Takes what was read.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
+        while let Some((&first, rest)) = bytes.split_first() {
+            match &mut self.state {
+                State::Http1 => return Ok(()),
+                State::Preface(came) => {
+                    let is_preface = first == PREFACE[*came];
+                    *came += 1;
+                    if !is_preface {
+                        self.state = State::Http1;
+                    } else if *came == PREFACE.len() {
+                        self.state = State::FrameHeader(Default::default(), 0);
+                    }
+                    bytes = rest;
+                }
+                State::FrameHeader(header, came) => {
+                    header[*came] = first;
+                    *came += 1;
+                    if *came == FRAME_HEADER_BYTES {
+                        let header = *header;
+                        self.begin_payload(header);
+                    }
+                    bytes = rest;
+                }
+                State::Skip(left) => {
+                    let skipped = bytes.len().min(*left);
+                    *left -= skipped;
+                    if *left == 0 {
+                        self.state = State::FrameHeader(Default::default(), 0);
+                    }
+                    bytes = &bytes[skipped..];
+                }
+                State::Headers(payload) => {
+                    let payload = *payload;
+                    let came;
+                    (came, bytes) = bytes.split_at(bytes.len().min(payload.left));
+                    self.header_bytes += came.len();
+                    self.read_payload(payload, came)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many buffers the peer's table may keep.
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.count_ones()
+    }
+
+    /// Bytes of headers since this was last asked.
+    pub(super) fn take_header_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.header_bytes)
+    }
+
+    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
+        let [high, middle, low, kind, flags, ..] = header;
+        let left = u32::from_be_bytes([0, high, middle, low]) as usize;
+        let is_first = kind == HEADERS;
+        if left == 0 || !is_first && kind != CONTINUATION {
+            self.state = if left == 0 {
+                State::FrameHeader(Default::default(), 0)
+            } else {
+                State::Skip(left)
+            };
+            return;
+        }
+        if is_first {
+            self.block = Block::default();
+        }
+        self.block.has_pin = false;
+        self.state = State::Headers(Payload {
+            left,
+            has_padding_length: is_first && flags & PADDED != 0,
+            skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
+            padding: 0,
+        });
+    }
+
+    fn read_payload(&mut self, mut payload: Payload, bytes: &[u8]) -> Result<(), Malformed> {
+        for &byte in bytes {
+            if payload.has_padding_length {
+                (payload.padding, payload.has_padding_length) = (byte.into(), false);
+            } else if payload.skipped > 0 {
+                payload.skipped -= 1;
+            } else if payload.left > payload.padding
+                && let Some(is_slice) = self.block.next(byte, self.slices)?
+            {
+                let is_pin = is_slice && !self.block.has_pin;
+                self.block.has_pin |= is_slice;
+                self.slices = self.slices << 1 | u128::from(is_slice);
+                self.pins = self.pins << 1 | u128::from(is_pin);
+            }
+            payload.left -= 1;
+        }
+        self.state = if payload.left > 0 {
+            State::Headers(payload)
+        } else {
+            State::FrameHeader(Default::default(), 0)
+        };
+        Ok(())
+    }
+}
+
+/// A header block, byte by byte.
+#[derive(Debug, Default)]
+struct Block {
+    field: Field,
+    size_updates: u32,
+    /// Its current frame has an entry that is kept as a slice.
+    has_pin: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Field {
+    #[default]
+    Start,
+    /// An index or a size that goes on.
+    Index(Kind, Integer),
+    /// The length of a string comes next, or goes on.
+    Length(Text, Option<Integer>),
+    /// The first byte of a name comes next; the length of the name.
+    Name(Text, u32),
+    /// So many bytes of a string are left.
+    Text(Text, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Indexed,
+    Literal { is_inserted: bool },
+    SizeUpdate,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    is_name: bool,
+    is_huffman: bool,
+    is_inserted: bool,
+    is_slice: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Integer {
+    value: u32,
+    bits: u32,
+}
+
+impl Integer {
+    /// `Err`: it goes on.
+    fn begin(byte: u8, mask: u8) -> Result<u32, Integer> {
+        let value = u32::from(byte & mask);
+        if byte & mask == mask { Err(Integer { value, bits: 0 }) } else { Ok(value) }
+    }
+
+    fn next(self, byte: u8) -> Result<Result<u32, Integer>, Malformed> {
+        if self.bits > INTEGER_MAX_BITS - 7 {
+            return Err(Malformed);
+        }
+        let value = self.value + (u32::from(byte & 0x7f) << self.bits);
+        let integer = Integer { value, bits: self.bits + 7 };
+        Ok(if byte & 0x80 == 0 { Ok(value) } else { Err(integer) })
+    }
+}
+
+impl Block {
+    /// At the end of a field that enters the table: whether it is kept as a slice. `slices` are the
+    /// entries before it.
+    fn next(&mut self, byte: u8, slices: u128) -> Result<Option<bool>, Malformed> {
+        let mut ended = None;
+        self.field = match self.field {
+            Field::Start => {
+                let (kind, mask) = match byte {
+                    0x80.. => (Kind::Indexed, 0x7f),
+                    0x40.. => (Kind::Literal { is_inserted: true }, 0x3f),
+                    0x20.. => (Kind::SizeUpdate, 0x1f),
+                    _ => (Kind::Literal { is_inserted: false }, 0x0f),
+                };
+                if kind == Kind::SizeUpdate {
+                    self.size_updates += 1;
+                    if self.size_updates > SIZE_UPDATES_MAX {
+                        return Err(Malformed);
+                    }
+                }
+                after_index(kind, Integer::begin(byte, mask), slices)
+            }
+            Field::Index(kind, integer) => after_index(kind, integer.next(byte)?, slices),
+            Field::Length(mut text, integer) => {
+                let length = match integer {
+                    None => {
+                        text.is_huffman = byte & 0x80 != 0;
+                        Integer::begin(byte, 0x7f)
+                    }
+                    Some(integer) => integer.next(byte)?,
+                };
+                match length {
+                    Err(integer) => Field::Length(text, Some(integer)),
+                    Ok(length) if text.is_name && length > 0 => Field::Name(text, length),
+                    Ok(length) => text.rest(length, &mut ended),
+                }
+            }
+            Field::Name(text, left) => {
+                // Huffman's code of a colon has seven bits.
+                let is_slice = if text.is_huffman { byte & 0xfe == 0xb8 } else { byte == b':' };
+                Text { is_slice, ..text }.rest(left - 1, &mut ended)
+            }
+            Field::Text(text, left) => text.rest(left - 1, &mut ended),
+        };
+        Ok(ended)
+    }
+}
+
+fn after_index(kind: Kind, index: Result<u32, Integer>, slices: u128) -> Field {
+    match (kind, index) {
+        (_, Err(integer)) => Field::Index(kind, integer),
+        (Kind::Literal { is_inserted }, Ok(index)) => {
+            let is_slice = KEPT_AS_SLICES.contains(&index)
+                || index >= DYNAMIC && slices.checked_shr(index - DYNAMIC).unwrap_or(0) & 1 == 1;
+            let text = Text { is_name: index == 0, is_huffman: false, is_inserted, is_slice };
+            Field::Length(text, None)
+        }
+        (Kind::Indexed | Kind::SizeUpdate, Ok(_)) => Field::Start,
+    }
+}
+
+impl Text {
+    /// What follows, with so many bytes of the string left.
+    fn rest(self, left: u32, ended: &mut Option<bool>) -> Field {
+        if left > 0 {
+            return Field::Text(self, left);
+        }
+        if self.is_name {
+            return Field::Length(Text { is_name: false, ..self }, None);
+        }
+        *ended = self.is_inserted.then_some(self.is_slice);
+        Field::Start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const END_HEADERS: u8 = 0x4;
+
+    /// A frame of headers that ends its block.
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = (payload.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    fn headers(block: &[u8]) -> Vec<u8> {
+        frame(HEADERS, END_HEADERS, block)
+    }
+
+    fn text(text: &str) -> Vec<u8> {
+        assert!(text.len() < 127);
+        [&[text.len() as u8][..], text.as_bytes()].concat()
+    }
+
+    fn read(frames: &[Vec<u8>]) -> (HeaderBlocks, Result<(), Malformed>) {
+        let mut blocks = HeaderBlocks::default();
+        let result = blocks.read(&[&PREFACE[..], &frames.concat()].concat());
+        (blocks, result)
+    }
+
+    /// `:path` by its name in the static table, entering the table.
+    fn path(value: &str) -> Vec<u8> {
+        [vec![0x44], text(value)].concat()
+    }
+
+    #[test]
+    fn each_frame_whose_path_enters_the_table_is_counted_once() {
+        let newest = [vec![0x7e], text("/by/the/newest/name")].concat();
+        let literal = [vec![0x40], text(":path"), text("/literal")].concat();
+        // ":path" in Huffman's code.
+        let huffman = [&[0x40, 0x84, 0xb9, 0x58, 0xd3, 0x3f][..], &text("/huffman")].concat();
+        let ordinary = [vec![0x40], text("otlp:tenant"), text(":path")].concat();
+        let not_indexed = [vec![0x04], text("/once")].concat();
+        let (blocks, result) = read(&[
+            headers(&[path("/a"), path("/b"), vec![0x82, 0x86]].concat()),
+            headers(&newest),
+            headers(&literal),
+            headers(&huffman),
+            headers(&ordinary),
+            headers(&not_indexed),
+            headers(&[0xbe, 0xbf]),
+        ]);
+        assert_eq!((blocks.pins(), result), (4, Ok(())));
+    }
+
+    #[test]
+    fn a_name_that_left_the_table_counts_no_more() {
+        let mut frames = vec![headers(&path("/a"))];
+        frames.resize(129, headers(&[vec![0x40], text("x"), text("y")].concat()));
+        assert_eq!(read(&frames).0.pins(), 0);
+    }
+
+    #[test]
+    fn padding_and_priority_are_no_headers() {
+        let payload = [&[3, 0, 0, 0, 0, 9][..], &path("/a"), &[0x44, 0x44, 0x44]].concat();
+        let frame = frame(HEADERS, END_HEADERS | PADDED | PRIORITY, &payload);
+        assert_eq!(read(&[frame.clone(), frame]).0.pins(), 2);
+    }
+
+    #[test]
+    fn a_block_may_change_the_size_of_the_table_twice() {
+        let twice = headers(&[0x20, 0x3f, 0xe1, 0x1f, 0x82]);
+        assert_eq!(read(&[twice.clone(), twice]).1, Ok(()));
+        assert_eq!(read(&[headers(&[0x20, 0x20, 0x20])]).1, Err(Malformed));
+        // Also if its frames are short.
+        let parts = [frame(HEADERS, 0, &[0x20, 0x20]), frame(CONTINUATION, END_HEADERS, &[0x20])];
+        assert_eq!(read(&parts).1, Err(Malformed));
+    }
+
+    #[test]
+    fn http_1_is_passed_over() {
+        let mut blocks = HeaderBlocks::default();
+        let request = b"PRI /v1/logs HTTP/1.1\r\n\r\n \x20\x20\x20\x20";
+        assert_eq!((blocks.read(request), blocks.take_header_bytes()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn only_bytes_of_headers_are_counted() {
+        let data = frame(0, 0, &[0x20; 1000]);
+        let (mut blocks, result) = read(&[headers(&path("/a")), data, headers(&[0xbe])]);
+        assert_eq!((blocks.take_header_bytes(), result), (5, Ok(())));
+        assert_eq!(blocks.take_header_bytes(), 0);
+    }
+
+    proptest! {
+        /// Guarantee: it does not matter in which pieces the bytes come, and nothing panics.
+        #[test]
+        fn pieces_do_not_matter(
+            payloads in proptest::collection::vec(
+                (0..12_u8, any::<u8>(), proptest::collection::vec(any::<u8>(), 0..60)),
+                0..20,
+            ),
+            piece in 1..40_usize,
+        ) {
+            let frames: Vec<_> =
+                payloads.iter().map(|(kind, flags, payload)| frame(*kind, *flags, payload)).collect();
+            let (mut whole, result) = read(&frames);
+            let bytes = [&PREFACE[..], &frames.concat()].concat();
+            let mut parts = HeaderBlocks::default();
+            let of_parts = bytes.chunks(piece).try_for_each(|bytes| parts.read(bytes));
+            prop_assert_eq!(&of_parts, &result);
+            if result.is_ok() {
+                prop_assert_eq!(parts.pins(), whole.pins());
+                prop_assert_eq!(parts.take_header_bytes(), whole.take_header_bytes());
+            }
+        }
+    }
+}
