@@ -138,8 +138,6 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PipelineMetrics {
-    pub(crate) received: Option<Selector>,
-    pub(crate) exported: Option<Selector>,
     pub(crate) queue: Option<Selector>,
     pub(crate) held: Option<Selector>,
     /// Counter of items that it gave up as its configuration says.
@@ -201,9 +199,7 @@ impl Metrics {
 
 impl PipelineMetrics {
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Selector> {
-        let flow = [&mut self.received, &mut self.exported];
-        let rest = [&mut self.queue, &mut self.held, &mut self.dropped];
-        flow.into_iter().chain(rest).flatten()
+        [&mut self.queue, &mut self.held, &mut self.dropped].into_iter().flatten()
     }
 }
 
