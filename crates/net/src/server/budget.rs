@@ -199,6 +199,14 @@ impl ConnectionBudget {
         Some(ConnectionPlace { budget: Arc::clone(self), id })
     }
 
+    /// Asks the connection that is idle longest to go, if there is one: the process is short of
+    /// something that others hold.
+    pub(super) fn evict_longest_idle(&self, now: Instant) {
+        if let Some(bytes) = self.open.lock().evict_longest_idle(None, now) {
+            self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Beyond their share streams may borrow half as much as the budget.
     fn take_for_streams(&self, bytes: usize, percent: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);

@@ -53,12 +53,14 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
         cut_off,
     });
     let (mut warned_at, mut warned_of) = (None, context.counters.crowded_out());
+    let mut accept_warned_at = None;
     loop {
         let crowded_out = context.counters.crowded_out();
         if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
             tracing::warn!(
                 "{} connections were closed because there was no room for all; raise the memory \
-                 limit, or `max_connections` if it is set (such warnings are at least \
+                 limit, the limit on open files, or `max_connections` if it is set (such warnings \
+                 are at least \
                  {CROWDED_WARNING_INTERVAL:?} apart)",
                 crowded_out - warned_of
             );
@@ -88,7 +90,10 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
             Err(error) => {
                 ServerCounters::count(&context.counters.accept_errors);
                 if !concerns_one_connection(&error) {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
+                    context.resources.connections.evict_longest_idle(Instant::now());
+                    if is_due(&mut accept_warned_at, CROWDED_WARNING_INTERVAL) {
+                        tracing::warn!(%error, "cannot accept connections for the moment");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
