@@ -1,27 +1,33 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 /// The files that exporters of a process write. Exporters with one path, be it that one succeeds
 /// the other at a reload, write to one file in turns, and only the first write of all begins it
-/// anew.
+/// anew. When the last of them ends, the file is closed.
 #[derive(Default)]
-pub struct Files(Mutex<HashMap<PathBuf, Arc<Turn>>>);
+pub struct Files(Mutex<HashMap<PathBuf, Known>>);
+
+#[derive(Default)]
+struct Known {
+    turn: Weak<Turn>,
+    begun: Arc<AtomicBool>,
+}
 
 /// Whose turn it is to write. Who waits for it holds no thread.
 pub(crate) type Turn = tokio::sync::Mutex<Current>;
 
-#[derive(Default)]
 pub(crate) struct Current {
     pub(crate) file: Option<File>,
     /// This process has written to it.
-    pub(crate) begun: bool,
+    pub(crate) begun: Arc<AtomicBool>,
 }
 
 impl Files {
@@ -30,8 +36,25 @@ impl Files {
         // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that
         // it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        self.0.lock().entry(path).or_default().clone()
+        let mut all = self.0.lock();
+        let Known { turn, begun } = all.entry(path).or_default();
+        turn.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Turn::new(Current { file: None, begun: begun.clone() }));
+            *turn = Arc::downgrade(&new);
+            new
+        })
     }
+}
+
+/// Whether a file is still the one at its path. Others may rename or remove it, and what is written
+/// to it then no reader finds.
+pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+    let there = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        there => there?,
+    };
+    let own = file.metadata()?;
+    Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
 /// Opens a file to append to it. A pipe that no process reads is an error, not a wait.

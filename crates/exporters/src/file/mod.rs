@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -90,13 +91,16 @@ impl Shared {
     fn write(&self, current: &mut Current, request: &Packed) -> io::Result<()> {
         let path = &self.config.path;
         // After an error it is opened anew.
-        let mut file = current.file.take().map_or_else(|| files::open(path), Ok)?;
-        if !current.begun {
+        let mut file = match current.file.take() {
+            Some(file) if files::is_at(path, &file)? => file,
+            _ => files::open(path)?,
+        };
+        if !current.begun.load(Ordering::Relaxed) {
             // Devices and pipes have no beginning.
             if self.config.begins_anew() && file.metadata()?.is_file() {
                 file.set_len(0)?;
             }
-            current.begun = true;
+            current.begun.store(true, Ordering::Relaxed);
         }
         let mut whole_bytes = file.metadata()?.len();
         if let Some(rotation) = &self.config.rotation

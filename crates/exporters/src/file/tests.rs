@@ -181,6 +181,68 @@ async fn successors_write_to_the_same_file() {
     }
 }
 
+/// Scenario: others rename the file, as logrotate does, or remove it, with and without a successor of
+/// the exporter, and once with its directory. Guarantee: what counts as delivered is in the file at
+/// the path; without the directory nothing is.
+#[tokio::test]
+async fn a_file_that_others_move_or_remove_is_begun_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("deep/traces.json");
+    let files = Files::default();
+    let of = |more: &str| text(&path, &format!("create_directory: true\n{more}"));
+    let mut exporter = build(&files, &of("")).await.expect("builds");
+    for more in [None, None, Some("append: true"), Some("rotation: {max_megabytes: 1}"), None] {
+        if let Some(more) = more {
+            exporter = build(&files, &of(more)).await.expect("builds");
+        }
+        for count in 1..=2 {
+            assert_eq!(send(&*exporter).await, Outcome::Delivered);
+            assert_eq!(line_count(&path), count, "{more:?}");
+        }
+        let moved = path.with_extension("old");
+        std::fs::rename(&path, &moved).expect("renames");
+        assert_eq!(send(&*exporter).await, Outcome::Delivered);
+        assert_eq!((line_count(&path), line_count(&moved)), (1, 2), "{more:?}");
+        std::fs::remove_file(&path).expect("removes");
+    }
+    let parent = path.parent().expect("has one");
+    std::fs::remove_dir_all(parent).expect("removes");
+    assert_eq!(kind(&send(&*exporter).await), "misconfigured");
+    std::fs::create_dir(parent).expect("is put right");
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    assert_eq!(line_count(&path), 1);
+}
+
+/// Scenario: the exporters of a path end, and another comes. Guarantee: no descriptor holds the file
+/// meanwhile, and what the process wrote stays.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_last_exporter_lets_go_of_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traces.json");
+    let is_open = || {
+        let mut open = std::fs::read_dir("/proc/self/fd").expect("lists");
+        open.any(|it| std::fs::read_link(it.expect("an entry").path()).is_ok_and(|it| it == path))
+    };
+    let files = Files::default();
+    let first = build(&files, &text(&path, "")).await.expect("builds");
+    let second = build(&files, &text(&path, "compression: zstd")).await.expect("builds");
+    assert_eq!(send(&*first).await, Outcome::Delivered);
+    drop(first);
+    assert!(is_open(), "there is another exporter");
+    drop(second);
+    // The writing thread may be about to end.
+    for _ in 0..100 {
+        if is_open() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+    assert!(!is_open());
+    let again = build(&files, &text(&path, "")).await.expect("builds");
+    assert_eq!(send(&*again).await, Outcome::Delivered);
+    assert_eq!(line_count(&path), 2);
+}
+
 /// Scenario: the directory is missing, the path is one. Guarantee: that is known at the start, not
 /// with the first request.
 #[tokio::test]
