@@ -1,18 +1,31 @@
-//! The administrative HTTP servers: metrics and health.
+//! The administrative HTTP servers: metrics and health. Strangers may reach them, so they have few
+//! places, and whoever is idle or slow makes room at once for a probe.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::routing::{any, get};
-use tokio::net::TcpListener;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use sluice_net::server::{
+    Address, Family, Handler, Listener, Peer, Protocols, ReplyBody, RequestBody, ServerOptions,
+    ServerResources, Serving, serve,
+};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StartError;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::status::EngineStatus;
+
+/// Connections of a port. Each may hold 16 KiB of headers, or a whole answer.
+const PLACES: usize = 32;
+/// How slowly a peer may send a request, and how long it may leave its answer unread.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than scrapers pause.
+const IDLE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AdminPlan {
@@ -36,36 +49,43 @@ impl AdminPlan {
         &self,
         status: &Arc<EngineStatus>,
     ) -> Result<AdminServer, StartError> {
-        let (what, option, router) = match &self.health_path {
-            None => (
-                "the metrics endpoint",
-                "service.telemetry.metrics.address",
-                metrics_router(status),
-            ),
-            Some(path) => (
-                "the health check",
-                "extensions.health_check.endpoint",
-                health_router(path, status.clone()),
-            ),
+        let (what, option) = match &self.health_path {
+            None => ("the metrics endpoint", "service.telemetry.metrics.address"),
+            Some(_) => ("the health check", "extensions.health_check.endpoint"),
         };
-        let endpoint = &self.endpoint;
-        let failed = |error: std::io::Error| {
-            StartError(format!(
-                "{what} cannot listen on {endpoint}: {error}; \
-                 choose another address with `{option}`"
-            ))
+        let failed = |error: &dyn std::fmt::Display| {
+            StartError(format!("{what} {error}; choose another address with `{option}`"))
         };
-        let listener = TcpListener::bind(endpoint).await.map_err(failed)?;
-        let addr = listener.local_addr().map_err(failed)?;
+        let address = Address::Tcp(self.endpoint.clone(), Family::Any);
+        let listener = Listener::bind(&address).await.map_err(|error| failed(&error))?;
+        let addr = listener.local_address().ok_or_else(|| failed(&"has no address"))?;
         let stop = CancellationToken::new();
-        let stopped = stop.clone().cancelled_owned();
-        tokio::spawn(async move {
-            let served = axum::serve(listener, router).with_graceful_shutdown(stopped);
-            if let Err(error) = served.await {
-                tracing::error!(what, %error, "an administrative server ended");
-            }
-        });
+        let serving = Serving {
+            options: options(),
+            tls: None,
+            counters: Arc::default(),
+            // Whatever happens at the receivers' ports, a probe is answered.
+            resources: ServerResources::unlimited(),
+            shutdown: stop.clone(),
+        };
+        let (status, health_path) = (status.clone(), self.health_path.clone());
+        let handler = AdminHandler { status, health_path, letters: Arc::default() };
+        tokio::spawn(serve(listener, serving, handler));
         Ok(AdminServer { addr, stop })
+    }
+}
+
+fn options() -> ServerOptions {
+    ServerOptions {
+        max_connections: PLACES,
+        evicted_after: Duration::ZERO,
+        if_crowded: "metrics and health have few places: let only their users reach them",
+        handshake_timeout: PATIENCE,
+        read_header_timeout: PATIENCE,
+        write_timeout: PATIENCE,
+        max_connection_idle: Some(IDLE),
+        max_connection_age_grace: Some(PATIENCE),
+        ..ServerOptions::new(Protocols::Http1)
     }
 }
 
@@ -88,32 +108,89 @@ impl Drop for AdminServer {
     }
 }
 
-/// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of
-/// each delivery on `/log`.
-fn metrics_router(status: &Arc<EngineStatus>) -> Router {
-    let [for_metrics, for_letters, for_log] = [(); 3].map(|()| status.clone());
-    let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    // Dead letters may be on disk, for which no thread of the runtime waits.
-    let letters = async move || {
-        let read = tokio::task::spawn_blocking(move || metrics::dead_letters_text(&for_letters));
-        read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"))
-    };
-    Router::new()
-        .route("/metrics", get(async move || (text, metrics::render(&for_metrics))))
-        .route("/dead-letters", get(letters))
-        .route("/log", get(async move || metrics::log::text(&for_log)))
+struct AdminHandler {
+    status: Arc<EngineStatus>,
+    /// None: the metrics.
+    health_path: Option<String>,
+    /// Held while dead letters are read, also if nobody waits for the answer any more.
+    letters: Arc<Mutex<()>>,
 }
 
-/// 200 from the start of all components to the shutdown, 503 before and after; the body names the
-/// deliveries whose backends fail.
-fn health_router(path: &str, status: Arc<EngineStatus>) -> Router {
-    let answer = async move || {
-        let (is_ready, body) = status.health();
+impl Handler for AdminHandler {
+    type Connection = ();
+
+    fn connected(&self, _: &Peer) {}
+
+    async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
+        match &self.health_path {
+            Some(health_path) => self.health(health_path, request.uri().path()),
+            None => self.metrics(request.method(), request.uri().path()).await,
+        }
+    }
+
+    fn refuse_for_memory(&self, _: Request<RequestBody>) -> Response<ReplyBody> {
+        reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "")
+    }
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn reply(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::full(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+impl AdminHandler {
+    /// 200 from the start of all components to the shutdown, 503 before and after; the body names
+    /// the deliveries whose backends fail.
+    fn health(&self, own: &str, path: &str) -> Response<ReplyBody> {
+        // As a pattern of Go's `ServeMux`: one that ends in a slash matches all paths below.
+        if path != own && !(own.ends_with('/') && path.starts_with(own)) {
+            return reply(StatusCode::NOT_FOUND, PLAIN, "");
+        }
+        let (is_ready, body) = self.status.health();
         let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        (code, [(header::CONTENT_TYPE, "application/json")], body)
-    };
-    // As a pattern of Go's `ServeMux`: one that ends in a slash matches all paths below.
-    let below = path.ends_with('/').then(|| format!("{path}{{*rest}}"));
-    let paths = std::iter::once(path).chain(below.as_deref());
-    paths.fold(Router::new(), |router, path| router.route(path, any(answer.clone())))
+        reply(code, "application/json", body)
+    }
+
+    /// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of
+    /// each delivery on `/log`.
+    async fn metrics(&self, method: &Method, path: &str) -> Response<ReplyBody> {
+        if !["/metrics", "/dead-letters", "/log"].contains(&path) {
+            return reply(StatusCode::NOT_FOUND, PLAIN, "");
+        }
+        if ![Method::GET, Method::HEAD].contains(method) {
+            let mut refusal = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "");
+            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD"));
+            return refusal;
+        }
+        let text = "text/plain; version=0.0.4; charset=utf-8";
+        match path {
+            "/metrics" => reply(StatusCode::OK, text, metrics::render(&self.status)),
+            "/log" => reply(StatusCode::OK, PLAIN, metrics::log::text(&self.status)),
+            _ => self.dead_letters().await,
+        }
+    }
+
+    /// They may be on disk, for which no thread of the runtime waits. One request reads them at a
+    /// time: where the disk hangs, others must not wait on all places.
+    async fn dead_letters(&self) -> Response<ReplyBody> {
+        let Ok(alone) = self.letters.clone().try_lock_owned() else {
+            let busy = "they are being read for another request\n";
+            return reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, busy);
+        };
+        let status = self.status.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            metrics::dead_letters_text(&status)
+        });
+        let text = read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"));
+        reply(StatusCode::OK, PLAIN, text)
+    }
 }

@@ -143,3 +143,153 @@ async fn started_soon(
     }
     Err(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use sluice_config::SystemEnvironment;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpSocket, TcpStream};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(15);
+
+    /// An engine with its ports of the metrics and of the health check.
+    async fn start() -> (Engine, [SocketAddr; 2]) {
+        let text = "receivers: {otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0'}}}}\n\
+                    exporters: {nop: {}}\n\
+                    extensions: {health_check: {endpoint: '127.0.0.1:0', path: /up}, \
+                    health_check/below: {endpoint: '127.0.0.1:0', path: /below/}}\n\
+                    service:\n  extensions: [health_check, health_check/below]\n  \
+                    telemetry: {metrics: {address: '127.0.0.1:0'}}\n  \
+                    pipelines: {logs: {receivers: [otlp], exporters: [nop]}}\n";
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        let plan = plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)));
+        let engine = Engine::start(plan, None).await.expect("starts");
+        let ports = [None, Some("/up")].map(|path| port(&engine, path));
+        (engine, ports)
+    }
+
+    fn port(engine: &Engine, health_path: Option<&str>) -> SocketAddr {
+        let mut admin = engine.admin.iter();
+        let found = admin.find(|(plan, _)| plan.health_path.as_deref() == health_path);
+        found.expect("is served").1.addr
+    }
+
+    /// The answer to a request, in small letters.
+    async fn request(port: SocketAddr, line: &str) -> String {
+        let mut socket = TcpStream::connect(port).await.expect("connects");
+        let request = format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.expect("writes");
+        let mut answer = String::new();
+        let read = timeout(PATIENCE, socket.read_to_string(&mut answer)).await;
+        read.expect("in time").expect("reads");
+        answer.to_lowercase()
+    }
+
+    async fn is_closed_soon(mut socket: TcpStream) -> bool {
+        let mut rest = Vec::new();
+        timeout(PATIENCE, socket.read_to_end(&mut rest)).await.is_ok()
+    }
+
+    fn head(bytes: usize) -> String {
+        format!("GET /up HTTP/1.1\r\nhost: x\r\nx: {}", "x".repeat(bytes))
+    }
+
+    #[tokio::test]
+    async fn what_the_ports_answer() {
+        let (engine, [metrics, health]) = start().await;
+        let below = port(&engine, Some("/below/"));
+        for (port, line, status, content) in [
+            (metrics, "GET /metrics", 200, "\notelcol_process_uptime"),
+            (metrics, "GET /metrics?a=b", 200, "text/plain; version=0.0.4; charset=utf-8"),
+            (metrics, "HEAD /metrics", 200, "content-length: "),
+            (metrics, "GET /log", 200, "text/plain; charset=utf-8"),
+            (metrics, "GET /dead-letters", 200, "content-length: 0"),
+            (metrics, "POST /metrics", 405, "allow: get,head"),
+            (metrics, "GET /", 404, ""),
+            (health, "GET /up", 200, "application/json"),
+            (health, "POST /up", 200, "server available"),
+            (health, "GET /up/", 404, ""),
+            (below, "GET /below/", 200, ""),
+            (below, "GET /below/and/deeper", 200, ""),
+            (below, "GET /below", 404, ""),
+        ] {
+            let answer = request(port, line).await;
+            let begins = answer.starts_with(&format!("http/1.1 {status} "));
+            assert!(begins && answer.contains(content), "{line}: {answer}");
+        }
+        let answer = request(metrics, "HEAD /metrics").await;
+        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+        engine.shutdown(Duration::ZERO).await;
+    }
+
+    /// Scenario: strangers hold as many connections as they can, silent or amid a head, and come
+    /// back when they are closed. Guarantee: few are open, and a probe is answered.
+    #[tokio::test]
+    async fn strangers_leave_room_for_probes() {
+        const STRANGERS: usize = 300;
+        let (engine, ports) = start().await;
+        for (port, line) in ports.into_iter().zip(["GET /metrics", "GET /up"]) {
+            let mut held = Vec::new();
+            for index in 0..STRANGERS {
+                let mut socket = TcpStream::connect(port).await.expect("connects");
+                let _ = socket.write_all(head(index % 2 * 12_000).as_bytes()).await;
+                held.push(socket);
+                if index % 50 == 49 {
+                    assert!(request(port, line).await.starts_with("http/1.1 200 "));
+                }
+            }
+            let is_open = |it: &TcpStream| {
+                let read = it.try_read(&mut [0; 100]);
+                read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+            };
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for socket in &held {
+                let _ = timeout(Duration::from_millis(1), socket.readable()).await;
+            }
+            let open = held.iter().filter(|it| is_open(it)).count();
+            assert!((1..=32).contains(&open), "{open} of {STRANGERS} are open");
+        }
+        engine.shutdown(Duration::ZERO).await;
+    }
+
+    /// Scenario: peers that send nothing, or only a part of a head, or too long a head, or read no
+    /// answers. Guarantee: each is given up within seconds.
+    #[tokio::test]
+    async fn slow_peers_are_given_up() {
+        let (engine, ports) = start().await;
+        let all = ports.map(|port| async move {
+            let long = async {
+                let mut socket = TcpStream::connect(port).await.expect("connects");
+                let _ = socket.write_all(head(17 << 10).as_bytes()).await;
+                let mut answer = [0; 12];
+                let read = timeout(Duration::from_secs(2), socket.read_exact(&mut answer)).await;
+                assert!(read.is_ok(), "a head that is too long is refused at once");
+            };
+            let silent = async {
+                let socket = TcpStream::connect(port).await.expect("connects");
+                assert!(is_closed_soon(socket).await, "nothing was sent");
+            };
+            let slow = async {
+                let mut socket = TcpStream::connect(port).await.expect("connects");
+                socket.write_all(head(10).as_bytes()).await.expect("writes");
+                assert!(is_closed_soon(socket).await, "the head did not end");
+            };
+            let unread = async {
+                let socket = TcpSocket::new_v4().expect("a socket");
+                socket.set_recv_buffer_size(4 << 10).expect("is set");
+                let mut socket = socket.connect(port).await.expect("connects");
+                let requests = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1_000);
+                let write = async { while socket.write_all(&requests).await.is_ok() {} };
+                assert!(timeout(PATIENCE, write).await.is_ok(), "answers are not read");
+            };
+            tokio::join!(long, silent, slow, unread);
+        });
+        futures_util::future::join_all(all).await;
+        engine.shutdown(Duration::ZERO).await;
+    }
+}

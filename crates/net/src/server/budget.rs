@@ -351,7 +351,7 @@ mod tests {
     fn connections_of_all_ports_share_one_budget() {
         let budget = budget_for(3);
         let open = |has_tls| {
-            let port = Port::new(has_tls, usize::MAX);
+            let port = Port::new(has_tls, usize::MAX, EVICTED_AFTER_IDLE);
             budget.try_open(&port, &activity(&budget), Instant::now())
         };
         let (plain, tls) = (open(false).expect("fits"), open(true).expect("fits"));
@@ -371,7 +371,7 @@ mod tests {
         let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
         let lender = Arc::clone(&free_bytes);
         budget.set_lender(move || lender.load(Ordering::Relaxed));
-        let port = Port::new(false, usize::MAX);
+        let port = Port::new(false, usize::MAX, EVICTED_AFTER_IDLE);
         let open = || budget.try_open(&port, &activity(&budget), Instant::now());
         let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
         assert!(open().is_none());
@@ -389,9 +389,9 @@ mod tests {
         let mut few_descriptors = ConnectionBudget::unlimited();
         Arc::get_mut(&mut few_descriptors).expect("is not shared").max_connections = 3;
         for (budget, port) in [
-            (budget_for(3), Port::new(false, usize::MAX)),
-            (ConnectionBudget::unlimited(), Port::new(false, 3)),
-            (few_descriptors, Port::new(false, usize::MAX)),
+            (budget_for(3), Port::new(false, usize::MAX, EVICTED_AFTER_IDLE)),
+            (ConnectionBudget::unlimited(), Port::new(false, 3, EVICTED_AFTER_IDLE)),
+            (few_descriptors, Port::new(false, usize::MAX, EVICTED_AFTER_IDLE)),
         ] {
             the_longest_idle_makes_room(&budget, &port);
         }
@@ -418,6 +418,20 @@ mod tests {
         assert!(open(later).is_none(), "one is busy, and the others are new");
         drop((places, newcomer, next));
         assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_port_may_evict_at_once() {
+        let budget = ConnectionBudget::unlimited();
+        let port = Port::new(false, 2, Duration::ZERO);
+        let activities: Vec<_> = (0..4).map(|_| activity(&budget)).collect();
+        let now = Instant::now();
+        let open = |index: usize| budget.try_open(&port, &activities[index], now);
+        let _two = [open(0).expect("fits"), open(1).expect("fits")];
+        let _busy = activities[0].begin(0);
+        let _third = open(2).expect("takes the place of the second");
+        let _busy_too = activities[2].begin(0);
+        assert!(open(3).is_none(), "all are busy");
     }
 
     #[test]
@@ -463,7 +477,7 @@ mod tests {
     fn the_more_connections_there_are_the_fewer_streams_has_a_new_one() {
         const LIMIT: usize = 16 << 20;
         let budget = ConnectionBudget::new(LIMIT, 0);
-        let port = Port::new(false, usize::MAX);
+        let port = Port::new(false, usize::MAX, EVICTED_AFTER_IDLE);
         let mut places = Vec::new();
         let streams: Vec<_> = (0..ConnectionBudget::connections(LIMIT))
             .map(|_| {

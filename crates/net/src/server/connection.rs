@@ -49,8 +49,6 @@ const STREAM_FIELDS: usize = 16;
 const FIELD_BYTES: usize = 110;
 /// A further value of a name: 72 bytes in a list that grows by doubling.
 const REPEATED_FIELD_BYTES: usize = 144;
-/// How long a connection that has to make room may take to say goodbye.
-const EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
 /// life of a connection, which for a proxy's is long.
 const LOCAL_RESETS_MAX: usize = 1024;
@@ -239,7 +237,7 @@ async fn drive<H: Handler>(
             }
             () = evicted.as_mut(), if !schedule.is_closing() => {
                 ServerCounters::count(&context.counters.evicted);
-                schedule.close(Some(EVICTION_GRACE));
+                schedule.close(Some(context.options.evicted_after));
                 Event::AskToGo
             }
             () = timer.as_mut() => schedule.fire(&read_bytes, &activity, &context.counters),
@@ -296,9 +294,11 @@ fn protocol(
     header_timer: HeaderTimer,
 ) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    if options.protocols == Protocols::Http2 {
-        builder = builder.http2_only();
-    }
+    builder = match options.protocols {
+        Protocols::Http2 => builder.http2_only(),
+        Protocols::Http1 => builder.http1_only(),
+        Protocols::Http1AndHttp2 => builder,
+    };
     builder
         .http1()
         .timer(header_timer)

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 
-/// A connection is evicted only if no request was accepted for so long: a burst of new connections
-/// must not chase each other out.
+/// As a rule a connection is evicted only if no request was accepted for so long: a burst of new
+/// connections must not chase each other out.
 pub(super) const EVICTED_AFTER_IDLE: Duration = Duration::from_secs(1);
 /// Connections that were evicted and are not closed yet, at most: they still hold their memory.
 const LEAVING_MAX: usize = 64;
@@ -25,15 +25,16 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Port {
     pub(super) has_tls: bool,
     max_connections: usize,
+    evicted_after: Duration,
     /// Changed under the lock of [`OpenConnections`].
     open: AtomicUsize,
     candidates: Mutex<Candidates>,
 }
 
 impl Port {
-    pub(super) fn new(has_tls: bool, max_connections: usize) -> Arc<Self> {
+    pub(super) fn new(has_tls: bool, max_connections: usize, evicted_after: Duration) -> Arc<Self> {
         let (open, candidates) = (AtomicUsize::new(0), Mutex::default());
-        Arc::new(Port { has_tls, max_connections, open, candidates })
+        Arc::new(Port { has_tls, max_connections, evicted_after, open, candidates })
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -50,7 +51,7 @@ struct Open {
 
 impl Open {
     fn may_go(&self, now: Instant) -> Option<Duration> {
-        self.activity.useless_for(now).filter(|idle| *idle >= EVICTED_AFTER_IDLE)
+        self.activity.useless_for(now).filter(|idle| *idle >= self.port.evicted_after)
     }
 }
 

@@ -1,10 +1,13 @@
 use std::time::Duration;
 
+use super::open::EVICTED_AFTER_IDLE;
+
 /// What a port speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocols {
     /// HTTP/2 alone, with prior knowledge or ALPN: gRPC.
     Http2,
+    Http1,
     /// HTTP/1.1 and HTTP/2, told apart by ALPN or by the first bytes.
     Http1AndHttp2,
 }
@@ -14,6 +17,7 @@ impl Protocols {
     pub const fn alpn(self) -> &'static [&'static [u8]] {
         match self {
             Protocols::Http2 => &[b"h2"],
+            Protocols::Http1 => &[b"http/1.1"],
             Protocols::Http1AndHttp2 => &[b"h2", b"http/1.1"],
         }
     }
@@ -26,6 +30,11 @@ pub struct ServerOptions {
     /// Beside the bound on their memory. One more takes the place of the longest idle one, or is
     /// closed as soon as it is accepted.
     pub max_connections: usize,
+    /// A connection makes room only if no request was accepted for so long, and may take as long
+    /// again to say goodbye.
+    pub evicted_after: Duration,
+    /// What a warning advises if connections had to make room.
+    pub if_crowded: &'static str,
     /// Of one connection. Fewer, down to 16, if many connections share the budget.
     pub max_concurrent_streams: u32,
     /// For the TLS handshake and again for the HTTP/2 preface.
@@ -54,6 +63,9 @@ impl ServerOptions {
         ServerOptions {
             protocols,
             max_connections: usize::MAX,
+            evicted_after: EVICTED_AFTER_IDLE,
+            if_crowded: "raise the memory limit, the limit on open files, or `max_connections` if \
+                         it is set",
             max_concurrent_streams: 256,
             handshake_timeout: Duration::from_secs(10),
             read_header_timeout: Duration::from_secs(60),

@@ -39,7 +39,7 @@ pub struct Serving {
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
     let Serving { options, tls, counters, resources, shutdown } = serving;
     let drain_timeout = options.drain_timeout;
-    let port = Port::new(tls.is_some(), options.max_connections);
+    let port = Port::new(tls.is_some(), options.max_connections, options.evicted_after);
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
     let context = Arc::new(Context {
@@ -58,11 +58,10 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
         let crowded_out = context.counters.crowded_out();
         if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
             tracing::warn!(
-                "{} connections were closed because there was no room for all; raise the memory \
-                 limit, the limit on open files, or `max_connections` if it is set (such warnings \
-                 are at least \
-                 {CROWDED_WARNING_INTERVAL:?} apart)",
-                crowded_out - warned_of
+                "{} connections were closed because there was no room for all; {} (such warnings \
+                 are at least {CROWDED_WARNING_INTERVAL:?} apart)",
+                crowded_out - warned_of,
+                context.options.if_crowded
             );
             warned_of = crowded_out;
         }
