@@ -3,6 +3,7 @@
 //! with many, and a well-behaved client beside the attack gets every request accepted and
 //! delivered.
 
+mod admin;
 mod bodies;
 mod bombs;
 mod connections;
@@ -33,6 +34,8 @@ const STREAMS: usize = 32;
 pub(crate) struct Target {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    pub(crate) health: SocketAddr,
 }
 
 fn config(healthy: &Backend, dead: &Backend) -> String {
@@ -95,7 +98,8 @@ async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) ->
         let gateway =
             Gateway::start_with(&config(&healthy, &dead), Options { args, ..Options::default() })
                 .await;
-        let target = Target { grpc: gateway.grpc, http: gateway.http };
+        let Gateway { grpc, http, metrics, health, .. } = gateway;
+        let target = Target { grpc, http, metrics, health };
         let client = async {
             tokio::time::sleep(HEAD_START).await;
             behave_well(&gateway, &healthy).await

@@ -1,0 +1,70 @@
+//! The ports of metrics and health, which need no credentials.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use crate::gateway::get;
+use crate::{Target, withstand};
+
+withstand!(unfinished_heads_for_probes, unread_metrics);
+
+/// As in the headers' attacks: sooner would only use up the CPU.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// As a kubelet's.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+const PROBES: usize = 3;
+
+/// Asks as an orchestrator and a scraper do, which act after three failures.
+async fn probe(target: Target) {
+    loop {
+        for (port, path) in [(target.health, "/"), (target.metrics, "/metrics")] {
+            let mut answers = Vec::new();
+            while answers.last() != Some(&Some(200)) {
+                assert!(answers.len() < PROBES, "{path}: {answers:?}");
+                let answer = timeout(PROBE_TIMEOUT, get(port, path)).await;
+                answers.push(answer.ok().flatten().map(|(status, _)| status));
+            }
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Half of them send far more than a head may have, half of them less, and all wait then.
+async fn unfinished_heads_for_probes(target: Target) {
+    const CONNECTIONS: usize = 600;
+    let attack = async |port: SocketAddr, length: usize| {
+        let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}", "x".repeat(length));
+        loop {
+            let Ok(mut socket) = TcpStream::connect(port).await else { return };
+            let _ = socket.write_all(head.as_bytes()).await;
+            while socket.read(&mut [0; 100]).await.is_ok_and(|length| length > 0) {}
+            sleep(AGAIN_AFTER).await;
+        }
+    };
+    let attackers = (0..CONNECTIONS).map(|index| {
+        let port = [target.health, target.metrics][index % 2];
+        attack(port, [15_000, 390_000][index / 2 % 2])
+    });
+    tokio::join!(join_all(attackers), probe(target));
+}
+
+async fn unread_metrics(target: Target) {
+    const CONNECTIONS: usize = 300;
+    const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let attackers = (0..CONNECTIONS).map(|_| async {
+        let requests = REQUEST.repeat(200);
+        loop {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.set_recv_buffer_size(4 << 10).expect("is set");
+            let Ok(mut socket) = socket.connect(target.metrics).await else { return };
+            while socket.write_all(&requests).await.is_ok() {}
+            sleep(AGAIN_AFTER).await;
+        }
+    });
+    tokio::join!(join_all(attackers), probe(target));
+}
