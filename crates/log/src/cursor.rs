@@ -55,6 +55,8 @@ pub(crate) struct Cursor<T> {
     pub(crate) damaged_file: Option<String>,
     /// It has a subscriber: it is no orphan.
     pub(crate) is_subscribed: bool,
+    /// If it is an orphan: no frame from here on is for it.
+    pub(crate) left_at: Offset,
     pub(crate) wake: Wake,
     pub(crate) floor: Offset,
     /// The next offset to read.
@@ -119,6 +121,7 @@ impl<T> Cursor<T> {
             persistent_id,
             damaged_file: None,
             is_subscribed: false,
+            left_at: offset,
             wake: Arc::new(|| {}),
             floor: offset,
             next: offset,

@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Recovered};
@@ -170,6 +171,48 @@ fn the_files_of_an_idle_log_are_given_back_and_an_old_reader_is_dated() {
         files.iter().all(|(path, _)| path.starts_with(Path::new(DIRECTORY).join("cursors"))),
         "{files:?}"
     );
+}
+
+/// Scenario: a reader leaves with nothing left of what another one still needs. Guarantee: what is
+/// known of it stays as long as segments may name it, also over a restart, and no longer. Nothing
+/// more is kept for it.
+#[test]
+fn what_is_known_of_a_reader_that_left_goes_with_the_segments_that_name_it() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (stays, goes) = (subscribe(&log, "stays"), subscribe(&log, "goes"));
+    let durable = Durable::default();
+    append(&log, 0, 100, &[stays, goes], &durable);
+    wait_durable(&durable, 1);
+    let (offset, _) = next(&log, goes).unwrap();
+    log.give_up(goes, offset);
+    assert_eq!(log.unsubscribe(goes, Keep::Backlog).frames, 0);
+    let file = Path::new(DIRECTORY).join("cursors").join("goes.cursor");
+    let has_file = |disk: &FaultyDisk| disk.contents().iter().any(|(path, _)| *path == file);
+    for _ in 0..2 {
+        let note = Arc::new(Note::new(1, 100, &Durable::default()));
+        let charge = note.charge();
+        assert_eq!(log.append(note, charge, &readers(&[goes])).readers, 0);
+    }
+    assert!(log.orphans().is_empty());
+    log.close(PATIENCE);
+    drop(log);
+
+    let (log, recovered) = open(&disk);
+    assert_eq!((recovered.cursors, log.orphans().len()), (2, 1));
+    let goes = subscribe(&log, "goes");
+    assert_eq!(log.dropped_total(goes).frames, 1);
+    log.unsubscribe(goes, Keep::Backlog);
+    let stays = subscribe(&log, "stays");
+    let large = 80_000;
+    append(&log, 1, large, &[stays], &durable);
+    wait_durable(&durable, 2);
+    assert!(has_file(&disk));
+    let (offset, _) = next(&log, stays).unwrap();
+    log.resolve(stays, offset);
+    wait_until("nothing names it any more", || !has_file(&disk));
+    assert_eq!(log.stats().segments, 1);
+    assert_eq!(log.held(stays).frames, 1);
 }
 
 #[test]

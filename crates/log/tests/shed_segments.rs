@@ -121,11 +121,14 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
 }
 
 /// Scenario: of some frames a reader wants nothing, others it gives up, the rest it takes, in turn;
-/// another one is behind, and the process starts anew. Guarantee: only what was taken goes. Where a
-/// cursor's file cannot tell all of it apart, what was not taken stays all the same.
+/// another one is behind, and the process starts anew, with and without having the readers leave.
+/// Guarantee: only what was taken goes. Where a cursor's file cannot tell all of it apart, what was
+/// not taken stays all the same.
 #[test]
 fn what_no_reader_took_stays_after_a_restart() {
-    for (every, most_that_goes) in [(3, FRAMES / 3 + 1), (2, UNTAKEN_RANGES_LIMIT as u64)] {
+    let most_in_a_file = UNTAKEN_RANGES_LIMIT as u64;
+    let cases = [(3, FRAMES / 3 + 1, true), (3, FRAMES / 3 + 1, false), (2, most_in_a_file, true)];
+    for (every, most_that_goes, leave) in cases {
         let disk = FaultyDisk::new(7);
         let log = log_with(&disk, 0);
         let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
@@ -136,6 +139,10 @@ fn what_no_reader_took_stays_after_a_restart() {
                 1 => assert!(log.resolve_unwanted(other, offset)),
                 _ => assert_eq!(log.give_up(other, offset), Some(false)),
             }
+        }
+        if leave {
+            log.unsubscribe(other, Keep::Backlog);
+            log.unsubscribe(behind, Keep::Backlog);
         }
         assert_eq!(log.close(PATIENCE).frames, 0);
         drop(log);
@@ -153,6 +160,28 @@ fn what_no_reader_took_stays_after_a_restart() {
         let untaken = left.iter().filter(|&value| value % every > 0).count() as u64;
         assert_eq!(untaken, (0..FRAMES).filter(|value| value % every > 0).count() as u64);
     }
+}
+
+/// Scenario: a reader has gone for good, with all that was known of it, and a new one comes after a
+/// restart. Guarantee: the new one has taken nothing of what stands on disk.
+#[test]
+fn a_new_reader_does_not_pass_for_one_that_has_gone() {
+    let disk = FaultyDisk::new(7);
+    let log = log_with(&disk, 0);
+    let (behind, gone) = (subscribe(&log, "behind"), subscribe(&log, "gone"));
+    append_all(&log, |_| vec![behind, gone]);
+    log.unsubscribe(gone, Keep::Nothing);
+    assert_eq!(log.close(PATIENCE).frames, 0);
+    drop(log);
+
+    let log = log_with(&disk, 0);
+    let (behind, _) = (subscribe(&log, "behind"), subscribe(&log, "new"));
+    log.gauges(behind).allow(Sheds::Taken);
+    log.shed_segments(u64::MAX);
+    log.set_limits(behind, 1, u64::MAX);
+    log.drop_oldest_unread(behind);
+    // It is given what is left when nothing more is to be dropped.
+    assert_eq!(read_all(&log, behind).len() as u64, FRAMES);
 }
 
 /// Scenario: between two segments' worth of frames of a lagging reader stand frames that a reader

@@ -14,10 +14,16 @@ impl<T> Log<T> {
         let appended = Instant::now();
         let mut inner = self.shared.inner.lock();
         let inner = &mut *inner;
+        let head = inner.slots.head();
         let (mut unresolved, mut unresolved_ids) = (0, 0);
         let (mut over_budget, mut lags) = (false, false);
         for &reader in readers.iter() {
             if let Some(cursor) = inner.cursors[reader.0].as_mut() {
+                // It has left: its caller looks at an older list.
+                if !cursor.is_subscribed {
+                    cursor.resolve(head);
+                    continue;
+                }
                 cursor.unread.add(charge);
                 cursor.unwritten.add(charge);
                 unresolved += 1;

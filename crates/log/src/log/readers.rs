@@ -29,19 +29,22 @@ impl<T> Log<T> {
         id
     }
 
-    /// Removes a reader. Returns what it gives up.
+    /// Removes a reader. Returns what it gives up. What is known of one whose backlog is kept stays
+    /// as long as segments may name it: what it took, others may give up.
     pub fn unsubscribe(&self, id: CursorId, keep: Keep) -> Holding {
         let mut inner = self.shared.inner.lock();
         if keep == Keep::Backlog && inner.store.is_some() {
             inner.rewind(id);
+            let head = inner.slots.head();
             let cursor = inner.cursor_mut(id);
             cursor.is_subscribed = false;
+            cursor.left_at = head;
             // It stays until a reader of this name takes it up, or until it is dropped by hand.
             cursor.gauges.allow(Sheds::Nothing);
             cursor.wake = std::sync::Arc::new(|| {});
             cursor.ahead.is_awaited = false;
             cursor.gauges.limit_bytes.set(u64::MAX);
-            if inner.waits_for(id) {
+            if inner.is_needed(id) {
                 self.wake_reader(&mut inner);
                 return Holding::default();
             }
@@ -72,9 +75,13 @@ impl<T> Inner<T> {
     }
 
     fn add_cursor(&mut self, name: String) -> CursorId {
+        let is_used = |id| self.cursors.iter().flatten().any(|cursor| cursor.persistent_id == id);
         let persistent_id = self.store.as_mut().map_or(0, |store| {
-            store.highest_persistent_id += 1;
-            store.highest_persistent_id
+            store.newest_persistent_id += 1;
+            while is_used(store.newest_persistent_id) {
+                store.newest_persistent_id += 1;
+            }
+            store.newest_persistent_id
         });
         self.cursors.push(Some(Cursor::at(self.slots.head(), name, persistent_id)));
         CursorId(self.cursors.len() - 1)
@@ -84,6 +91,25 @@ impl<T> Inner<T> {
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
         let mut segments = self.store.iter().flat_map(|store| store.segments.by_first.values());
         segments.any(|segment| segment.is_pinned_by(id)) || self.oldest_in_memory(id).is_some()
+    }
+
+    /// Whether a reader without a subscriber waits for something, or segments may name it.
+    fn is_needed(&self, id: CursorId) -> bool {
+        let cursor = self.cursor(id);
+        let first = self.store.as_ref().and_then(|store| store.segments.by_first.keys().next());
+        cursor.damaged_file.is_some()
+            || (cursor.has_file && first.is_some_and(|&first| first < cursor.left_at))
+            || self.waits_for(id)
+    }
+
+    /// Removes the readers without a subscriber that are not needed any more.
+    pub(crate) fn forget_unneeded(&mut self) {
+        for id in (0..self.cursors.len()).map(CursorId) {
+            let has_left = self.cursors[id.0].as_ref().is_some_and(|cursor| !cursor.is_subscribed);
+            if has_left && !self.is_needed(id) {
+                self.remove_cursor(id);
+            }
+        }
     }
 
     /// Everything that the reader had not resolved counts as resolved; its file goes.

@@ -51,8 +51,9 @@ pub(crate) struct Store {
     pub(crate) stats: LogStats,
     /// Readers whose files are to be removed, with their names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
-    /// Higher than that of any reader, also of those that are gone.
-    pub(crate) highest_persistent_id: u32,
+    /// They begin anywhere at each start: segments may name readers of which nothing is left, and
+    /// a new one must not pass for one of those.
+    pub(crate) newest_persistent_id: u32,
 }
 
 /// Whether the log is coming to its end.

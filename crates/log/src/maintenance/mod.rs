@@ -76,6 +76,7 @@ impl<T: Record> Maintenance<T> {
         self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
+        self.cursor_files.lock().remove_gone(&self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
@@ -140,6 +141,7 @@ impl<T: Record> Maintenance<T> {
                 store.segments.by_first.keys().next().copied().unwrap_or(store.durable_below);
             let cursors = inner.cursors.iter_mut().flatten();
             cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
+            inner.forget_unneeded();
             unpinned
         };
         for Segment { path, .. } in &unpinned {

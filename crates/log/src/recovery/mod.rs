@@ -52,7 +52,8 @@ impl<T: Record> Log<T> {
         let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
-        for (index, (file, cursor)) in cursors.into_iter().enumerate() {
+        for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
+            cursor.left_at = head;
             files.insert(CursorId(index), file);
             cursor.publish();
             readers.push(Some(cursor));
@@ -63,7 +64,7 @@ impl<T: Record> Log<T> {
             cursor.has_file = true;
             readers.push(Some(cursor));
         }
-        let persistent_ids = readers.iter().flatten().map(|cursor| cursor.persistent_id);
+        let persistent_ids = random_u64().at(directory, "no randomness for readers")?;
         let store = Store {
             segments,
             durable_below: head,
@@ -73,7 +74,8 @@ impl<T: Record> Log<T> {
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush.after(),
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            highest_persistent_id: persistent_ids.max().unwrap_or(0),
+            // Half of the range is left to count on.
+            newest_persistent_id: persistent_ids as u32 / 2,
             ..Store::default()
         };
         let home = Home {

@@ -117,7 +117,8 @@ fn print(
         let mut cells = vec![text::cell(name)];
         cells.extend(numbers(row).map(Cell::new));
         if let Some(is_configured) = row.is_configured {
-            let no = "no: kept until `sluice log drop`";
+            let is_kept = row.held.frames > 0 || row.dead_letters.is_some();
+            let no = if is_kept { "no: kept until `sluice log drop`" } else { "no" };
             cells.push(Cell::new(if is_configured { "yes" } else { no }));
         }
         table.add_row(cells);
