@@ -17,8 +17,8 @@ use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
-    SegmentHeader, VERSION,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
+    FrameRef, Refusal, SegmentHeader, VERSION,
 };
 use crate::record::RecordFacts;
 use crate::segment::{
@@ -49,7 +49,10 @@ pub struct NewDeadLetter<'a> {
 struct Stored {
     name: SegmentName,
     len_bytes: u64,
+    /// What is in it; nothing if the disk did not say.
     totals: Footer,
+    /// It has no letter of this number or a higher one.
+    end: u64,
 }
 
 /// The dead letters of one delivery, open for writing. The directory's owner alone may have it.
@@ -63,6 +66,8 @@ pub struct DeadLetters {
     state: CursorState,
     /// Number of the next letter.
     head: u64,
+    /// Segments that made room unread.
+    uncounted: u64,
 }
 
 /// The directory of a delivery's dead letters.
@@ -96,9 +101,13 @@ impl DeadLetters {
             writer: None,
             state_file,
             state,
+            uncounted: 0,
         };
-        for (name, _) in list_segments(&*letters.disk, &letters.directory)? {
-            letters.recover(name)?;
+        let mut segments =
+            list_segments(&*letters.disk, &letters.directory)?.into_iter().peekable();
+        while let Some((name, len_bytes)) = segments.next() {
+            let next = segments.peek().map(|(next, _)| next.first_offset);
+            letters.recover(name, len_bytes, next)?;
         }
         letters.remove_resolved()?;
         Ok(letters)
@@ -115,7 +124,9 @@ impl DeadLetters {
         {
             appended = writer.sync();
         }
-        self.abandon_failed();
+        if self.writer.as_ref().is_some_and(SegmentWriter::is_failed) {
+            self.put_away();
+        }
         appended.map(|()| first)
     }
 
@@ -137,6 +148,21 @@ impl DeadLetters {
     /// The first letter that is left, and the number of the next one to come.
     pub fn range(&self) -> (u64, u64) {
         (self.state.floor, self.head)
+    }
+
+    /// How many letters are left, as far as that is known.
+    pub fn letters(&self) -> u64 {
+        let left =
+            |totals: Footer, end: u64| totals.frames.min(end.saturating_sub(self.state.floor));
+        let stored = self.stored.iter().map(|segment| left(segment.totals, segment.end));
+        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals(), self.head));
+        stored.sum::<u64>() + written
+    }
+
+    /// Segments that made room without being counted, since this was last asked: the disk refused
+    /// to read them.
+    pub fn take_uncounted(&mut self) -> u64 {
+        std::mem::take(&mut self.uncounted)
     }
 
     /// Bytes that the store takes on disk.
@@ -205,26 +231,40 @@ impl DeadLetters {
     }
 
     fn finish_segment(&mut self) -> Result<()> {
-        let Some(mut writer) = self.writer.take() else { return Ok(()) };
-        let sealed = writer.seal();
-        let (name, len_bytes, totals) = (writer.name(), writer.len_bytes(), writer.totals());
-        self.stored.push_back(Stored { name, len_bytes, totals });
+        let sealed = self.writer.as_mut().map(SegmentWriter::seal).transpose();
+        self.put_away();
         sealed.map(drop)
     }
 
-    /// A segment that failed is left as it is, for what was durable in it before.
-    fn abandon_failed(&mut self) {
-        if let Some(writer) = self.writer.take_if(|writer| writer.is_failed()) {
-            let (name, len_bytes, totals) = (writer.name(), writer.durable_end(), writer.totals());
-            writer.abandon();
-            self.stored.push_back(Stored { name, len_bytes, totals });
+    /// Writes no more to the open segment. Of one that failed only what was durable stays, and the
+    /// numbers of the rest are given again.
+    fn put_away(&mut self) {
+        let Some(writer) = self.writer.take() else { return };
+        let (name, totals, path) =
+            (writer.name(), writer.durable_totals(), writer.path().to_owned());
+        let mut len_bytes = writer.len_bytes();
+        let mut is_clean = true;
+        if writer.is_failed() {
+            len_bytes = writer.durable_end();
+            is_clean = writer.abandon();
+        }
+        let is_empty = totals.frames == 0;
+        let is_gone = is_empty && self.disk.remove_file(&path).is_ok();
+        if is_clean || is_gone {
+            self.head = if is_empty { name.first_offset } else { totals.last_offset + 1 };
+        }
+        if !is_gone {
+            self.stored.push_back(Stored { name, len_bytes, totals, end: self.head });
         }
     }
 
     fn drop_oldest(&mut self) -> Result<()> {
         let Some(oldest) = self.stored.front() else { return Ok(()) };
-        let end = (oldest.totals.last_offset + 1).max(self.state.floor);
-        let dropped = self.left_in(oldest)?;
+        let end = oldest.end.max(self.state.floor);
+        // What cannot be counted goes all the same: newer letters would wait for it.
+        let dropped = self.left_in(oldest);
+        self.uncounted += u64::from(dropped.is_err());
+        let dropped = dropped.unwrap_or_default();
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
             self.state.gaps.push(DroppedRange { start, end, dropped, dropped_unix_ns });
@@ -238,6 +278,10 @@ impl DeadLetters {
 
     /// What a segment holds at or above the floor.
     fn left_in(&self, segment: &Stored) -> Result<Holding> {
+        let Footer { frames, first_offset, items, charged_bytes, .. } = segment.totals;
+        if frames > 0 && first_offset >= self.state.floor {
+            return Ok(Holding { frames, items, bytes: charged_bytes });
+        }
         let path = self.directory.join(segment.name.to_string());
         let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
         let mut left = Holding::default();
@@ -256,10 +300,9 @@ impl DeadLetters {
 
     /// Removes the segments that are wholly below the floor.
     fn remove_resolved(&mut self) -> Result<()> {
-        while let Some(oldest) = self.stored.front() {
-            if oldest.totals.frames > 0 && oldest.totals.last_offset >= self.state.floor {
-                break;
-            }
+        while let Some(oldest) = self.stored.front()
+            && oldest.end <= self.state.floor
+        {
             let path = self.directory.join(oldest.name.to_string());
             self.disk.remove_file(&path).at(&path, "cannot remove")?;
             self.stored.pop_front();
@@ -267,16 +310,34 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Learns what is in a segment of an earlier run, and cuts off its unused space.
-    fn recover(&mut self, name: SegmentName) -> Result<()> {
+    /// Learns of a segment of an earlier run. One that the disk refuses to read stays as it is,
+    /// until its turn comes to make room. `next`: the first number of the one behind it.
+    fn recover(&mut self, name: SegmentName, len_bytes: u64, next: Option<u64>) -> Result<()> {
+        let stored = match self.look_into(name) {
+            Err(FileError::Io { .. }) => {
+                let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
+                let end = next.unwrap_or(name.first_offset + most);
+                Some(Stored { name, len_bytes, totals: Footer::default(), end })
+            }
+            looked => looked?,
+        };
+        self.head = self.head.max(stored.as_ref().map_or(0, |stored| stored.end));
+        self.stored.extend(stored);
+        Ok(())
+    }
+
+    /// What is in a segment of an earlier run, whose unused space is cut off. None if it does not
+    /// count.
+    fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
         let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
             Err(FileError::Unfinished { .. }) => {
-                return self.disk.remove_file(&path).at(&path, "cannot remove");
+                self.disk.remove_file(&path).at(&path, "cannot remove")?;
+                return Ok(None);
             }
             // Left as it is, to be looked at.
-            Err(FileError::NoSegment { .. }) => return Ok(()),
+            Err(FileError::NoSegment { .. }) => return Ok(None),
             reader => reader?,
         };
         let (mut totals, mut len_bytes) = (Footer::default(), reader.info().len_bytes);
@@ -288,14 +349,15 @@ impl DeadLetters {
                 totals.count(located.header.offset, located.header.charge);
                 len_bytes = located.end();
             }
+            if totals.frames == 0 && reader.damage().is_none() {
+                // A write that failed may leave one.
+                self.disk.remove_file(&path).at(&path, "cannot remove")?;
+                return Ok(None);
+            }
             file.set_len(len_bytes).at(&path, "cannot truncate")?;
         }
-        if totals.frames > 0 {
-            self.head = self.head.max(totals.last_offset + 1);
-        }
-        self.head = self.head.max(name.first_offset);
-        self.stored.push_back(Stored { name, len_bytes, totals });
-        Ok(())
+        let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
+        Ok(Some(Stored { name, len_bytes, totals, end }))
     }
 }
 

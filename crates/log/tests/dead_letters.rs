@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_log::dead_letters::{
@@ -225,4 +225,107 @@ fn a_long_reason_is_cut() {
     long.refusal.reason = "ü".repeat(5000);
     letters.append(&[long]).unwrap();
     assert_eq!(read(&disk, 0)[0].refusal.reason, "ü".repeat(REASON_LIMIT_BYTES / 2));
+}
+
+/// The store's segments, in order.
+fn files(disk: &FaultyDisk) -> Vec<PathBuf> {
+    let paths = disk.contents().into_iter().map(|(path, _)| path);
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "seg")).collect()
+}
+
+/// A disk that refuses to read a file.
+fn refuse_reads(disk: &FaultyDisk, path: PathBuf) {
+    disk.set_fault(move |call| {
+        (call.operation == Operation::Read && *call.path == path).then(input_output)
+    });
+}
+
+/// Scenario: the disk refuses to read the oldest letters, while newer ones come and after a start.
+/// Guarantee: the newer ones are stored; the old ones make room when it is their turn and not
+/// before, and count if it is known how many they are.
+#[test]
+fn letters_that_cannot_be_read_do_not_hold_up_newer_ones() {
+    // Four letters fit into a segment, and three segments into the store.
+    let (limit_bytes, payload) = (200 << 10, vec![1; 10_000]);
+    for (restarts, replays) in [(false, false), (false, true), (true, false)] {
+        let disk = FaultyDisk::new(1);
+        let mut letters = open(&disk, limit_bytes);
+        for index in 0..9 {
+            letters.append(&[letter(index, &payload)]).unwrap();
+        }
+        if replays {
+            letters.remove_below(1).unwrap();
+        }
+        refuse_reads(&disk, files(&disk)[0].clone());
+        if restarts {
+            drop(letters);
+            letters = open(&disk, limit_bytes);
+        }
+        let oldest = files(&disk)[0].clone();
+        assert_eq!(letters.append(&[letter(9, &payload)]).unwrap(), 9);
+        assert_eq!(files(&disk)[0], oldest, "there is room");
+        for index in 10..40 {
+            assert_eq!(letters.append(&[letter(index, &payload)]).unwrap(), index);
+        }
+        let left = letters.letters();
+        assert!((5..=12).contains(&left), "{left}");
+        let replayed = u64::from(replays);
+        let uncounted = if restarts { 4 } else { 3 * replayed };
+        assert_eq!(letters.dropped().frames, 40 - left - uncounted - replayed);
+        assert_eq!(letters.take_uncounted(), u64::from(uncounted > 0));
+        assert_eq!(letters.take_uncounted(), 0);
+    }
+}
+
+/// Scenario: the disk refuses to read the newest letters at a start, and is well again at the next.
+/// Guarantee: they are all there, and none has the number of another.
+#[test]
+fn a_start_that_cannot_read_letters_keeps_them() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    for index in 0..5 {
+        letters.append(&[letter(index, b"payload")]).unwrap();
+    }
+    let disk = disk.kill_process();
+    refuse_reads(&disk, files(&disk)[0].clone());
+    let mut letters = open(&disk, 1 << 20);
+    letters.append(&[letter(5, b"payload")]).unwrap();
+    disk.clear_fault();
+    let disk = disk.kill_process();
+    assert_eq!(open(&disk, 1 << 20).letters(), 6);
+    let read = read(&disk, 0);
+    assert_eq!(read.len(), 6);
+    assert!(read.windows(2).all(|pair| pair[0].number < pair[1].number));
+}
+
+/// Scenario: a disk refuses to sync for long. Guarantee: nothing is left of the tries: no file, and
+/// no number.
+#[test]
+fn tries_that_fail_leave_nothing_behind() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    letters.append(&[letter(0, b"first")]).unwrap();
+    for _ in 0..10 {
+        for operation in [Operation::SyncData, Operation::Write] {
+            disk.fail_operation(operation, input_output);
+            assert!(letters.append(&[letter(1, b"second"), letter(2, b"third")]).is_err());
+        }
+    }
+    assert_eq!(files(&disk).len(), 1);
+    // What cannot be removed either goes at the next start.
+    disk.set_fault(|call| {
+        let fails = [Operation::SyncData, Operation::RemoveFile].contains(&call.operation);
+        fails.then(input_output)
+    });
+    assert!(letters.append(&[letter(1, b"second")]).is_err());
+    assert_eq!((files(&disk).len(), letters.letters()), (2, 1));
+    disk.clear_fault();
+    let disk = disk.kill_process();
+    let mut letters = open(&disk, 1 << 20);
+    assert_eq!(files(&disk).len(), 1);
+    assert_eq!(letters.append(&[letter(1, b"second"), letter(2, b"third")]).unwrap(), 1);
+    assert_eq!((letters.range(), letters.letters()), ((0, 3), 3));
+    assert_eq!(files(&disk).len(), 2);
+    let disk = disk.cut_power(Unsynced::Mixed);
+    assert_eq!(read(&disk, 0).iter().map(|it| it.number).collect::<Vec<_>>(), [0, 1, 2]);
 }

@@ -38,6 +38,7 @@ pub struct SegmentWriter {
     frame_header: Vec<u8>,
     durable_end: u64,
     totals: Footer,
+    durable_totals: Footer,
     failed: bool,
 }
 
@@ -87,6 +88,7 @@ impl SegmentWriter {
             frame_header: Vec::new(),
             durable_end: SEGMENT_HEADER_LEN_BYTES,
             totals: Footer::default(),
+            durable_totals: Footer::default(),
             failed: false,
         })
     }
@@ -137,7 +139,7 @@ impl SegmentWriter {
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
         self.end = align_up(self.end, BLOCK_LEN_BYTES);
-        self.durable_end = self.end;
+        (self.durable_end, self.durable_totals) = (self.end, self.totals);
         Ok(())
     }
 
@@ -156,9 +158,9 @@ impl SegmentWriter {
 
     /// For a segment that failed: gives back the space behind what is durable, so that what was not
     /// durable there cannot come back beside its second writing. Best effort: the same offset twice
-    /// is the same frame.
-    pub fn abandon(self) {
-        let _ = self.file.set_len(self.durable_end);
+    /// is the same frame. False if the disk refused.
+    pub fn abandon(self) -> bool {
+        self.file.set_len(self.durable_end).is_ok()
     }
 
     /// Everything before this position is durable and may be read.
@@ -169,6 +171,11 @@ impl SegmentWriter {
     /// Totals of all that was appended.
     pub fn totals(&self) -> Footer {
         self.totals
+    }
+
+    /// Totals of what is durable.
+    pub fn durable_totals(&self) -> Footer {
+        self.durable_totals
     }
 
     pub fn path(&self) -> &Path {
