@@ -180,7 +180,7 @@ fn summary(items: u64, refusal: &Refusal) -> DeadLetterSummary {
 }
 
 /// The store on disk. It is opened with the first letter: where nothing is refused nothing is
-/// written.
+/// written, and what cannot be opened holds up nobody.
 pub(crate) struct OnDisk {
     disk: Arc<dyn Disk>,
     log_directory: PathBuf,
@@ -194,7 +194,8 @@ pub(crate) struct OnDisk {
 }
 
 impl OnDisk {
-    /// Opens what earlier runs left, if there is anything. Blocks.
+    /// Opens what earlier runs left, if there is anything. Blocks. What the disk refuses is opened
+    /// with the next letter; what a newer release wrote is an error.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         log_directory: PathBuf,
@@ -211,9 +212,18 @@ impl OnDisk {
             totals: Mutex::default(),
         };
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
-            let store = letters.open_store()?;
-            letters.note_totals(&store);
-            *letters.store.lock() = Some(store);
+            match letters.open_store() {
+                Ok(store) => {
+                    letters.note_totals(&store);
+                    *letters.store.lock() = Some(store);
+                }
+                Err(error @ FileError::NewerVersion { .. }) => return Err(error),
+                Err(error) => tracing::error!(
+                    delivery = letters.delivery, problem = %error,
+                    "dead letters of earlier runs cannot be opened and are not counted; this is \
+                     tried again with the next one"
+                ),
+            }
         }
         Ok(letters)
     }
@@ -255,14 +265,21 @@ impl OnDisk {
             }
         }
         self.note_totals(store);
+        let segments = store.take_uncounted();
+        if segments > 0 {
+            tracing::warn!(
+                delivery = self.delivery,
+                segments,
+                "dead letters that cannot be read made room for newer ones: they are not counted"
+            );
+        }
         Ok(())
     }
 
     fn note_totals(&self, store: &Store) {
-        let (first, next) = store.range();
         let too_large_items = self.too_large_items.load(Ordering::Relaxed);
         *self.totals.lock() = DeadLetterTotals {
-            letters: next - first,
+            letters: store.letters(),
             bytes: store.len_bytes(),
             evicted_items: store.dropped().items + too_large_items,
         };
@@ -395,5 +412,26 @@ mod tests {
         );
         letters.store(&[letter(100, 3, "third")]).unwrap();
         assert_eq!(letters.totals().letters, 3);
+    }
+
+    #[test]
+    fn letters_that_cannot_be_opened_stop_nothing_and_are_there_when_they_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let (disk, path) = (Arc::new(RealDisk), directory.path().to_owned());
+            OnDisk::open(disk, path, "traces".to_owned(), 1 << 20)
+                .map(|store| DeadLetters::OnDisk(Box::new(store)))
+        };
+        open().unwrap().store(&[letter(100, 3, "first")]).unwrap();
+        let state = directory_of(directory.path(), "traces").join("state.cursor");
+        let aside = state.with_extension("aside");
+        std::fs::rename(&state, &aside).unwrap();
+        std::fs::create_dir(&state).unwrap();
+        let letters = open().expect("the delivery starts");
+        assert!(letters.store(&[letter(100, 4, "second")]).is_err());
+        std::fs::remove_dir(&state).unwrap();
+        std::fs::rename(&aside, &state).unwrap();
+        letters.store(&[letter(100, 4, "second")]).unwrap();
+        assert_eq!((letters.totals().letters, reasons(&letters)[0].as_str()), (2, "second"));
     }
 }
