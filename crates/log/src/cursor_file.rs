@@ -116,12 +116,20 @@ fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState)> {
     newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
-/// Sequence numbers and contents of the slots that can be read.
+/// Sequence numbers and contents of the slots that can be read. An error of the disk counts only if
+/// there is none.
 fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
     let mut slots = Vec::new();
+    let mut refused = Ok(());
     for position in [0, SLOT_LEN_BYTES] {
-        let len = read_full_at(file, &mut buffer, position).at(path, "cannot read")?;
+        let len = match read_full_at(file, &mut buffer, position).at(path, "cannot read") {
+            Ok(len) => len,
+            Err(error) => {
+                refused = Err(error);
+                continue;
+            }
+        };
         match decode_slot(&buffer[..len]) {
             Ok(slot) => slots.push(slot),
             Err(BlockError::NewerVersion { found }) => {
@@ -129,6 +137,9 @@ fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState
             }
             Err(BlockError::Empty | BlockError::Damaged) => {}
         }
+    }
+    if slots.is_empty() {
+        refused?;
     }
     Ok(slots)
 }

@@ -244,3 +244,22 @@ fn names_make_different_file_names_that_every_file_system_takes() {
     assert_eq!(files.len(), names.len());
     assert_eq!(file_name("traces/otlp_grpc/backend"), "traces%2fotlp_grpc%2fbackend.cursor");
 }
+
+#[test]
+fn a_slot_that_the_disk_refuses_costs_at_most_the_last_store() {
+    let disk = disk(1);
+    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+    file.store(&disk, &state(6)).unwrap();
+    for slot in [0..1, SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1] {
+        disk.set_unreadable(".cursor", slot);
+        let (mut file, read) = CursorFile::open(&disk, &path()).unwrap();
+        assert!([1, 6].contains(&read.floor));
+        assert_eq!(damaged_slots(&disk, &path()).unwrap(), 1);
+        disk.clear_fault();
+        file.store(&disk, &state(6)).unwrap();
+        assert_eq!(CursorFile::read(&disk, &path()).unwrap(), state(6));
+    }
+    disk.set_unreadable(".cursor", 0..u64::MAX);
+    let refused = CursorFile::open(&disk, &path()).map(drop);
+    assert!(matches!(refused, Err(FileError::Io { .. })), "what may be whole is not set aside");
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,8 @@ struct State {
     generation: u64,
     random: Rng,
     fault: Option<Fault>,
+    /// End of the names of files, and what cannot be read of them.
+    unreadable: Option<(String, Range<u64>)>,
     counts: Counts,
     capacity_bytes: Option<u64>,
     file_limit: Option<usize>,
@@ -100,6 +103,7 @@ impl FaultyDisk {
             generation: 0,
             random: Rng::with_seed(seed),
             fault: None,
+            unreadable: None,
             counts: Counts::default(),
             capacity_bytes: None,
             file_limit: None,
@@ -148,8 +152,14 @@ impl FaultyDisk {
         self.state.lock().fault = Some(Box::new(fault));
     }
 
+    /// Bytes at these positions cannot be read, in files whose name ends so.
+    pub fn set_unreadable(&self, name_ends: &str, positions: Range<u64>) {
+        self.state.lock().unreadable = Some((name_ends.to_owned(), positions));
+    }
+
     pub fn clear_fault(&self) {
-        self.state.lock().fault = None;
+        let mut state = self.state.lock();
+        (state.fault, state.unreadable) = (None, None);
     }
 
     /// The call with this number fails (see [`Call::number`]), all others do not.
@@ -539,6 +549,13 @@ impl DiskFile for FaultyFile {
         }
         let mut state = self.disk.call(Operation::Read, &self.path)?;
         let len = state.part_of(buffer.len())?;
+        if let Some((name_ends, bad)) = &state.unreadable
+            && self.path.to_string_lossy().ends_with(name_ends.as_str())
+            && position < bad.end
+            && position + len as u64 > bad.start
+        {
+            return Err(input_output());
+        }
         let read = state.files[self.index].read(&mut buffer[..len], position);
         state.counts.read_bytes += read as u64;
         Ok(read)
