@@ -23,6 +23,7 @@ pub(crate) struct Home {
     pub(crate) log_id: u128,
     pub(crate) segment_bytes: u64,
     pub(crate) keep_interval: Duration,
+    pub(crate) read_patience: Duration,
 }
 
 impl Home {

@@ -47,6 +47,9 @@ pub struct OpenOptions {
     /// How often cursors are written and segments without a reader are removed, while something is
     /// on disk. What was resolved since is delivered again after a crash.
     pub keep_interval: Duration,
+    /// How long the disk may refuse to read something before the log goes on without it: at the
+    /// start, and where a reader meets bad blocks.
+    pub read_patience: Duration,
 }
 
 impl OpenOptions {
@@ -66,6 +69,7 @@ impl OpenOptions {
             flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
             // Half of the second before a crash that may come again: writing takes time, too.
             keep_interval: Duration::from_millis(500),
+            read_patience: Duration::from_secs(10),
         }
     }
 }
@@ -75,6 +79,8 @@ impl OpenOptions {
 pub struct Recovered {
     pub segments: u64,
     pub disk_bytes: u64,
+    /// Segments that the disk refused to read. They stay as they are until readers come to them.
+    pub unread: Vec<PathBuf>,
     /// Readers that have a cursor there.
     pub cursors: u64,
     /// Bytes of segments whose frames were looked at, the newest.

@@ -265,7 +265,8 @@ fn crashes_during_recovery_ten_times_in_a_row_change_nothing() {
         disk.reset_counts();
         let crash_at = round * 4;
         disk.set_fault(move |call| (call.number >= crash_at).then(input_output));
-        drop(try_open(&disk));
+        let read_patience = Duration::ZERO;
+        drop(Log::<Note>::open(OpenOptions { read_patience, ..options(&disk) }));
         disk.clear_fault();
         disk = disk
             .cut_power([Unsynced::Lost, Unsynced::Mixed, Unsynced::Garbage][round as usize % 3]);

@@ -189,6 +189,13 @@ fn tell(signal: Signal, found: &Recovered) {
             scanned_bytes = found.bytes_scanned, "found telemetry of an earlier run on disk"
         );
     }
+    if !found.unread.is_empty() {
+        tracing::error!(
+            %signal, files = ?found.unread,
+            "the disk refuses to read these files: they stay, and deliveries that need them wait \
+             until it does; docs/log.md says what to do if it never does"
+        );
+    }
     if found.frames_damaged > 0 || found.cursors_damaged > 0 {
         tracing::error!(
             %signal, frames = found.frames_damaged, cursors = found.cursors_damaged,

@@ -6,6 +6,7 @@
 //!   cleaned up again: a crash during recovery loses nothing.
 //! - The head is above everything that anything on disk names, or a new frame would pass for one
 //!   that was resolved.
+//! - What the disk refuses to read is not taken for damaged: nothing of it is removed or cut.
 //! - A segment that ends without a footer is never appended to.
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
@@ -42,7 +43,7 @@ impl<T: Record> Log<T> {
         let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")?;
-        let mut recovery = Recovery::new(disk, directory);
+        let mut recovery = Recovery::new(disk, directory, options.read_patience);
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         let log_id = match recovery.log_id {
@@ -87,6 +88,7 @@ impl<T: Record> Log<T> {
             log_id,
             segment_bytes: options.segment_bytes,
             keep_interval: options.keep_interval,
+            read_patience: options.read_patience,
         };
         let log = Log::of(Slots::starting_at(head), readers, options.memory, Some(store));
         log.start_threads(home, files, leftovers)?;

@@ -1,10 +1,11 @@
 //! What is found on disk.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
-use crate::disk::Disk;
+use crate::disk::{Access, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::log::segments::{Segment, Segments};
@@ -13,9 +14,17 @@ use crate::options::Recovered;
 use crate::segment::{ReaderOptions, SegmentReader, list_segments};
 use crate::types::{Charge, CursorId, Offset};
 
+/// How long to wait before the disk is asked again for what it refused.
+const RETRY: Duration = Duration::from_millis(200);
+/// More offsets than one segment can span. How many it does is not known of the newest one if it
+/// cannot be read, and what is appended must not get an offset that stands in it.
+const UNREAD_OFFSETS: Offset = 1 << 40;
+
 pub(super) struct Recovery<'a, T> {
     disk: &'a dyn Disk,
     directory: &'a Path,
+    /// Until then the disk is asked again for what it refused.
+    patient_until: Instant,
     pub(super) log_id: Option<u128>,
     pub(super) cursors: Vec<(CursorFile, Cursor<T>)>,
     /// Names of files of readers of which nothing can be read.
@@ -29,10 +38,11 @@ pub(super) struct Recovery<'a, T> {
 }
 
 impl<'a, T> Recovery<'a, T> {
-    pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path) -> Self {
+    pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path, patience: Duration) -> Self {
         Recovery {
             disk,
             directory,
+            patient_until: Instant::now() + patience,
             log_id: None,
             cursors: Vec::new(),
             damaged: Vec::new(),
@@ -61,7 +71,7 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
-        let (file, state) = match CursorFile::open(self.disk, path) {
+        let (file, state) = match self.patiently(|| CursorFile::open(self.disk, path)) {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
                 let renamed = self.disk.rename(path, &path.with_file_name(&aside));
@@ -101,7 +111,7 @@ impl<'a, T> Recovery<'a, T> {
             let last = next_first.replace(first).map(|next: Offset| next - 1);
             match last.filter(|&last| last < self.counted_from) {
                 Some(last) => self.add_segment(first, last, path, len_bytes, None),
-                None => self.read_segment(first, last, path)?,
+                None => self.read_segment(first, last, path, len_bytes)?,
             }
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
@@ -109,11 +119,22 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
-    fn read_segment(&mut self, first: Offset, last: Option<Offset>, path: PathBuf) -> Result<()> {
+    fn read_segment(
+        &mut self,
+        first: Offset,
+        last: Option<Offset>,
+        path: PathBuf,
+        len_bytes: u64,
+    ) -> Result<()> {
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
-        let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
-        let mut reader = match SegmentReader::open_path(self.disk, &path, options) {
+        let file = self.disk.open(&path, Access::Read).at(&path, "cannot open")?;
+        let open = || SegmentReader::open(file.clone(), &path, ReaderOptions::default());
+        let mut reader = match self.patiently(open) {
+            Err(FileError::Io { .. }) => {
+                self.keep_unread(first, last, path, len_bytes);
+                return Ok(());
+            }
             Err(FileError::Unfinished { .. }) => {
                 self.leftovers.files.push(path);
                 return Ok(());
@@ -136,7 +157,15 @@ impl<'a, T> Recovery<'a, T> {
             self.add_segment(first, last, path, info.len_bytes, None);
             return Ok(());
         }
-        let scanned = self.scan(&mut reader, last)?;
+        let scanned = match self.scan(&mut reader, last) {
+            Err(FileError::Io { .. }) => {
+                let footer = info.footer.filter(|footer| footer.frames > 0);
+                let last = last.or(footer.map(|footer| footer.last_offset));
+                self.keep_unread(first, last, path, len_bytes);
+                return Ok(());
+            }
+            scanned => scanned?,
+        };
         self.found.bytes_scanned += info.len_bytes;
         self.found.frames_damaged += scanned.damaged_frames;
         let Some(last_offset) = scanned.last else {
@@ -161,13 +190,13 @@ impl<'a, T> Recovery<'a, T> {
         let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
         let mut next = 0;
         let mut torn = 0;
-        while let Some(located) = reader.next_frame()? {
+        while let Some(located) = self.patiently(|| reader.next_frame())? {
             let offset = located.header.offset;
             if last.is_some_and(|last| offset > last) {
                 break;
             }
             // Of a sealed segment every frame was synced; of another one the last may be torn.
-            if !is_sealed && reader.body()?.is_none() {
+            if !is_sealed && self.patiently(|| reader.body())?.is_none() {
                 torn += 1;
                 continue;
             }
@@ -181,6 +210,27 @@ impl<'a, T> Recovery<'a, T> {
             self.count(reader.readers(), offset, located.header.charge);
         }
         Ok(scanned)
+    }
+
+    /// Readers come to what could not be read, and wait for the disk there. What is not counted of
+    /// it is missing in what they hold, as after a crash.
+    fn keep_unread(&mut self, first: Offset, last: Option<Offset>, path: PathBuf, len_bytes: u64) {
+        let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
+        self.found.unread.push(path.clone());
+        self.add_segment(first, last, path, len_bytes, None);
+    }
+
+    /// Asks again, for a bounded time in all, while the disk refuses.
+    fn patiently<A>(&self, mut ask: impl FnMut() -> Result<A>) -> Result<A> {
+        loop {
+            let left = self.patient_until.saturating_duration_since(Instant::now());
+            match ask() {
+                Err(FileError::Io { action: "cannot read", .. }) if !left.is_zero() => {
+                    std::thread::sleep(left.min(RETRY));
+                }
+                asked => return asked,
+            }
+        }
     }
 
     /// A frame waits for its readers unless their files have it resolved or counted.
