@@ -6,11 +6,13 @@ mod support;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use sluice_log::{Log, OpenOptions, Recovered};
+use sluice_log::{Log, OpenOptions, Recovered, Sheds};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
 const FRAMES: u64 = 200;
+const SHORT: Duration = Duration::from_millis(50);
+const FIRST: &str = "/0000000000000000.seg";
 
 fn open_with(disk: &FaultyDisk, read_patience: Duration) -> (Log<Note>, Recovered) {
     Log::open(OpenOptions { read_patience, ..options(disk) }).expect("the log opens")
@@ -74,4 +76,105 @@ fn a_start_waits_a_while_for_the_disk() {
     let (log, recovered) = open(&disk);
     assert_eq!((recovered.unread, recovered.cursors), (Vec::new(), 1));
     assert_eq!(log.orphans()[0].held.frames, FRAMES);
+}
+
+/// Scenario: a file of which nothing can be read, for longer than the log is patient; one reader
+/// needs it. Guarantee: it stays, and is read as soon as it can be; the other reader does not wait.
+#[test]
+fn a_file_of_which_nothing_can_be_read_is_waited_for_by_those_that_need_it() {
+    for positions in [0..u64::MAX, 4096..u64::MAX] {
+        let disk = disk_with_backlog(&["waits"]);
+        disk.set_unreadable(FIRST, positions);
+        let (log, _) = open_with(&disk, SHORT);
+        let (waits, healthy) = (subscribe(&log, "waits"), subscribe(&log, "healthy"));
+        let durable = Durable::default();
+        for value in 0..FRAMES {
+            append(&log, value, 1_000, &[healthy], &durable);
+        }
+        wait_durable(&durable, FRAMES as usize);
+        wait_until("nothing in memory", || log.stored_bytes() == 0);
+        assert!(log.read(waits).entry().is_none());
+        wait_until("trouble", || log.trouble().is_some());
+        let began = Instant::now();
+        assert_eq!(read_all(&log, healthy).len() as u64, FRAMES);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        std::thread::sleep(10 * SHORT);
+        assert!(log.read(waits).entry().is_none() && log.trouble().is_some());
+        disk.clear_fault();
+        assert_eq!(values(&read_all(&log, waits)), (0..FRAMES).collect::<Vec<_>>());
+        wait_until("the trouble ends", || log.trouble().is_none());
+        assert_eq!(log.stats().frames_damaged, 0);
+    }
+}
+
+/// Scenario: a bad block far behind the beginning of a file, for one of two readers that need it.
+/// Guarantee: the frames around it are delivered, and those in it do not count as taken.
+#[test]
+fn a_bad_block_is_passed_and_what_was_in_it_is_not_given_up_by_others() {
+    const MANY: u64 = 3_000;
+    let disk = FaultyDisk::new(7);
+    let options = OpenOptions { read_patience: SHORT, segment_bytes: 4 << 20, ..options(&disk) };
+    let log = Log::open(options).expect("the log opens").0;
+    let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+    let durable = Durable::default();
+    for value in 0..MANY {
+        append(&log, value, 1_000, &[a, b], &durable);
+    }
+    wait_durable(&durable, MANY as usize);
+    wait_until("nothing in memory", || log.stored_bytes() == 0);
+    disk.set_unreadable(FIRST, 2_500_000..2_500_001);
+    let read = read_all(&log, a);
+    let lost = MANY - read.len() as u64;
+    assert!((1..10).contains(&lost) && log.stats().frames_damaged > 0, "{lost}");
+    read.iter().for_each(|(offset, _)| assert!(log.resolve(a, *offset)));
+    disk.clear_fault();
+
+    log.gauges(b).allow(Sheds::Taken);
+    log.set_limits(b, 0, u64::MAX);
+    wait_until("all that was taken is dropped", || {
+        log.drop_oldest_unread(b);
+        log.held(b).frames <= lost + 1
+    });
+    let taken = values(&read);
+    let left = values(&read_all(&log, b));
+    assert_eq!(left.iter().filter(|value| !taken.contains(value)).count() as u64, lost);
+}
+
+/// Scenario: a reader that is gone has left a file that cannot be read. Guarantee: the thread that
+/// all readers share does not wait for it.
+#[test]
+fn what_cannot_be_read_for_a_reader_that_has_gone_slows_no_other() {
+    let disk = disk_with_backlog(&["gone"]);
+    disk.set_unreadable(FIRST, 4096..u64::MAX);
+    let options = OpenOptions { read_patience: SHORT, read_ahead_bytes: 10_000, ..options(&disk) };
+    let log = Log::open(options).expect("the log opens").0;
+    let healthy = subscribe(&log, "healthy");
+    let durable = Durable::default();
+    for value in 0..FRAMES {
+        append(&log, value, 1_000, &[healthy], &durable);
+    }
+    wait_durable(&durable, FRAMES as usize);
+    wait_until("nothing in memory", || log.stored_bytes() == 0);
+    let began = Instant::now();
+    assert_eq!(read_all(&log, healthy).len() as u64, FRAMES);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(log.orphans().len(), 1);
+}
+
+/// Scenario: a reader with a budget is behind, and its oldest file cannot be read. Guarantee: it
+/// drops what lies behind, and keeps that file.
+#[test]
+fn what_cannot_be_read_does_not_keep_a_reader_from_dropping_the_rest() {
+    let disk = disk_with_backlog(&["a"]);
+    disk.set_unreadable(FIRST, 0..u64::MAX);
+    let (log, _) = open_with(&disk, SHORT);
+    let id = subscribe(&log, "a");
+    log.set_limits(id, 10_000, u64::MAX);
+    wait_until("what lies behind it is dropped", || {
+        log.drop_oldest_unread(id);
+        log.dropped_total(id).frames > 100
+    });
+    disk.clear_fault();
+    let read = values(&read_all(&log, id));
+    assert!(read.len() < 100 && read.starts_with(&[0, 1, 2]) && read.ends_with(&[199]), "{read:?}");
 }

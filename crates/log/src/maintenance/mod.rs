@@ -76,7 +76,7 @@ impl<T: Record> Maintenance<T> {
         self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
-        self.cursor_files.lock().remove_gone(&self.shared, &self.home);
+        remove_gone(&mut self.cursor_files.lock(), &self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }

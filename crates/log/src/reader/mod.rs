@@ -3,8 +3,10 @@
 //!
 //! Invariants
 //! - What is passed holds nothing for the reader, or is damaged (counted), or was resolved by it.
-//!   What the disk refuses to read is tried again, and passed only when the disk has refused it for
-//!   long.
+//!   What the disk refuses to read is tried again. Bad blocks among frames that can be read are
+//!   passed when the disk has refused them for long, and do not count as taken; a file of which
+//!   nothing can be read is waited for.
+//! - A reader that waits for the disk does not hold up others.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 
 mod tasks;
@@ -30,10 +32,9 @@ use tasks::{Found, Purpose, Step, Task};
 
 /// What is read for one reader before the next has its turn, in bytes on disk.
 const TURN_BYTES: u64 = 1 << 20;
-/// How long the thread waits before it tries again what the disk refused.
+/// How long a reader waits before it tries again what the disk refused: at first, and at most.
 const RETRY: Duration = Duration::from_millis(200);
-/// After so many refusals in a row the blocks that cannot be read count as damaged.
-const REFUSALS_LIMIT: u32 = 50;
+const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// Frames that are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
@@ -41,14 +42,21 @@ pub(crate) struct Reader<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     places: HashMap<CursorId, Place>,
-    /// How often the disk refused what a reader needs, since it last gave some.
-    refusals: HashMap<CursorId, u32>,
+    /// Readers to which the disk refuses what they need.
+    refusals: HashMap<CursorId, Refusal>,
+}
+
+struct Refusal {
+    since: Instant,
+    again_at: Instant,
 }
 
 /// Where a reader's next frame on disk is.
 struct Place {
     generation: u64,
     segment: SegmentReader,
+    /// It passes bad blocks.
+    passes_unreadable: bool,
     /// Everything below was looked at.
     at: Offset,
     end: Option<u64>,
@@ -62,18 +70,19 @@ impl<T: Record> Reader<T> {
     pub(crate) fn run(mut self) {
         let mut turn = 0;
         while let Some(task) = self.next_task(&mut turn) {
-            let id = task.id;
-            let refused = self.refusals.get(&id).copied().unwrap_or(0);
-            match self.work(&task, refused >= REFUSALS_LIMIT) {
+            let refusal = self.refusals.get(&task.id);
+            let is_lasting =
+                refusal.is_some_and(|it| it.since.elapsed() >= self.home.read_patience);
+            // What is only dated need not be passed.
+            match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
                 Ok(found) => {
-                    self.refusals.remove(&id);
-                    self.deliver(&task, found, self.refusals.is_empty());
+                    // What lies before the refused blocks may have to be read again.
+                    if found.until > task.from || found.received_unix_ns.is_some() {
+                        self.refusals.remove(&task.id);
+                    }
+                    self.deliver(&task, found);
                 }
-                Err(error) => {
-                    self.places.remove(&id);
-                    self.refusals.insert(id, refused + 1);
-                    self.wait_to_try_again(&error);
-                }
+                Err(error) => self.refuse(&task, &error, is_lasting),
             }
         }
     }
@@ -92,18 +101,23 @@ impl<T: Record> Reader<T> {
                 inner.cursors[id.0].as_ref().is_some_and(|cursor| cursor.is_subscribed)
             };
             self.places.retain(|id, _| reads(id));
-            self.refusals.retain(|id, _| reads(id));
+            self.refusals.retain(|id, _| inner.cursors[id.0].is_some());
+            let now = Instant::now();
             let count = inner.cursors.len();
             let mut woken = Vec::new();
             for step in 0..count {
                 let index = (*turn + step) % count;
-                match inner.task(CursorId(index)) {
+                let id = CursorId(index);
+                if self.refusals.get(&id).is_some_and(|refusal| refusal.again_at > now) {
+                    continue;
+                }
+                match inner.task(id) {
                     Step::Work(task) => {
                         *turn = index + 1;
                         return Some(task);
                     }
                     Step::Wake(wake) => woken.push(wake),
-                    Step::Nothing => {}
+                    Step::Nothing => drop(self.refusals.remove(&id)),
                 }
             }
             if !woken.is_empty() {
@@ -116,14 +130,22 @@ impl<T: Record> Reader<T> {
                 continue;
             }
             store.reader_waits = true;
-            shared.reader_wake.wait(&mut inner);
+            if self.refusals.is_empty() {
+                store.read_trouble = None;
+            }
+            match self.refusals.values().map(|refusal| refusal.again_at).min() {
+                Some(again_at) => drop(shared.reader_wake.wait_until(&mut inner, again_at)),
+                None => shared.reader_wake.wait(&mut inner),
+            }
         }
     }
 
     fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
         let target = &task.segment;
         let reuses = self.places.get(&task.id).is_some_and(|place| {
-            place.generation == target.generation && place.at <= task.from && !pass_unreadable
+            place.generation == target.generation
+                && place.at <= task.from
+                && place.passes_unreadable == pass_unreadable
         });
         if !reuses {
             let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
@@ -134,7 +156,8 @@ impl<T: Record> Reader<T> {
             let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
             // With a generation that no segment has it is opened again at the next turn.
             let generation = if known { target.generation } else { 0 };
-            let place = Place { generation, segment, at: task.from, end: target.end };
+            let (passes_unreadable, at, end) = (pass_unreadable, task.from, target.end);
+            let place = Place { generation, segment, passes_unreadable, at, end };
             self.places.insert(task.id, place);
         }
         let Some(place) = self.places.get_mut(&task.id) else {
@@ -167,18 +190,21 @@ impl<T: Record> Reader<T> {
             known.is_some_and(|known| known.generation == task.segment.generation)
         });
         Ok(match is_still_known {
-            true => Found { damaged: 1, ..Found::nothing(task.until) },
+            true => {
+                let untaken = vec![(task.from, task.until)];
+                Found { damaged: 1, untaken, ..Found::nothing(task.until) }
+            }
             false => Found::nothing(task.from),
         })
     }
 
     /// Hands what was found to its reader and wakes it.
-    fn deliver(&self, task: &Task, found: Found<T>, all_is_well: bool) {
+    fn deliver(&self, task: &Task, found: Found<T>) {
         let mut inner = self.shared.inner.lock();
         let store = inner.on_disk();
         store.stats.frames_read += found.entries.len() as u64;
         store.stats.frames_damaged += found.damaged;
-        if all_is_well {
+        if self.refusals.is_empty() {
             store.read_trouble = None;
         }
         let wake = inner.take_found(task, found);
@@ -188,12 +214,19 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    fn wait_to_try_again(&self, error: &FileError) {
-        let until = Instant::now() + RETRY;
+    /// The reader waits before it tries again, the longer the longer it has waited.
+    fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
+        self.places.remove(&task.id);
+        let now = Instant::now();
+        let refusal = self.refusals.entry(task.id).or_insert(Refusal { since: now, again_at: now });
         let mut inner = self.shared.inner.lock();
         inner.on_disk().read_trouble = Some(error.trouble(false));
-        let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::No;
-        self.shared.reader_wake.wait_while_until(&mut inner, goes_on, until);
+        if is_lasting && matches!(task.purpose, Purpose::Drop { .. }) {
+            // It stays, and what lies behind it may go.
+            inner.keep_undropped(task);
+            return;
+        }
+        refusal.again_at = now + (now - refusal.since).clamp(RETRY, RETRY_LIMIT);
     }
 
     /// Gives up one segment that was asked for, if all of it may go.
@@ -258,7 +291,13 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
         if segment.position() - start >= TURN_BYTES {
             return Ok(());
         }
-        let Some(located) = segment.next_frame()? else {
+        let places = segment.damage().places();
+        let next = segment.next_frame()?;
+        if segment.damage().places() > places {
+            let offset = next.map_or(task.until, |located| located.header.offset.min(task.until));
+            found.untaken.extend((found.until < offset).then_some((found.until, offset)));
+        }
+        let Some(located) = next else {
             found.until = task.until;
             return Ok(());
         };
@@ -288,10 +327,13 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
                 }
                 Purpose::Read { .. } => {
                     // A damaged body counts itself.
-                    if let Some(body) = segment.body()? {
-                        match decode(&header, body) {
-                            Some(entry) => found.entries.push(entry),
-                            None => found.damaged += 1,
+                    let body = segment.body()?;
+                    let is_whole = body.is_some();
+                    match body.and_then(|body| decode(&header, body)) {
+                        Some(entry) => found.entries.push(entry),
+                        None => {
+                            found.damaged += u64::from(is_whole);
+                            found.untaken.push((header.offset, header.offset + 1));
                         }
                     }
                 }

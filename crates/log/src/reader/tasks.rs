@@ -38,13 +38,16 @@ pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
     pub(super) received_unix_ns: Option<u64>,
+    /// What was passed and could not be read.
+    pub(super) untaken: Vec<(Offset, Offset)>,
     pub(super) until: Offset,
     pub(super) damaged: u64,
 }
 
 impl<T> Found<T> {
     pub(super) fn nothing(until: Offset) -> Self {
-        Found { entries: Vec::new(), drops: Vec::new(), received_unix_ns: None, until, damaged: 0 }
+        let (entries, drops, untaken) = Default::default();
+        Found { entries, drops, received_unix_ns: None, untaken, until, damaged: 0 }
     }
 }
 
@@ -149,6 +152,7 @@ impl<T> Inner<T> {
         if cursor.ahead.generation != task.ahead_generation {
             return None;
         }
+        found.untaken.iter().for_each(|&(start, end)| cursor.note_untaken(start, end));
         match task.purpose {
             Purpose::Drop { .. } => {
                 self.take_drops(task, found);
@@ -182,6 +186,16 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(task.id);
         let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
         is_awaited.then(|| cursor.wake.clone())
+    }
+
+    /// Goes on with dropping behind what cannot be read.
+    pub(super) fn keep_undropped(&mut self, task: &Task) {
+        if let Some(cursor) = self.cursors[task.id.0].as_mut()
+            && cursor.ahead.generation == task.ahead_generation
+        {
+            cursor.drop_until(task.from);
+            cursor.ahead.dropped_until = task.until;
+        }
     }
 
     fn take_drops(&mut self, task: &Task, found: Found<T>) {

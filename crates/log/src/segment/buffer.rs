@@ -9,6 +9,17 @@ use super::ReaderOptions;
 use crate::disk::{DiskFile, read_full_at};
 use crate::format::BLOCK_LEN_BYTES;
 
+/// Bad blocks are few. Where the disk refuses more in a row, it is the disk that is bad, and may be
+/// well again.
+const REFUSED_LIMIT_BYTES: u64 = 1 << 20;
+
+/// What the disk refused of a file and was passed.
+#[derive(Default)]
+pub(super) struct Refused {
+    in_a_row_bytes: u64,
+    pub(super) last_error: Option<io::Error>,
+}
+
 /// Consecutive bytes of a file.
 pub(super) struct ReadBuffer {
     file: Arc<dyn DiskFile>,
@@ -16,6 +27,7 @@ pub(super) struct ReadBuffer {
     bytes: Vec<u8>,
     /// Position of `bytes[0]`.
     start: u64,
+    pub(super) refused: Refused,
 }
 
 impl ReadBuffer {
@@ -26,6 +38,7 @@ impl ReadBuffer {
             options: ReaderOptions { read_ahead_bytes, ..options },
             bytes: Vec::new(),
             start: 0,
+            refused: Refused::default(),
         }
     }
 
@@ -82,26 +95,36 @@ impl ReadBuffer {
         result.map(|_| ())
     }
 
-    fn read(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        read(&*self.file, buffer, position, self.options.pass_unreadable)
+    fn read(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let refused = self.options.pass_unreadable.then_some(&mut self.refused);
+        read(&*self.file, buffer, position, refused)
     }
 }
 
-/// Reads until the buffer is full or the file ends, with `pass_unreadable` over bad blocks.
+/// Reads until the buffer is full or the file ends; over bad blocks if they are to be noted.
 pub(super) fn read(
     file: &dyn DiskFile,
     buffer: &mut [u8],
     position: u64,
-    pass_unreadable: bool,
+    refused: Option<&mut Refused>,
 ) -> io::Result<usize> {
-    match read_full_at(file, buffer, position) {
-        Err(_) if pass_unreadable => read_by_block(file, buffer, position),
-        result => result,
+    match (read_full_at(file, buffer, position), refused) {
+        (Err(_), Some(refused)) => read_by_block(file, buffer, position, refused),
+        (Ok(read), Some(refused)) => {
+            refused.in_a_row_bytes = 0;
+            Ok(read)
+        }
+        (result, None) => result,
     }
 }
 
 /// Reads by the block. Bad blocks become ones, which no checksum takes for a frame.
-fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+fn read_by_block(
+    file: &dyn DiskFile,
+    buffer: &mut [u8],
+    position: u64,
+    refused: &mut Refused,
+) -> io::Result<usize> {
     let left = usize::try_from(file.len_bytes()?.saturating_sub(position)).unwrap_or(usize::MAX);
     let readable = left.min(buffer.len());
     let mut done = 0;
@@ -109,8 +132,16 @@ fn read_by_block(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io::R
         let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
         let block_end = readable.min(done + block_left as usize);
         let block = &mut buffer[done..block_end];
-        if read_full_at(file, block, position + done as u64).is_err() {
-            block.fill(0xff);
+        match read_full_at(file, block, position + done as u64) {
+            Ok(_) => refused.in_a_row_bytes = 0,
+            Err(error) => {
+                refused.in_a_row_bytes += block.len() as u64;
+                if refused.in_a_row_bytes > REFUSED_LIMIT_BYTES {
+                    return Err(error);
+                }
+                refused.last_error = Some(error);
+                block.fill(0xff);
+            }
         }
         done = block_end;
     }

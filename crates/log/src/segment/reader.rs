@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SegmentInfo;
-use super::buffer::{ReadBuffer, read};
+use super::buffer::{ReadBuffer, Refused, read};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
@@ -25,7 +25,8 @@ use crate::format::{
 pub struct ReaderOptions {
     /// How much is read at a time, at least a block.
     pub read_ahead_bytes: usize,
-    /// Unreadable blocks are passed as damage; otherwise the error can be tried again.
+    /// Blocks that the disk refuses are passed as damage if some others can be read; otherwise the
+    /// error can be tried again.
     pub pass_unreadable: bool,
 }
 
@@ -274,6 +275,15 @@ impl SegmentReader {
             }
             self.position = position + passed as u64;
         }
+        if found.is_none()
+            && start == SEGMENT_HEADER_LEN_BYTES
+            && let Some(error) = self.buffer.refused.last_error.take()
+        {
+            // There is no frame in it that could be read.
+            self.buffer.forget();
+            self.position = start;
+            return Err(error).at(&self.path, "cannot read");
+        }
         if let Some(last) = last_foreign_byte
             && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
@@ -313,21 +323,30 @@ fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<
     let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block and, should both copies of the header in it be damaged, the first frame.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let len = read(file, &mut block, 0, pass_unreadable).at(path, "cannot read")?;
+    let mut refused = pass_unreadable.then(Refused::default);
+    let len = read(file, &mut block, 0, refused.as_mut()).at(path, "cannot read")?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
         Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
-        Err(error) => header_of_first_frame(behind).ok_or_else(|| match error {
-            // Shorter, or all zeros: frames are only written after the header.
-            BlockError::Empty => FileError::Unfinished { path: path.to_owned() },
-            _ if behind.iter().all(|&byte| byte == 0) && len_bytes <= SEGMENT_HEADER_LEN_BYTES => {
-                FileError::Unfinished { path: path.to_owned() }
+        Err(error) => match (header_of_first_frame(behind), refused.and_then(|it| it.last_error)) {
+            (Some(header), _) => header,
+            // What was not read says nothing.
+            (None, Some(error)) => return Err(error).at(path, "cannot read"),
+            (None, None) => {
+                let path = path.to_owned();
+                // Shorter, or all zeros: frames are only written after the header.
+                let is_empty = matches!(error, BlockError::Empty)
+                    || behind.iter().all(|&byte| byte == 0)
+                        && len_bytes <= SEGMENT_HEADER_LEN_BYTES;
+                return Err(match is_empty {
+                    true => FileError::Unfinished { path },
+                    false => FileError::NoSegment { path },
+                });
             }
-            _ => FileError::NoSegment { path: path.to_owned() },
-        })?,
+        },
     };
     let footer = read_footer(file, &header, len_bytes, pass_unreadable).at(path, "cannot read")?;
     Ok(SegmentInfo { header, footer, len_bytes })
@@ -361,6 +380,7 @@ fn read_footer(
     }
     let position = len_bytes - FOOTER_LEN_BYTES;
     let mut block = [0; FOOTER_LEN_BYTES as usize];
-    let len = read(file, &mut block, position, pass_unreadable)?;
+    let mut refused = pass_unreadable.then(Refused::default);
+    let len = read(file, &mut block, position, refused.as_mut())?;
     Ok(Footer::decode(&block[..len], header.epoch, position))
 }
