@@ -71,8 +71,9 @@ pub(crate) struct Cursor<T> {
     pub(crate) unread: Holding,
     /// That it took a frame is no reason to give the frame up for another reader.
     pub(crate) is_best_effort: bool,
-    /// Nothing below is unread and may be given up, as far as shedding has looked.
-    pub(crate) shed_from: Offset,
+    /// For each kind of goal: nothing below is unread and may be given up for it, as far as shedding
+    /// has looked.
+    pub(crate) shed_from: [Offset; 3],
     /// What all of this comes to, for those who do not take the log's lock.
     pub(crate) gauges: Arc<ReaderGauges>,
     /// Those of both that are not durable.
@@ -131,7 +132,7 @@ impl<T> Cursor<T> {
             leased: Holding::default(),
             unread: Holding::default(),
             is_best_effort: false,
-            shed_from: 0,
+            shed_from: [0; 3],
             gauges,
             unwritten: Holding::default(),
             disk_leases: BTreeMap::new(),

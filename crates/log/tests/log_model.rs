@@ -400,3 +400,20 @@ proptest! {
         world.crash(disk);
     }
 }
+
+/// Scenario: a frame is on disk when what is not goes, and then the budget shrinks. Guarantee: the
+/// oldest goes first.
+#[test]
+fn the_oldest_goes_first_also_after_what_was_not_written() {
+    let mut world = World::new(0, FlushPolicy::AtOnce, 1 << 30);
+    for step in [
+        Step::Append { mask: 2, len: 0, count: 1 },
+        Step::Wait { milliseconds: 100 },
+        Step::DropUnwritten { reader: 1 },
+        Step::Append { mask: 2, len: 1413, count: 19 },
+        Step::DropOldest { reader: 1, limit_bytes: 1613 },
+    ] {
+        world.apply(step);
+    }
+    world.clean_end();
+}

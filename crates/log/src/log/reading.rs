@@ -251,7 +251,7 @@ impl<T> Inner<T> {
     pub(crate) fn rewind(&mut self, id: CursorId) {
         let cursor = self.cursor_mut(id);
         cursor.next = cursor.floor;
-        cursor.shed_from = 0;
+        cursor.shed_from = Default::default();
         cursor.unread.add(std::mem::take(&mut cursor.leased));
         if let Some((_, lease)) = cursor.disk_leases.first_key_value() {
             cursor.oldest_on_disk_unix_ns = Some(lease.received_unix_ns);

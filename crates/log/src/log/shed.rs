@@ -37,6 +37,17 @@ pub(super) enum Goal {
     Unwritten { bytes: u64 },
 }
 
+impl Goal {
+    /// What may be given up for one may have to stay for another.
+    fn kind(self) -> usize {
+        match self {
+            Goal::WithinBudget => 0,
+            Goal::Freed { .. } => 1,
+            Goal::Unwritten { .. } => 2,
+        }
+    }
+}
+
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
@@ -79,7 +90,7 @@ impl<T> Inner<T> {
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
         let is_unwritten = matches!(goal, Goal::Unwritten { .. });
         let least = if is_unwritten { durable_below } else { self.evicted_below() };
-        let mut offset = cursor.next.max(cursor.shed_from).max(least);
+        let mut offset = cursor.next.max(cursor.shed_from[goal.kind()]).max(least);
         // What was dropped since the last frame that was kept.
         let (mut start, mut dropped) = (offset, Holding::default());
         // Nothing has been kept so far: the reader need not look at what lies behind.
@@ -118,7 +129,7 @@ impl<T> Inner<T> {
         }
         let cursor = self.cursor_mut(id);
         cursor.note_dropped_range(start, offset, dropped, unix_now_ns());
-        cursor.shed_from = if walk == Walk::AtEnd { 0 } else { offset };
+        cursor.shed_from[goal.kind()] = if walk == Walk::AtEnd { 0 } else { offset };
         cursor.publish();
         walk
     }
