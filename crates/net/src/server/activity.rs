@@ -12,6 +12,9 @@ use super::budget::{ConnectionBudget, STREAM_BYTES, StreamCharges};
 use super::header_blocks::{HeaderBlocks, Malformed};
 use super::scheduler::{Arriving, ConnectionEntry};
 
+/// So many buffers that there is no room for a connection may keep until it has said goodbye.
+const UNCHARGED_BUFFERS_MAX: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Activity {
     pub(super) entry: Arc<ConnectionEntry>,
@@ -21,7 +24,7 @@ pub(super) struct Activity {
     charges: StreamCharges,
     /// Bytes of headers that were read and not asked for yet.
     header_bytes: AtomicUsize,
-    has_malformed_headers: AtomicBool,
+    must_end: AtomicBool,
     times: Mutex<Times>,
     /// Answers that are being sent, by whether the period in which each began is even or odd.
     sending: [AtomicUsize; 2],
@@ -57,7 +60,7 @@ impl Activity {
             stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
-            has_malformed_headers: AtomicBool::new(false),
+            must_end: AtomicBool::new(false),
             times: Mutex::new(Times { idle_since: now, useful_at: now, standing: Standing::New }),
             sending: Default::default(),
             period: AtomicUsize::new(0),
@@ -96,27 +99,29 @@ impl Activity {
     }
 
     /// Header blocks were read. What the peer's table of headers keeps is charged for the life of
-    /// the connection, which has to go if there is no room.
+    /// the connection, which has to go if there is no room, and at once if it goes on.
     pub(super) fn note_headers(&self, read: Result<(), Malformed>, headers: &mut HeaderBlocks) {
-        if read.is_err() {
-            self.has_malformed_headers.store(true, Ordering::Relaxed);
-        }
         let bytes = headers.take_header_bytes();
-        if bytes > 0 {
-            self.header_bytes.fetch_add(bytes, Ordering::Relaxed);
-            if !self.charges.try_keep_buffers(headers.pins()) {
-                self.evict();
-            }
+        if bytes == 0 {
+            return;
+        }
+        self.header_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let uncharged = self.charges.keep_buffers(headers.pins());
+        if uncharged > 0 {
+            self.evict();
+        }
+        if read.is_err() || uncharged > UNCHARGED_BUFFERS_MAX {
+            self.must_end.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Bytes of headers since this was last asked. `None`: some are such as no client sends.
+    /// Bytes of headers since this was last asked. `None`: the connection has to end.
     pub(super) fn take_header_bytes(&self) -> Option<usize> {
-        let is_malformed = self.has_malformed_headers.load(Ordering::Relaxed);
+        let must_end = self.must_end.load(Ordering::Relaxed);
         // Both sides are the connection's task.
         let bytes = self.header_bytes.load(Ordering::Relaxed);
         self.header_bytes.store(0, Ordering::Relaxed);
-        (!is_malformed).then_some(bytes)
+        (!must_end).then_some(bytes)
     }
 
     pub(super) fn has_served(&self) -> bool {

@@ -290,17 +290,18 @@ impl StreamCharges {
         is_taken
     }
 
-    /// Charges the buffers that the connection's table of headers keeps from now on. False: there
-    /// is no room for them. The first one is in the price of a connection.
-    pub(super) fn try_keep_buffers(&self, buffers: u32) -> bool {
+    /// Charges the buffers that the connection's table of headers keeps from now on. Returns how
+    /// many there is no room for. The first one is in the price of a connection.
+    pub(super) fn keep_buffers(&self, buffers: u32) -> usize {
         let kept_buffers = self.kept_buffers.load(Ordering::Relaxed);
         let more_buffers = (buffers as usize).saturating_sub(1 + kept_buffers);
         let bytes = more_buffers * KEPT_BUFFER_BYTES;
         let is_taken = bytes == 0 || self.budget.take_for_streams(bytes, FURTHER_BLOCKS_PERCENT);
         if is_taken {
             self.kept_buffers.fetch_add(more_buffers, Ordering::Relaxed);
+            return 0;
         }
-        is_taken
+        more_buffers
     }
 
     /// Whether requests, of any connection, are being refused for want of memory.
@@ -498,11 +499,11 @@ mod tests {
             ConnectionBudget::new(2 * KEPT_BUFFER_BYTES * 100 / FURTHER_BLOCKS_PERCENT + 100, 0);
         let charges = StreamCharges::new(&budget);
         let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
-        assert!(charges.try_keep_buffers(1));
+        assert_eq!(charges.keep_buffers(1), 0);
         assert_eq!(used_bytes(), 0);
-        assert!(charges.try_keep_buffers(3) && charges.try_keep_buffers(2));
+        assert_eq!([3, 2].map(|buffers| charges.keep_buffers(buffers)), [0, 0]);
         assert_eq!(used_bytes(), 2 * KEPT_BUFFER_BYTES);
-        assert!(!charges.try_keep_buffers(4));
+        assert_eq!([4, 6].map(|buffers| charges.keep_buffers(buffers)), [1, 3]);
         drop(charges);
         assert_eq!(used_bytes(), 0);
     }
