@@ -1,5 +1,5 @@
 //! The administrative HTTP servers: metrics and health. Strangers may reach them, so they have few
-//! places, and whoever is idle or slow makes room at once for a probe.
+//! places, and the connection that is idle or slow longest makes room at once for a probe.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ struct AdminHandler {
     status: Arc<EngineStatus>,
     /// None: the metrics.
     health_path: Option<String>,
-    /// Held while dead letters are read, also if nobody waits for the answer any more.
+    /// Held while dead letters are read, also if no peer waits for the answer any more.
     letters: Arc<Mutex<()>>,
 }
 

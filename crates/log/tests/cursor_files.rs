@@ -248,7 +248,7 @@ fn names_make_different_file_names_that_every_file_system_takes() {
 #[test]
 fn a_slot_that_the_disk_refuses_costs_at_most_the_last_store() {
     let disk = disk(1);
-    let mut file = CursorFile::create(&disk, Path::new(DIRECTORY), &state(1)).unwrap();
+    let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
     file.store(&disk, &state(6)).unwrap();
     for slot in [0..1, SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1] {
         disk.set_unreadable(".cursor", slot);

@@ -120,10 +120,9 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
     }
 }
 
-/// Scenario: of some frames a reader wants nothing, others it gives up, the rest it takes, in turn;
-/// another one is behind, and the process starts anew, with and without having the readers leave.
-/// Guarantee: only what was taken goes. Where a cursor's file cannot tell all of it apart, what was
-/// not taken stays all the same.
+/// Scenario: a reader does not want some frames, gives others up and takes the rest; another one is
+/// behind. The process starts anew, with readers that left or not. Guarantee: only what was taken
+/// goes, also where a cursor's file cannot tell all of it apart.
 #[test]
 fn what_no_reader_took_stays_after_a_restart() {
     let most_in_a_file = UNTAKEN_RANGES_LIMIT as u64;

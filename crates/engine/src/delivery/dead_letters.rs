@@ -180,7 +180,7 @@ fn summary(items: u64, refusal: &Refusal) -> DeadLetterSummary {
 }
 
 /// The store on disk. It is opened with the first letter: where nothing is refused nothing is
-/// written, and what cannot be opened holds up nobody.
+/// written, and what cannot be opened holds up no other delivery.
 pub(crate) struct OnDisk {
     disk: Arc<dyn Disk>,
     log_directory: PathBuf,

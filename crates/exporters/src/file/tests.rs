@@ -181,9 +181,9 @@ async fn successors_write_to_the_same_file() {
     }
 }
 
-/// Scenario: others rename the file, as logrotate does, or remove it, with and without a successor of
-/// the exporter, and once with its directory. Guarantee: what counts as delivered is in the file at
-/// the path; without the directory nothing is.
+/// Scenario: others rename the file, as logrotate does, or remove it, with and without a successor
+/// of the exporter, and once with its directory. Guarantee: what counts as delivered is in the file
+/// at the path; without the directory nothing is.
 #[tokio::test]
 async fn a_file_that_others_move_or_remove_is_begun_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -213,8 +213,8 @@ async fn a_file_that_others_move_or_remove_is_begun_again() {
     assert_eq!(line_count(&path), 1);
 }
 
-/// Scenario: the exporters of a path end, and another comes. Guarantee: no descriptor holds the file
-/// meanwhile, and what the process wrote stays.
+/// Scenario: the exporters of a path end, and another comes. Guarantee: no descriptor holds the
+/// file meanwhile, and what the process wrote stays.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_last_exporter_lets_go_of_the_file() {

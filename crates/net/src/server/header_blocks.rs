@@ -413,8 +413,8 @@ mod tests {
             ),
             piece in 1..40_usize,
         ) {
-            let frames: Vec<_> =
-                payloads.iter().map(|(kind, flags, payload)| frame(*kind, *flags, payload)).collect();
+            let frames = payloads.iter().map(|(kind, flags, bytes)| frame(*kind, *flags, bytes));
+            let frames: Vec<_> = frames.collect();
             let (mut whole, result) = read(&frames);
             let bytes = [&PREFACE[..], &frames.concat()].concat();
             let mut parts = HeaderBlocks::default();

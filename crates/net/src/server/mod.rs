@@ -29,6 +29,7 @@
 mod activity;
 mod body;
 mod budget;
+mod charges;
 mod connection;
 mod cors;
 mod counters;

@@ -1,0 +1,176 @@
+//! What the requests of one connection hold, charged to the budget of all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::budget::ConnectionBudget;
+
+/// Of the budget, the first blocks of all connections are sure of so many percent, those of
+/// connections whose requests made no progress of so many, and all further blocks of so many:
+/// connections with a few streams must not suffer from those with hundreds.
+const FIRST_BLOCKS_PERCENT: usize = 75;
+const STALLED_BLOCKS_PERCENT: usize = 50;
+const FURTHER_BLOCKS_PERCENT: usize = 25;
+/// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
+/// and the first few streams.
+const STREAMS_BLOCK_BYTES: usize = 24 << 10;
+/// A buffer that the peer's table of headers keeps: what was read at once, or a frame.
+const KEPT_BUFFER_BYTES: usize = 16 << 10;
+
+/// What the requests in flight of one connection hold, charged to the budget in blocks.
+#[derive(Debug)]
+pub(super) struct StreamCharges {
+    budget: Arc<ConnectionBudget>,
+    needed_bytes: AtomicUsize,
+    taken_bytes: AtomicUsize,
+    /// Buffers that the table of headers keeps, beyond the first one.
+    kept_buffers: AtomicUsize,
+}
+
+impl StreamCharges {
+    pub(super) fn new(budget: &Arc<ConnectionBudget>) -> Self {
+        StreamCharges {
+            budget: Arc::clone(budget),
+            needed_bytes: AtomicUsize::new(0),
+            taken_bytes: AtomicUsize::new(0),
+            kept_buffers: AtomicUsize::new(0),
+        }
+    }
+
+    /// Charges a request. False: the budget is spent, and the request must be refused. In either
+    /// case [`StreamCharges::give_back`] is due.
+    pub(super) fn try_take(&self, bytes: usize, is_stalled: impl FnOnce() -> bool) -> bool {
+        let needed_bytes = self.needed_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let taken_bytes = self.taken_bytes.load(Ordering::Acquire);
+        let missing_bytes = needed_bytes.saturating_sub(taken_bytes);
+        if missing_bytes == 0 {
+            return true;
+        }
+        let block_bytes = missing_bytes.next_multiple_of(STREAMS_BLOCK_BYTES);
+        let is_first = taken_bytes == 0 && block_bytes == STREAMS_BLOCK_BYTES;
+        let percent = if !is_first {
+            FURTHER_BLOCKS_PERCENT
+        } else if is_stalled() {
+            STALLED_BLOCKS_PERCENT
+        } else {
+            FIRST_BLOCKS_PERCENT
+        };
+        let is_taken = self.budget.take_for_streams(block_bytes, percent);
+        if is_taken {
+            self.taken_bytes.fetch_add(block_bytes, Ordering::AcqRel);
+        }
+        is_taken
+    }
+
+    /// Charges the buffers that the connection's table of headers keeps from now on. Returns how
+    /// many there is no room for. The first one is in the price of a connection.
+    pub(super) fn keep_buffers(&self, buffers: u32) -> usize {
+        let kept_buffers = self.kept_buffers.load(Ordering::Relaxed);
+        let more_buffers = (buffers as usize).saturating_sub(1 + kept_buffers);
+        let bytes = more_buffers * KEPT_BUFFER_BYTES;
+        let is_taken = bytes == 0 || self.budget.take_for_streams(bytes, FURTHER_BLOCKS_PERCENT);
+        if is_taken {
+            self.kept_buffers.fetch_add(more_buffers, Ordering::Relaxed);
+            return 0;
+        }
+        more_buffers
+    }
+
+    /// Whether requests, of any connection, are being refused for want of memory.
+    pub(super) fn are_refused(&self) -> bool {
+        self.budget.is_short()
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        if self.needed_bytes.fetch_sub(bytes, Ordering::AcqRel) == bytes {
+            self.give_back_blocks();
+        }
+    }
+
+    fn give_back_blocks(&self) {
+        // A request that begins meanwhile may go uncharged, until the next one begins.
+        let taken_bytes = self.taken_bytes.swap(0, Ordering::AcqRel);
+        self.budget.give_back_of_streams(taken_bytes);
+    }
+}
+
+impl Drop for StreamCharges {
+    fn drop(&mut self) {
+        self.give_back_blocks();
+        let kept_bytes = self.kept_buffers.load(Ordering::Relaxed) * KEPT_BUFFER_BYTES;
+        self.budget.give_back_of_streams(kept_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_with_many_streams_leave_room_for_those_with_few() {
+        const LIMIT: usize = 100 * STREAMS_BLOCK_BYTES;
+        const STREAM: usize = 10_000;
+        let budget = ConnectionBudget::new(LIMIT, 0);
+        let many: Vec<_> = (0..10).map(|_| StreamCharges::new(&budget)).collect();
+        let mut streams = 0;
+        while many.iter().all(|charges| charges.try_take(STREAM, || false)) {
+            streams += many.len();
+            assert!(streams * STREAM < LIMIT, "there is an end");
+        }
+        assert!((LIMIT / 8..=LIMIT / 4).contains(&(streams * STREAM)), "{streams}");
+        let few: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(few.iter().all(
+            |charges| charges.try_take(STREAM, || false) && charges.try_take(STREAM, || false)
+        ));
+        let still_more: Vec<_> = (0..40).map(|_| StreamCharges::new(&budget)).collect();
+        assert!(
+            !still_more.iter().all(|charges| charges.try_take(STREAM, || false)),
+            "that is bounded too"
+        );
+        drop((many, few, still_more));
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    /// Guarantee: connections whose requests made no progress leave room for the first requests of
+    /// others.
+    #[test]
+    fn stalled_connections_leave_room_for_others() {
+        let budget = ConnectionBudget::new(100 * STREAMS_BLOCK_BYTES, 0);
+        let all: Vec<_> = (0..100).map(|_| StreamCharges::new(&budget)).collect();
+        let taken = |is_stalled| all.iter().filter(|it| it.try_take(1000, || is_stalled)).count();
+        assert_eq!((taken(true), budget.is_short()), (50, true));
+        let others: Vec<_> = (0..100).map(|_| StreamCharges::new(&budget)).collect();
+        assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
+    }
+
+    /// Guarantee: what the table of headers keeps is charged but for the first buffer, as long as
+    /// its connection lives.
+    #[test]
+    fn buffers_that_the_table_of_headers_keeps_are_charged() {
+        let budget =
+            ConnectionBudget::new(2 * KEPT_BUFFER_BYTES * 100 / FURTHER_BLOCKS_PERCENT + 100, 0);
+        let charges = StreamCharges::new(&budget);
+        let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
+        assert_eq!(charges.keep_buffers(1), 0);
+        assert_eq!(used_bytes(), 0);
+        assert_eq!([3, 2].map(|buffers| charges.keep_buffers(buffers)), [0, 0]);
+        assert_eq!(used_bytes(), 2 * KEPT_BUFFER_BYTES);
+        assert_eq!([4, 6].map(|buffers| charges.keep_buffers(buffers)), [1, 3]);
+        drop(charges);
+        assert_eq!(used_bytes(), 0);
+    }
+
+    #[test]
+    fn charges_come_back_with_the_last_stream() {
+        let budget = ConnectionBudget::new(1 << 20, 0);
+        let charges = StreamCharges::new(&budget);
+        assert!(charges.try_take(1000, || false) && charges.try_take(1000, || false));
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
+        charges.give_back(1000);
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), STREAMS_BLOCK_BYTES);
+        charges.give_back(1000);
+        assert_eq!(budget.streams_bytes.load(Ordering::Relaxed), 0);
+        assert!(!charges.try_take(1 << 20, || false));
+        charges.give_back(1 << 20);
+    }
+}
