@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::EXPECT;
-use http::uri::{Parts, Scheme};
-use http::{HeaderMap, Request, Response, Uri, Version};
+use http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -171,11 +170,8 @@ async fn drive<H: Handler>(
     context: &Arc<Context<H>>,
 ) {
     let known = Arc::new(context.handler.connected(peer));
-    let service = service_fn(|mut request: Request<Incoming>| {
+    let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
-        if is_http2 {
-            *request.uri_mut() = copied(request.uri());
-        }
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
@@ -257,16 +253,6 @@ async fn drive<H: Handler>(
 /// An answer in gRPC that has its status in the headers has nothing but a refusal.
 fn is_accepted(response: &Response<ReplyBody>) -> bool {
     response.status().is_success() && !response.headers().contains_key(GRPC_STATUS)
-}
-
-/// h2 leaves the path and the authority in the buffer that they came in, which may be a frame of
-/// the longest kind.
-fn copied(uri: &Uri) -> Uri {
-    let mut parts = Parts::default();
-    parts.path_and_query = uri.path_and_query().and_then(|path| path.as_str().parse().ok());
-    parts.authority = uri.authority().and_then(|authority| authority.as_str().parse().ok());
-    parts.scheme = parts.authority.is_some().then_some(Scheme::HTTP);
-    Uri::from_parts(parts).unwrap_or_default()
 }
 
 /// What a request's headers hold: texts, in buffers that grow by doubling, and the map's places,

@@ -150,8 +150,16 @@ impl HeaderBlocks {
         });
     }
 
-    fn read_payload(&mut self, mut payload: Payload, bytes: &[u8]) -> Result<(), Malformed> {
-        for &byte in bytes {
+    fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            let headers_left = payload.left.saturating_sub(payload.padding);
+            let passed = self.block.pass_text(bytes.len().min(headers_left));
+            if passed > 0 {
+                payload.left -= passed;
+                bytes = &bytes[passed..];
+                continue;
+            }
+            bytes = rest;
             if payload.has_padding_length {
                 (payload.padding, payload.has_padding_length) = (byte.into(), false);
             } else if payload.skipped > 0 {
@@ -237,6 +245,15 @@ impl Integer {
 }
 
 impl Block {
+    /// Passes all of a string but its last byte, as far as there are so many bytes: it says
+    /// nothing. How many bytes that are.
+    fn pass_text(&mut self, available: usize) -> usize {
+        let Field::Text(_, left) = &mut self.field else { return 0 };
+        let passed = available.min(*left as usize - 1);
+        *left -= passed as u32;
+        passed
+    }
+
     /// At the end of a field that enters the table: whether it is kept as a slice. `slices` are the
     /// entries before it.
     fn next(&mut self, byte: u8, slices: u128) -> Result<Option<bool>, Malformed> {

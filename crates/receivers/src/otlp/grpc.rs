@@ -32,7 +32,7 @@ impl GrpcHandler {
         request: Request<RequestBody>,
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
-        let (head, body) = request.into_parts();
+        let (head, body) = self.ingest.parts_of(request);
         let arrived = async {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let encoding = message_encoding(&head.headers)?;

@@ -76,7 +76,7 @@ impl HttpHandler {
         request: Request<RequestBody>,
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Http);
-        let (head, body) = request.into_parts();
+        let (head, body) = self.ingest.parts_of(request);
         let arrived = async {
             let route = self.ingest.let_in(signal, &head.headers).await?;
             let packing = self.packing_of(&head.headers)?;

@@ -11,7 +11,7 @@ use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{BodyTimeouts, ServerResources};
+use sluice_net::server::{BodyTimeouts, RequestBody, ServerResources};
 use sluice_otlp::Signal;
 
 use super::counters::{OtlpCounters, SignalCounters};
@@ -69,6 +69,15 @@ impl Ingest {
             let message = format!("no pipeline takes {signal} from this receiver");
             Refused::new(RefusedReason::Unrouted, message)
         })
+    }
+
+    /// A request whose path is known. h2 leaves path and authority in the buffer that they came in,
+    /// which may be a frame of the longest kind: of both only what metadata may need is kept.
+    pub(super) fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, RequestBody) {
+        let (mut head, body) = request.into_parts();
+        let authority = head.uri.authority().filter(|_| self.include_metadata);
+        head.uri = authority.and_then(|it| it.as_str().parse().ok()).unwrap_or_default();
+        (head, body)
     }
 
     /// What is kept of the sender, charged to the request.
