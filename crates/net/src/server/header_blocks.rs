@@ -54,6 +54,8 @@ enum State {
     Headers(Payload),
 }
 
+const NEXT_FRAME: State = State::FrameHeader([0; FRAME_HEADER_BYTES], 0);
+
 impl Default for State {
     fn default() -> Self {
         State::Preface(0)
@@ -83,7 +85,7 @@ impl HeaderBlocks {
                     if !is_preface {
                         self.state = State::Http1;
                     } else if *came == PREFACE.len() {
-                        self.state = State::FrameHeader(Default::default(), 0);
+                        self.state = NEXT_FRAME;
                     }
                     bytes = rest;
                 }
@@ -100,7 +102,7 @@ impl HeaderBlocks {
                     let skipped = bytes.len().min(*left);
                     *left -= skipped;
                     if *left == 0 {
-                        self.state = State::FrameHeader(Default::default(), 0);
+                        self.state = NEXT_FRAME;
                     }
                     bytes = &bytes[skipped..];
                 }
@@ -130,24 +132,22 @@ impl HeaderBlocks {
         let [high, middle, low, kind, flags, ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
-        if left == 0 || !is_first && kind != CONTINUATION {
-            self.state = if left == 0 {
-                State::FrameHeader(Default::default(), 0)
-            } else {
-                State::Skip(left)
-            };
-            return;
-        }
         if is_first {
             self.block = Block::default();
         }
         self.block.has_pin = false;
-        self.state = State::Headers(Payload {
-            left,
-            has_padding_length: is_first && flags & PADDED != 0,
-            skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
-            padding: 0,
-        });
+        self.state = if left == 0 {
+            NEXT_FRAME
+        } else if is_first || kind == CONTINUATION {
+            State::Headers(Payload {
+                left,
+                has_padding_length: is_first && flags & PADDED != 0,
+                skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
+                padding: 0,
+            })
+        } else {
+            State::Skip(left)
+        };
     }
 
     fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {
@@ -174,11 +174,7 @@ impl HeaderBlocks {
             }
             payload.left -= 1;
         }
-        self.state = if payload.left > 0 {
-            State::Headers(payload)
-        } else {
-            State::FrameHeader(Default::default(), 0)
-        };
+        self.state = if payload.left > 0 { State::Headers(payload) } else { NEXT_FRAME };
         Ok(())
     }
 }
@@ -403,6 +399,9 @@ mod tests {
         // Also if its frames are short.
         let parts = [frame(HEADERS, 0, &[0x20, 0x20]), frame(CONTINUATION, END_HEADERS, &[0x20])];
         assert_eq!(read(&parts).1, Err(Malformed));
+        // A block begins with its first frame, also an empty one.
+        let empty = [frame(HEADERS, 0, &[]), frame(CONTINUATION, END_HEADERS, &[0x20, 0x20])];
+        assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
     }
 
     #[test]
