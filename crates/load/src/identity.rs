@@ -30,8 +30,7 @@ const SEQUENCE_BITS: u32 = 48;
 /// that begins.
 const RELATIVE: u16 = u16::MAX;
 
-/// A generator's number (1 to 65,534, unique in this process) and a sequence number (48 bits) in
-/// one word.
+/// A generator's number (1 to 65,534, unique in this process) and a 48-bit sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(pub u64);
 
@@ -76,8 +75,7 @@ impl Identity {
     }
 }
 
-/// Which item it is, and when it was sent, in nanoseconds since the epoch. As text these are
-/// [`Stamp::LEN`] hexadecimal digits.
+/// Which item it is, and when it was sent. As text these are [`Stamp::LEN`] hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     pub first: Identity,

@@ -33,9 +33,6 @@ pub struct Latency {
 
 impl Latency {
     pub fn of(histogram: &Histogram<u64>) -> Self {
-        if histogram.is_empty() {
-            return Latency::default();
-        }
         let quantile = |q| Duration::from_micros(histogram.value_at_quantile(q));
         Latency {
             count: histogram.len(),

@@ -1,6 +1,5 @@
-//! Cleans up behind a bench that was killed: a shell that waits for the bench's end and then ends
-//! what it watches, and removes a folder and control groups. Nothing of this can be done by the
-//! bench itself then.
+//! Cleans up behind a bench that was killed: a shell that waits for the bench's end, then ends what
+//! it watches, and removes a folder and control groups.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -44,8 +43,7 @@ impl Reaper {
     /// The subject has this process group from now on.
     pub fn watch(&mut self, group: u32) {
         if let Some(input) = self.0.stdin.as_mut() {
-            // An error means that it has been killed; the subject is then ended with the bench all
-            // the same.
+            // An error means that it has been killed. The subject still ends with the bench.
             let _ = writeln!(input, "{group}");
         }
     }

@@ -1,5 +1,4 @@
-//! A turn second by second: what the subject says of itself, what it takes, and what arrives; and
-//! the wait until everything has arrived.
+//! A turn second by second: what the subject says of itself, what it takes, and what arrives.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,8 +16,7 @@ use crate::report::{PipelineKpis, Sample};
 use crate::scrape::Scrape;
 use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
 
-/// Threads of the backends' runtime have this name, which tells their CPU time from the
-/// generator's. At most 15 bytes.
+/// Tells the CPU time of the backends' threads from the generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
 
 /// One look.
@@ -84,7 +82,7 @@ impl Sampler<'_> {
             pipelines: names.pipelines.iter().map(of_pipeline).collect(),
             backends_cpu: cpu_of_threads(BACKEND_THREADS),
             arrived: self.backends.iter().map(Backend::unique_items).collect(),
-            arrived_bytes: self.backends.iter().map(Backend::bytes).sum(),
+            arrived_bytes: self.backends.iter().map(|backend| backend.counts().bytes).sum(),
             received_bytes: value(&names.received_bytes),
             exported_bytes: value(&names.exported_bytes),
             buffer_bytes: value(&names.buffer_bytes).or_else(on_disk),
@@ -93,8 +91,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// A look while the load runs, and the sample of the time since the one before. The first of
-    /// `looks` is from before the load.
+    /// A look under load, and the sample since the one before; the first is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let look = self.look(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
@@ -160,8 +157,7 @@ pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
     all
 }
 
-/// Of all files in the folders below, without those that have gone meanwhile, and of those in this
-/// one if it is the subject's own.
+/// Of all files in the folders below, and of those in this one if it is the subject's own.
 fn size_below(folder: &Path, is_own: bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| match entry.metadata().ok()? {
@@ -211,8 +207,8 @@ fn cpu_s(now: Option<Usage>, then: Option<Usage>) -> Option<f64> {
     Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 
-/// Waits until these backends have everything that was acknowledged, for `limit` at most or until
-/// `is_interrupted`. How long that took; `None`: they have not.
+/// How long it took until these backends had everything that was acknowledged. `None`: they had
+/// not at the `limit`, or when `is_interrupted`.
 pub async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

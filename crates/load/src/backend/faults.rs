@@ -42,8 +42,7 @@ pub struct Faults {
     pub dead: bool,
     /// Share of the requests that are read and not answered until this ends (is 0).
     pub stall_share: f64,
-    /// Share of the requests whose stream (over HTTP: connection) is reset in the middle of its
-    /// answer.
+    /// Share of the requests whose stream (over HTTP: connection) is reset in mid-answer.
     pub reset_share: f64,
     pub delay: Option<Delay>,
     pub refuse: Option<Refuse>,
@@ -71,8 +70,7 @@ impl Faults {
         Faults { discard: true, ..Faults::default() }
     }
 
-    /// A share of the requests gets UNAVAILABLE (503) without RetryInfo, as in the Kyma load test's
-    /// backpressure scenario.
+    /// UNAVAILABLE (503) without RetryInfo, as the Kyma load test's backpressure has it.
     pub fn unavailable(share: f64) -> Self {
         Faults::refusing(share, Code::Unavailable)
     }
@@ -108,8 +106,7 @@ impl FaultSwitch {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Sets faults by the clock, in order, each this long after now. Those that begin at once are
-    /// set when this returns.
+    /// Sets faults in order, each this long after now. What begins at once is set on return.
     pub fn schedule(&self, steps: Vec<(Duration, Faults)>) -> tokio::task::JoinHandle<()> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();

@@ -1,5 +1,4 @@
-//! Decides what a backend answers to a request that it has read: by its faults first, then by the
-//! request itself.
+//! Decides what a backend answers: by its faults first, then by the request that it has read.
 
 use std::io::{self, Read};
 

@@ -1,6 +1,5 @@
 //! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by
-//! their identity, measures latency from the item's own time of sending, and injects faults on
-//! demand.
+//! their identity, measures latency from the item's own time, and injects faults on demand.
 
 mod faults;
 mod judge;
@@ -111,8 +110,7 @@ impl Backend {
         self.addr
     }
 
-    /// Changes what is wrong with it, from the next request on; what is stalled goes on once no
-    /// stall is left.
+    /// Changes what is wrong with it, from the next request on and for what is stalled.
     pub fn faults(&self) -> &FaultSwitch {
         &self.shared.faults
     }
@@ -128,11 +126,6 @@ impl Backend {
     /// Items taken so far, doubled ones included: `counts().items` without the copy.
     pub fn items(&self) -> u64 {
         self.store().counts.items
-    }
-
-    /// Of messages taken so far, as sent: `counts().bytes` without the copy.
-    pub fn bytes(&self) -> u64 {
-        self.store().counts.bytes
     }
 
     /// Different items seen so far.
@@ -162,11 +155,6 @@ impl Backend {
     /// Forgets the latencies so far, for instance of a warm-up.
     pub fn reset_latency(&self) {
         self.store().latency_us.reset();
-    }
-
-    /// The sequence numbers seen of one generator.
-    pub fn seen(&self, generator: u16) -> SequenceSet {
-        self.with_seen(generator, SequenceSet::clone)
     }
 
     /// The sequence numbers seen, by generator.
@@ -207,8 +195,7 @@ fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// Accepts connections while the backend is not dead. All connections are this task's own and end
-/// with it.
+/// Accepts connections while the backend is not dead. All connections end with this task.
 async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();

@@ -1,5 +1,4 @@
-//! What a backend understands, and how it answers: OTLP over gRPC, OTLP over HTTP as protobuf and
-//! JSON, and log lines.
+//! What a backend understands and answers: OTLP over gRPC, protobuf and JSON over HTTP, log lines.
 
 use std::future::ready;
 
@@ -161,8 +160,7 @@ pub(super) fn refusal(form: Form, status: &Status, is_too_large: bool) -> Answer
     };
     let mut response = match form {
         Form::Grpc => {
-            // Without a body the head ends the stream: gRPC clients take a status in the head for
-            // the answer's only then.
+            // gRPC clients read a status in the head only if that ends the stream: no body.
             let mut response = respond(StatusCode::OK, GRPC, Bytes::new());
             status.write_to(response.headers_mut());
             return response;

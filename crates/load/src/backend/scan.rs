@@ -1,8 +1,5 @@
 //! Finds the identity and the time of every item in an encoded export request, in whatever order
-//! its fields come.
-//!
-//! Only the fields that lead to identities are looked into, which makes this about as cheap as
-//! counting. Messages below an item's own fields are not validated.
+//! its fields come. Only fields that lead to identities are looked into and validated.
 
 use sluice_otlp::wire::{FIXED64, Field, Fields, LEN};
 use sluice_otlp::{Signal, Value};

@@ -21,8 +21,7 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAMS_LIMIT: u32 = 1024;
 const HEADERS_LIMIT_BYTES: u32 = 1 << 20;
-/// A reset overtakes what has not been written yet, so it waits until the head of the answer has
-/// gone out.
+/// A reset overtakes what has not been written yet: it waits until the answer's head has gone out.
 const RESET_AFTER: Duration = Duration::from_millis(1);
 
 /// The error of a body whose stream is to break. Over HTTP/1 that is the connection.

@@ -24,8 +24,7 @@ pub struct Counts {
     pub refused: BTreeMap<Code, u64>,
     /// Requests reset instead of answered.
     pub resets: u64,
-    /// Items in taken requests, doubled ones included. Where compressed requests are counted
-    /// lightly: an estimate.
+    /// Items in taken requests, doubled ones included. Light counting estimates compressed ones.
     pub items: u64,
     pub traces_items: u64,
     pub metrics_items: u64,

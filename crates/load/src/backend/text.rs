@@ -21,8 +21,7 @@ pub(super) fn identify(record: &[u8]) -> Option<Item> {
     Some(Item::known(stamp.first, stamp.sent_unix_ns))
 }
 
-/// Appends the lines of a body that is not OTLP: a JSON array of records, or JSON objects one after
-/// the other.
+/// Appends the lines of a body that is not OTLP: a JSON array of records, or JSON objects in a row.
 pub(super) fn scan(body: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
     for value in serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>() {
         let value = value.map_err(|_| Malformed)?;

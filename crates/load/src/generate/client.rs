@@ -233,8 +233,7 @@ impl Answer {
     }
 }
 
-/// Items that the encoded answer to an accepted request names as rejected. One that cannot be read
-/// names none.
+/// Items that an encoded answer names as rejected. One that cannot be read names none.
 fn rejected_items(response: &[u8]) -> u64 {
     let partial = ExportResponse::decode(response).ok().and_then(|answer| answer.partial_success);
     partial.map_or(0, |partial| partial.rejected_items.max(0).cast_unsigned())

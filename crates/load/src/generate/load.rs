@@ -27,8 +27,7 @@ pub enum Pace {
     Open { items_per_s: f64 },
 }
 
-/// A load. [`Load::new`] gives the Kyma telemetry load test's items over 4 connections of 8
-/// streams; change what differs.
+/// A load. [`Load::new`] has the Kyma load test's items, and 4 connections of 8 streams.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub target: SocketAddr,
@@ -191,8 +190,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// The OpenTelemetry SDKs' usual policy: 1 s, 1.5 times longer each time, at most 5 s, for a
-    /// minute.
+    /// The OpenTelemetry SDKs' usual policy.
     pub const SDK: Retry = Retry::Backoff {
         initial: Duration::from_secs(1),
         max: Duration::from_secs(5),

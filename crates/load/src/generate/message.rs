@@ -1,6 +1,5 @@
-//! An encoded export request of a load's shape, and where in it the bytes are that vary from
-//! request to request. It is written as OTLP's JSON and translated, so that no field number stands
-//! here.
+//! An encoded export request of a load's shape, and where in it the bytes are that vary. It is
+//! written as OTLP's JSON and translated, so that no field number stands here.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -72,8 +71,7 @@ impl Message {
     }
 }
 
-/// Members in ascending order of their fields, as SDKs write them. All items of a shape have the
-/// same length and layout.
+/// Fields in ascending order, as SDKs write them. All items of a shape have the same layout.
 fn item(shape: &Shape, trace_id: u128, identity: Identity, time: u64, random: &mut Rng) -> Value {
     let (trace_id, span_id) = (format!("{trace_id:032x}"), format!("{:016x}", identity.0));
     let body = (shape.signal == Signal::Logs).then(|| log_body(shape.body_bytes, random));

@@ -19,14 +19,12 @@ use crate::latency::Latency;
 /// A request or a line of an open loop is late when it is sent or written this long after its time.
 pub(super) const LATE_AFTER: Duration = Duration::from_millis(50);
 
-/// The outcome of a load. Unless it says otherwise, a number counts items. Figures that a source
-/// does not have, such as answers to written files, are zero.
+/// The outcome of a load, in items if not said otherwise. What a source does not have is zero.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// The load's number in identities.
     pub generator: u16,
-    /// Closed loop: sent at least once. Open loop: due within the duration, whether they could be
-    /// sent or not.
+    /// Closed loop: sent at least once. Open loop: due within the duration, sent or not.
     pub offered: u64,
     /// Of `offered`, in open loop: never sent, because all streams were waiting for answers.
     pub never_sent: u64,
@@ -52,13 +50,11 @@ pub struct LoadReport {
     pub endings: BTreeMap<Ending, u64>,
     /// The first message of each kind of failure.
     pub messages: BTreeMap<Ending, String>,
-    /// Attempts that were answered "come back" without RetryInfo or Retry-After, which would say
-    /// when.
+    /// Attempts that were answered "come back" without RetryInfo or Retry-After.
     pub refusals_without_delay: u64,
     /// From first sending to acknowledgement, retries included.
     pub acknowledged_after: Latency,
-    /// Sequence numbers of the items that were acknowledged for certain (those of requests without
-    /// rejections).
+    /// Sequence numbers of the items of acknowledged requests without rejections.
     pub acknowledged: SequenceSet,
     /// Reasons why it was another load than asked for.
     pub problems: Vec<Problem>,
@@ -144,8 +140,7 @@ impl Progress {
     }
 }
 
-/// A load on its way. What it offers, such as files that are not read yet, outlives the load and is
-/// removed when this is dropped.
+/// A load on its way. What it offers, such as files, outlives it until this is dropped.
 pub struct RunningLoad {
     progress: Arc<Progress>,
     task: JoinHandle<Result<LoadReport>>,

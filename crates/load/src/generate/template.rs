@@ -13,8 +13,7 @@ use zstd::bulk::Compressor;
 use super::message::{Layout, Message, SPAN_LASTS_NS};
 use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
 
-/// Of a zstd frame without content size and dictionary: magic number, descriptor and window (RFC
-/// 8878, 3.1.1).
+/// Of a zstd frame: magic number, descriptor and window alone (RFC 8878, 3.1.1).
 const ZSTD_HEADER_BYTES: usize = 6;
 
 /// The form of generated items.
@@ -29,9 +28,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The items of the Kyma telemetry load test: spans of 40 attributes (about 1.9 kB), metric
-    /// points of 10 (about 0.5 kB), log records with bodies of 2,000 bytes (about 2.5 kB); 100
-    /// items a request.
+    /// The Kyma telemetry load test's: spans of 40 attributes (about 1.9 kB), metric points of 10
+    /// (0.5 kB), log records with bodies of 2,000 bytes (2.5 kB); 100 items a request.
     pub fn of(signal: Signal) -> Self {
         let attributes = if signal == Signal::Traces { 40 } else { 10 };
         Shape { signal, items_per_request: 100, attributes, body_bytes: 2000 }
@@ -48,15 +46,12 @@ pub(crate) struct Template {
     signal: Signal,
     pub(crate) packed: Packed,
     pub(crate) items: u64,
-    /// Where each item's identity is in the frame. Empty where the items are compressed: then the
-    /// request's stamp alone varies.
+    /// Of each item, in the frame. Empty where items are compressed: the stamp alone varies then.
     identities_at: Vec<usize>,
     layout: Layout,
 }
 
 impl Template {
-    /// Builds the request. `Encoding::Snappy` is not an encoding of OTLP senders and is refused by
-    /// the caller.
     pub(crate) fn new(shape: &Shape, encoding: Encoding) -> Self {
         let Message { bytes, stamp_at, identities_at, layout } = Message::build(shape);
         let identities_at = match encoding {

@@ -1,5 +1,4 @@
-//! The workers of a load: each takes the next ticket, stamps its own buffer, sends it and waits for
-//! the answer.
+//! The workers of a load: each takes a ticket, stamps its buffer, sends it and awaits the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,8 +103,7 @@ impl Shared {
         report
     }
 
-    /// Items that had to be sent: of an open loop within its time, or until it was stopped before
-    /// that.
+    /// Items that had to be sent: of an open loop within its time, or until it was stopped.
     fn due_items(&self) -> u64 {
         let requests = match (self.requests_per_s, self.load.duration) {
             (Some(requests_per_s), Some(duration)) => {
@@ -127,8 +125,7 @@ impl Shared {
             self.template.stamp(&mut buffer, stamp, self.load.poison_every);
             let frame = buffer.freeze();
             self.deliver(&client, first.sequence(), &frame).await;
-            // The connection has let go of the bytes once it has written them; else they are
-            // copied.
+            // The connection lets go of the bytes once it has written them.
             buffer = frame.try_into_mut().unwrap_or_else(|_| self.template.packed.frame[..].into());
         }
     }
@@ -178,8 +175,7 @@ impl Shared {
             let delay = self.load.retry.delay(attempt, began.elapsed(), answer.retry_delay);
             let Some(delay) = delay.filter(|_| answer.is_retryable()) else { break Some(answer) };
             self.progress.report().retries += 1;
-            // One that waits for its next attempt when time is up has been refused, not left
-            // without an answer.
+            // What waits for its next attempt when time is up has had an answer: it is refused.
             if timeout_at(deadline, sleep(delay)).await.is_err() {
                 break Some(answer);
             }

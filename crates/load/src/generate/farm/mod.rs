@@ -1,7 +1,5 @@
 //! A farm of targets for a subject that scrapes: HTTP servers with metrics as avalanche shows them,
-//! the generator that the Kyma telemetry load test scrapes. Each sample's value is its identity
-//! (target, scrape, series), so what was served in a completed scrape and has not arrived is told
-//! to the sample.
+//! which the Kyma load test scrapes. Each sample's value is its identity (target, scrape, series).
 
 mod target;
 
@@ -40,18 +38,14 @@ pub struct Farm {
     pub counters: u32,
     /// Labels of each series besides `series_id` and `cycle_id`.
     pub labels: u32,
-    /// All series are replaced by new ones (another `cycle_id`) after this time, again and again.
-    /// `None`: never.
+    /// How often all series are replaced by new ones (another `cycle_id`). `None`: never.
     pub churn_every: Option<Duration>,
-    /// How often the subject is told to scrape each target; what it leaves out is a [`Problem`] of
-    /// the report.
+    /// How often the subject is told to scrape each target.
     pub scrape_every: Duration,
 }
 
 impl Default for Farm {
-    /// The Kyma load test's: 20 targets of 1,000 metrics with 10 series and 10 labels each, scraped
-    /// every 30 seconds, with new series every minute as avalanche makes them unless told
-    /// otherwise.
+    /// The Kyma load test's, with avalanche's own time between new series.
     fn default() -> Self {
         Farm {
             targets: 20,
@@ -274,8 +268,7 @@ impl Shared {
 
     /// Scrapes that the subject was told to make and has not, of each target where there are any.
     fn left_out(&self, elapsed: Duration) -> Vec<u32> {
-        // The first scrape comes at any moment of the first interval, and the last may fall on the
-        // end.
+        // The first comes at any moment of the first interval, and the last may fall on the end.
         let due = (elapsed.as_secs_f64() / self.farm.scrape_every.as_secs_f64()).floor() as u32;
         let due = due.saturating_sub(1);
         let missed = |scrapes: &AtomicU32| due.saturating_sub(scrapes.load(Ordering::Relaxed));

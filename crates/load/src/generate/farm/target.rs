@@ -56,8 +56,7 @@ impl Page {
         page
     }
 
-    /// Head and series of one metric. OpenMetrics names a counter without the suffix that its
-    /// samples have.
+    /// Head and series of one metric. OpenMetrics' head of a counter is without the suffix.
     fn push_metric(&mut self, farm: &Farm, metric: u32, labels: &str) {
         let base = format!("avalanche_metric_mmmmm_0_{metric:04}");
         let is_counter = metric < farm.counters;
@@ -122,8 +121,7 @@ impl Format {
         }
     }
 
-    /// The format of the highest quality; of equals the first named. The plain text where none is
-    /// known.
+    /// The format of the highest quality, of equals the first. Plain text where none is known.
     fn of(accept: &str) -> Format {
         let mut best = (Format::Text, 0.0);
         for range in accept.split(',') {

@@ -1,5 +1,4 @@
-//! A line as flog's `--format json` writes it and as a container runtime stores it: written once,
-//! then patched in place.
+//! A line of flog's `--format json` as a container runtime stores it, patched in place.
 
 use sluice_otlp::{civil_date, civil_time};
 

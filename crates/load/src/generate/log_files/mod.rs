@@ -1,6 +1,5 @@
-//! Log files for a subject that tails them: lines as flog writes them, in Kubernetes' CRI format,
-//! in a tree like the kubelet's /var/log/pods, rotated like the kubelet does it. Each line carries
-//! its identity (pod and number) and its time.
+//! Log files for a subject that tails them: flog's lines in Kubernetes' CRI format, in a tree like
+//! /var/log/pods, rotated as the kubelet does it. Each line carries its identity and its time.
 
 mod line;
 mod writer;
@@ -23,8 +22,7 @@ const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
 /// The kubelet keeps five files of a container, the one that is written included.
 const KEPT_FILES: usize = 5;
-/// A file that has grown to so many times the size at which it is to be rotated does not wait until
-/// it is looked at.
+/// A file of so many times the size at which it is to be rotated is rotated at once.
 const OVERGROWN: u64 = 4;
 
 /// The lines that are written, and how fast.
@@ -43,8 +41,7 @@ pub struct LogFiles {
 }
 
 impl Default for LogFiles {
-    /// As in the Kyma load test: ten pods of flog; and as the kubelet rotates: at 10 MiB, looking
-    /// every ten seconds.
+    /// The Kyma load test's ten pods of flog, and the kubelet's rotation.
     fn default() -> Self {
         LogFiles {
             pods: 10,
@@ -141,14 +138,12 @@ impl OpenLogFiles {
         self.tree.folder.path()
     }
 
-    /// Begins to write, on a thread of its own, until it is stopped. Without a rate, `backends` say
-    /// how fast.
+    /// Writes on a thread of its own until stopped. Without a rate, `backends` say how fast.
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
         let OpenLogFiles { shape, template, tree, pods } = self;
         let progress = Progress::new();
         let line_bytes = template.bytes.len();
-        // Half of what a file a pod holds: no line is to be rotated away unread because the writer
-        // hurried ahead.
+        // Half of what a file a pod holds: no line is to be rotated away unread.
         let lead = shape.rotate_bytes * shape.pods as u64 / line_bytes as u64 / 2;
         let writer = Writer {
             lines: vec![0; pods.len()],

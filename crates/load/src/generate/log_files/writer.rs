@@ -1,5 +1,4 @@
-//! The thread that writes: it stamps copies of one line in a buffer and hands the buffer to the
-//! pods' files in turn.
+//! The thread that writes: it stamps copies of one line in a buffer, for the pods' files in turn.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
