@@ -9,13 +9,11 @@ use anyhow::{Context, Result, ensure};
 use super::record::{RECORD_FILE, RunRecord, write};
 use super::{to_csv, to_html, to_markdown};
 
-/// How far below a given folder records are looked for: deeper than any layout of results, and safe
-/// from loops of links.
+/// How far below a folder records are looked for, which ends loops of links.
 const DEPTH: usize = 8;
 
-/// Reads the records at these places, each a `run.json` or a folder with any number of them in it
-/// or below, and puts them in the order in which they were started. A place named twice is read
-/// once; one without a record is an error.
+/// Reads the records at these places, each a `run.json` or a folder with some in it or below, once
+/// each and in the order in which they were started. A place without a record is an error.
 pub fn load(places: &[PathBuf]) -> Result<Vec<RunRecord>> {
     let mut files = BTreeSet::new();
     for place in places {
@@ -53,10 +51,9 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Writes `report.md`, `report.csv` and `report.html` of these runs into a folder, which is made if
-/// it is not there.
+/// Writes `report.md`, `report.csv` and `report.html` into a folder, and makes it if need be.
 pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     write(folder, "report.md", &to_markdown(records))?;
     write(folder, "report.csv", &to_csv(records))?;
     write(folder, "report.html", &to_html(records))

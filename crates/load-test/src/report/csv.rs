@@ -1,5 +1,4 @@
-//! The report as CSV (RFC 4180), for other programs: a line a turn, and one for each of its
-//! pipelines.
+//! The report as CSV (RFC 4180): a line a turn, and one for each of its pipelines.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -48,8 +47,7 @@ impl Line<'_> {
     }
 }
 
-/// Units are in the columns' names. What is not known is empty. A subject that did not run has a
-/// line without figures.
+/// What is not known is empty. A subject that did not run has a line without figures.
 pub fn to_csv(records: &[RunRecord]) -> String {
     // As the record names them; those of each pipeline have lines of their own.
     let mut figures: Vec<String> =

@@ -42,8 +42,7 @@ impl SubjectRecord {
         )
     }
 
-    /// A count of all turns together: `None` if one of them does not know, since the sum of the
-    /// others could hide it.
+    /// A count of all turns together: `None` if one does not know, which the sum would hide.
     pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
         if self.turns.is_empty() {
             return None;
@@ -51,8 +50,7 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minutes. A
-    /// turn that one of them failed has no partner.
+    /// How many times as much as another, turn by turn: both ran within the same minutes.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
         let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));

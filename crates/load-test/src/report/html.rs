@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::format::utc;
-use super::record::{FaultWindow, RunRecord, SubjectRecord, Target};
+use super::record::{RunRecord, SubjectRecord, Target};
 use super::table::Table;
 use super::tables::{self, subject_label};
 use super::words;
@@ -170,7 +170,7 @@ fn write_run(body: &mut String, plots: &mut Vec<Value>, run: &RunRecord) {
     *body += "</section>\n";
 }
 
-/// Subjects whose curves there are, the fault windows of all turns, and where the time axis ends.
+/// Subjects whose curves there are, the fault windows, and where the time axis ends.
 fn plot_data(id: usize, run: &RunRecord) -> Value {
     let is_drawn =
         |subject: &&SubjectRecord| subject.turns.iter().any(|turn| !turn.samples.is_empty());
@@ -179,29 +179,11 @@ fn plot_data(id: usize, run: &RunRecord) -> Value {
         json!({ "name": subject_label(subject), "turns": turns })
     };
     let subjects: Vec<Value> = run.subjects.iter().filter(is_drawn).map(curves).collect();
-    let turns = || run.subjects.iter().flat_map(|subject| &subject.turns);
-    let windows = fault_windows(turns().flat_map(|turn| &turn.fault_windows));
-    let end_s = turns().flat_map(|turn| &turn.samples).map(|sample| sample.t_s).fold(0.0, f64::max);
+    // All turns have the same faults, as far as they got.
+    let turns = run.subjects.iter().flat_map(|subject| &subject.turns);
+    let ends = turns.filter_map(|turn| Some((turn.samples.last()?.t_s, &turn.fault_windows)));
+    let (end_s, windows) = ends.max_by(|(one, _), (other, _)| one.total_cmp(other)).unzip();
     json!({ "id": id, "end_s": end_s, "subjects": subjects, "windows": windows })
-}
-
-/// Of all turns: the same fault is one, although loads do not end at the same millisecond.
-fn fault_windows<'a>(all: impl Iterator<Item = &'a FaultWindow>) -> Vec<FaultWindow> {
-    let mut windows: Vec<FaultWindow> = Vec::new();
-    for window in all {
-        let same = windows.iter_mut().find(|known| {
-            let ends_alike =
-                known.to_s.zip(window.to_s).is_none_or(|(one, other)| (one - other).abs() < 1.0);
-            known.label == window.label && known.from_s == window.from_s && ends_alike
-        });
-        match same {
-            Some(known) => {
-                known.to_s = known.to_s.zip(window.to_s).map(|(one, other)| one.max(other))
-            }
-            None => windows.push(window.clone()),
-        }
-    }
-    windows
 }
 
 fn escape(text: &str) -> String {

@@ -27,4 +27,4 @@ pub use record::{
 };
 pub use table::Table;
 pub use tables::title;
-pub use words::load as load_in_words;
+pub use words::{about, load as load_in_words};

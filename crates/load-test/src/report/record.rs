@@ -10,8 +10,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
 
-/// The format that this version writes. It reads this one only; fields that it does not know are
-/// passed over.
+/// The only format that this version writes and reads. It passes over unknown fields.
 pub const FORMAT: u32 = 1;
 
 /// The name of the record in a run's folder.
@@ -50,18 +49,7 @@ pub struct Machine {
 
 /// What is under load, by the names of `-t`.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    ValueEnum,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
@@ -107,8 +95,7 @@ pub struct Scenario {
     pub faults: Option<String>,
     /// How long each turn's load lasts, seconds.
     pub load_s: f64,
-    /// Items offered a second; `None` where the generators send as fast as they are answered, or
-    /// rates were searched.
+    /// Items offered a second; `None` in a closed loop, or where rates were searched.
     pub rate_per_s: Option<f64>,
     /// The highest rate that is held was searched; `load_s` is then the length of a try.
     #[serde(default)]
@@ -155,8 +142,7 @@ pub struct FoundLimit {
     pub held_always_per_s: Option<f64>,
     /// ... and the lowest that failed; `None`: none did.
     pub failed_per_s: Option<f64>,
-    /// The lowest rate that failed did so while generator and backends were near their cores: the
-    /// subject may hold more.
+    /// The bench was near its cores at the lowest rate that failed: the subject may hold more.
     pub bench_was_limit: bool,
     /// Why the search ended before it was done, for instance its time.
     pub ended_early: Option<String>,

@@ -7,8 +7,7 @@ use std::iter::repeat_n;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub title: String,
-    /// Heads over several columns, left to right, with their widths; none is a table with one row
-    /// of heads.
+    /// Heads over several columns, with their widths; none is a table with one row of heads.
     pub groups: Vec<(&'static str, usize)>,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
@@ -22,8 +21,7 @@ impl Table {
         Table { title: title.to_owned(), columns, rows, ..Table::default() }
     }
 
-    /// A row for each of these, with one row of heads: each column is a head and what stands below
-    /// it.
+    /// A row for each of these. A column is a head and what stands below it.
     pub fn of<T>(
         title: &str,
         columns: &[(&str, impl Fn(&T) -> String)],

@@ -6,9 +6,8 @@ use super::record::{
 };
 use super::tables::subject_label;
 
-/// The circumstances, then verdicts, then warnings: one sentence a line, with its kind where it is
-/// a verdict or a warning.
-pub(super) fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
+/// The circumstances, then verdicts, then warnings, a line each. The latter two have a kind.
+pub fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
     let mut lines = vec![when(record), load(&record.scenario)];
     if let Some(faults) = &record.scenario.faults {
         lines.push(format!("Faults: {faults}"));
@@ -61,8 +60,7 @@ pub fn load(scenario: &Scenario) -> String {
     text
 }
 
-/// What the backends did to their requests because of the faults, while the load lasted and all
-/// turns together.
+/// What the faults did to the backends' requests, all turns together.
 fn faults_had(subject: &SubjectRecord) -> Option<String> {
     let pipelines = || subject.turns.iter().flat_map(|turn| &turn.kpis.pipelines);
     let sum = |count: fn(&PipelineKpis) -> Option<u64>| pipelines().filter_map(count).sum::<u64>();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_load_test::report::{self, RunRecord, SubjectRecord, Warning};
+use sluice_load_test::report::{self, RunRecord, SubjectRecord};
 use sluice_load_test::run::Threshold;
 
 use super::interruption::INTERRUPTED;
@@ -61,7 +61,9 @@ impl OutputArguments {
         crate::output::print(&report::to_markdown(records))?;
         // On the same terminal the report has just said it.
         if !std::io::stdout().is_terminal() {
-            records.iter().for_each(tell);
+            let told = records.iter().flat_map(report::about);
+            let bad = told.filter(|(kind, _)| matches!(kind, Some("warning" | "failed")));
+            bad.for_each(|(_, line)| eprintln!("{line}"));
         }
         self.write(records)
     }
@@ -94,7 +96,6 @@ pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<ExitCod
     let records = report::load(places)?;
     let code = crate::output::print(&report::to_markdown(&records))?;
     if let Some(folder) = output {
-        create_folder(folder)?;
         report::write_reports(&records, folder)?;
     }
     Ok(code)
@@ -102,19 +103,6 @@ pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<ExitCod
 
 fn create_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
-}
-
-/// What the tables leave to standard error.
-fn tell(record: &RunRecord) {
-    for Warning { subject, message, remedy } in &record.warnings {
-        let subject = subject.as_ref().map_or_else(String::new, |subject| format!("{subject}: "));
-        let remedy = remedy.as_ref().map_or_else(String::new, |text| format!(" (remedy: {text})"));
-        eprintln!("warning: {subject}{message}{remedy}");
-    }
-    for verdict in record.verdicts.iter().filter(|verdict| verdict.failed) {
-        let value = verdict.value.map_or_else(|| "not known".to_owned(), |value| value.to_string());
-        eprintln!("FAILED: {}: {} ({value})", verdict.subject, verdict.fail_if);
-    }
 }
 
 pub(super) fn verdict(records: &[RunRecord]) -> ExitCode {
