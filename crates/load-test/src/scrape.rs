@@ -12,9 +12,9 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Deserializer;
 use tokio::time::timeout;
 
-/// A page of metrics longer than this is not read.
-const PAGE_LIMIT_BYTES: usize = 16 << 20;
-const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
+/// A longer body of an answer is not read.
+const BODY_LIMIT_BYTES: usize = 16 << 20;
+pub(crate) const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One line of a page.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +38,8 @@ impl Scrape {
 
     /// Reads `http://ADDR` and this path.
     pub(crate) async fn fetch_from(addr: SocketAddr, path: &str) -> anyhow::Result<Scrape> {
-        let url = format!("{addr}{path}");
-        let answer = get(&url).await;
+        let url = format!("http://{addr}{path}");
+        let answer = http_get(&url, SCRAPE_WITHIN).await;
         let (status, body) = answer.map_err(|reason| anyhow!("{url}: {reason}"))?;
         ensure!(status == StatusCode::OK, "{url} answers {status}");
         Ok(Scrape::parse(&String::from_utf8_lossy(&body)))
@@ -50,8 +50,7 @@ impl Scrape {
         Scrape { samples: page.lines().filter_map(parse_line).collect() }
     }
 
-    /// The sum of the samples that have this name, with or without `_total`, and these labels.
-    /// `None`: there are none.
+    /// The sum of what has this name, with or without `_total`, and these labels, if any has.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let base = name.strip_suffix("_total").unwrap_or(name);
         let matching = self.samples.iter().filter(|sample| {
@@ -63,11 +62,6 @@ impl Scrape {
         });
         matching.map(|sample| sample.value).reduce(|sum, value| sum + value)
     }
-}
-
-/// `url` is address and path.
-pub(crate) async fn get(url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
-    http_get(&format!("http://{url}"), PAGE_LIMIT_BYTES, SCRAPE_WITHIN).await
 }
 
 fn parse_line(line: &str) -> Option<Sample> {
@@ -101,17 +95,12 @@ pub(crate) fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &st
     }
 }
 
-/// GET over HTTP/1.1 without TLS: the status and the body, which is at most `limit_bytes` long. The
-/// connection is closed afterwards.
-pub(crate) async fn http_get(
-    url: &str,
-    limit_bytes: usize,
-    within: Duration,
-) -> anyhow::Result<(StatusCode, Bytes)> {
+/// GET over HTTP/1.1 without TLS: the status and the body. The connection is closed afterwards.
+pub(crate) async fn http_get(url: &str, within: Duration) -> anyhow::Result<(StatusCode, Bytes)> {
     let exchange = async {
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
         let (head, body) = client.get(url.parse()?).await?.into_parts();
-        let body = Limited::new(body, limit_bytes).collect().await;
+        let body = Limited::new(body, BODY_LIMIT_BYTES).collect().await;
         anyhow::Ok((head.status, body.map_err(|error| anyhow!(error))?.to_bytes()))
     };
     let answer = timeout(within, exchange).await;

@@ -9,15 +9,14 @@ use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
+use serde::Deserialize as _;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::scrape::http_get;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Of an answer: thousands of series.
-const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
 /// `http://HOST:PORT[/PREFIX]`, without a slash at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,28 +58,8 @@ pub struct Series {
     pub value: f64,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    status: String,
-    error: Option<String>,
-    data: Option<Data>,
-}
-
-#[derive(Deserialize)]
-struct Data {
-    result: Vec<Element>,
-}
-
-#[derive(Deserialize)]
-struct Element {
-    metric: BTreeMap<String, String>,
-    /// Seconds since the epoch, and the value as text.
-    value: (f64, String),
-}
-
 impl PrometheusUrl {
-    /// The series that a query has at a moment, in seconds since the epoch. Values that are no
-    /// numbers are left out.
+    /// The series that a query has at a moment. Values that are no numbers are left out.
     pub async fn query(&self, query: &str, at_unix_s: f64) -> anyhow::Result<Vec<Series>> {
         let encoded = utf8_percent_encode(query, NON_ALPHANUMERIC);
         let url = format!("{self}/api/v1/query?query={encoded}&time={at_unix_s:.3}");
@@ -94,19 +73,23 @@ impl PrometheusUrl {
                 ANSWER_WITHIN.as_secs()
             );
         }
-        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let Some(outcome) = answer["status"].as_str() else {
             bail!(
                 "{self} answers, but not as a Prometheus does (status {status}): give the address \
                  at which its own page opens"
             );
         };
-        let Some(data) = answer.data.filter(|_| answer.status == "success") else {
-            let reason = answer.error.unwrap_or_else(|| format!("status {status}"));
+        let Some(result) = answer["data"]["result"].as_array().filter(|_| outcome == "success")
+        else {
+            let reason = answer["error"].as_str().map_or(format!("status {status}"), str::to_owned);
             bail!("{self} refuses the query `{query}`: {reason}");
         };
-        let series = data.result.into_iter().filter_map(|element| {
-            let value = element.value.1.parse().ok().filter(|value: &f64| value.is_finite())?;
-            Some(Series { labels: element.metric, value })
+        let series = result.iter().filter_map(|series| {
+            // Seconds since the epoch, and the value as text.
+            let value =
+                series["value"][1].as_str()?.parse().ok().filter(|one: &f64| one.is_finite());
+            Some(Series { labels: BTreeMap::deserialize(&series["metric"]).ok()?, value: value? })
         });
         Ok(series.collect())
     }
@@ -115,7 +98,7 @@ impl PrometheusUrl {
 async fn get_when_ready(url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let until = Instant::now() + ANSWER_WITHIN;
     loop {
-        let (status, body) = http_get(url, ANSWER_LIMIT_BYTES, ANSWER_WITHIN).await?;
+        let (status, body) = http_get(url, ANSWER_WITHIN).await?;
         if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
             return Ok((status, body));
         }

@@ -1,5 +1,4 @@
-//! Figures through PromQL: the queries of the Kyma load test, asked of a Prometheus that scrapes
-//! the subject.
+//! Figures through PromQL: the Kyma load test's queries to a Prometheus that scrapes the subject.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,8 +9,7 @@ use super::definition::{Metrics, Selector};
 use crate::prometheus::{PrometheusUrl, Series};
 use crate::report::{Kpis, PrometheusReading, Query, Warning};
 
-/// Where subjects serve their metrics for a Prometheus, unless something else was said: the
-/// Collector's own port.
+/// Where subjects serve their metrics for a Prometheus by default: the Collector's own port.
 pub const METRICS_PORT: u16 = 8888;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// What was scraped at the load's end is in the database then.
@@ -25,8 +23,7 @@ const ENOUGH_SCRAPES: u64 = 5;
 #[derive(Clone, Debug)]
 pub struct PrometheusPlan {
     pub url: PrometheusUrl,
-    /// Label matchers that select the subject's series, without braces; `None`: by the port of its
-    /// `instance`.
+    /// Label matchers of the subject's series, without braces; `None`: by its `instance`'s port.
     pub selector: Option<String>,
     /// How long it may take until a subject has been scraped.
     pub within: Duration,
@@ -82,9 +79,8 @@ impl PrometheusPlan {
         }
     }
 
-    /// Asks for the figures of a load that ended at this moment, in place of those that were read
-    /// from the subject itself. What cannot be had is not known then: a figure of another source is
-    /// never taken for one of this.
+    /// Replaces what was read from the subject itself by the figures of a load that ended at this
+    /// moment. What cannot be had is not known then: no other source's figure stands in for it.
     pub(super) async fn replace(
         &self,
         kpis: &mut Kpis,
@@ -127,8 +123,7 @@ impl PrometheusPlan {
     }
 }
 
-/// The queries of the Kyma load test. What a subject does not tell is not asked for: its figure is
-/// not known.
+/// The queries of the Kyma load test. What a subject does not tell is not asked for.
 fn questions(names: &Metrics) -> [Question<'_>; 9] {
     let rate = |series: &str, window: &str| format!("sum(rate({series}[{window}]))");
     let now = |series: &str, _: &str| format!("avg(sum({series}))");

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::scrape;
+use crate::scrape::{SCRAPE_WITHIN, http_get};
 
 /// How long a port may be taken that should be free.
 const FREE_WITHIN: Duration = Duration::from_secs(1);
@@ -74,7 +74,10 @@ impl Ready {
     pub(super) async fn holds(&self, output: &Path) -> bool {
         match self {
             Ready::Connect(addr) => TcpStream::connect(addr).await.is_ok(),
-            Ready::Http(url) => matches!(scrape::get(url).await, Ok((StatusCode::OK, _))),
+            Ready::Http(url) => {
+                let answer = http_get(&format!("http://{url}"), SCRAPE_WITHIN).await;
+                matches!(answer, Ok((StatusCode::OK, _)))
+            }
             Ready::Output(text) => {
                 fs::read_to_string(output).is_ok_and(|output| output.contains(text))
             }
