@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::report::{Machine, Warning};
-use crate::subject::{field_bytes, pin_this_thread};
+use crate::subject::{field_bytes, in_path, pin_this_thread};
 
 /// Cores kept apart. Where they cannot be, both are empty and a warning says so.
 #[derive(Clone, Debug, Default)]
@@ -20,12 +20,10 @@ impl Cores {
     /// that it starts from now on, on the bench's half. To be called before a runtime exists.
     pub fn divide() -> Cores {
         let allowed = allowed_cores();
-        let can_pin =
-            ["/usr/bin/taskset", "/bin/taskset"].iter().any(|path| fs::metadata(path).is_ok());
         let (subject, bench) = allowed.split_at(allowed.len() / 2);
         let (message, remedy) = if allowed.len() < 2 {
             ("subject and bench share one core", "run on two cores or more")
-        } else if !can_pin {
+        } else if in_path("taskset").is_none() {
             ("subject and bench share their cores", "install taskset (util-linux)")
         } else if pin_this_thread(bench).is_err() {
             ("the bench could not be pinned to its cores", "allow sched_setaffinity")
@@ -74,8 +72,7 @@ pub(super) fn describe(cores: &Cores) -> Machine {
 /// Time of some cores since the machine's start (proc_stat(5)), one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CoreTimes {
-    /// Of programs and of the kernel on their behalf. Time of interrupts belongs to no process and
-    /// is not included.
+    /// Of programs and the kernel on their behalf. Interrupts belong to no process: not included.
     pub(super) busy: Duration,
     /// In which the hypervisor ran something else.
     pub(super) stolen: Duration,

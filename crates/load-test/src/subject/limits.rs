@@ -1,5 +1,4 @@
-//! What a subject may take: the CPUs it is pinned to, and a quota and memory limit as a pod would
-//! have.
+//! What a subject may take: CPUs to which it is pinned, and a pod's quota and memory limit.
 
 use std::fs;
 use std::io;
@@ -22,8 +21,7 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
 }
 
-/// Control groups made for one subject, cgroup v1 or v2. Removed when dropped, for which the
-/// processes must be gone.
+/// Control groups of one subject, v1 or v2. Removed when dropped; the processes must be gone then.
 #[derive(Debug, Default)]
 pub(super) struct ControlGroup {
     pub(super) folders: Vec<PathBuf>,
@@ -40,8 +38,7 @@ enum Hierarchy {
 }
 
 impl ControlGroup {
-    /// Makes groups with these limits, as far as this machine allows, and says which are missing;
-    /// a process joins by [`ControlGroup::add`].
+    /// Makes groups with these limits, as far as this machine allows, and says which are missing.
     pub(super) fn create(name: &str, limits: Limits) -> (ControlGroup, Vec<String>) {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         ControlGroup::create_in(&Hierarchy::find(Path::new(MOUNT), &own), name, limits)
@@ -96,8 +93,7 @@ impl ControlGroup {
         Ok(folder)
     }
 
-    /// Moves a process, with all its threads, into the group. What it starts afterwards is in it as
-    /// well. Where that is denied there are no limits.
+    /// Moves a process into the group, with what it starts. If that is denied it has no limits.
     pub(super) fn add(&mut self, pid: u32) -> Result<(), String> {
         self.add_again(pid).map_err(|why| {
             self.limits = Limits::default();
@@ -111,8 +107,7 @@ impl ControlGroup {
         folders.try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
-    /// Processes that the kernel has ended for the memory limit; `None` without one, or where the
-    /// kernel does not say.
+    /// Processes that the kernel has ended for the memory limit; `None`: not known.
     pub(super) fn oom_kills(&self) -> Option<u64> {
         self.limits.memory_bytes?;
         self.number("memory.events", "oom_kill ")

@@ -1,5 +1,4 @@
-//! Subjects: the processes under test, started with their own configuration, pinned, watched and
-//! reliably ended.
+//! Subjects: the processes under test, configured, pinned, watched and reliably ended.
 
 mod config;
 mod limits;
@@ -24,7 +23,7 @@ pub use config::{GatewayConfig, nginx_relay};
 pub use limits::{Limits, pin_this_thread};
 pub use ports::free_addr;
 use process::Supervised;
-pub use process::{Lives, SubjectSpec};
+pub use process::{Lives, SubjectSpec, in_path};
 pub use ready::Ready;
 pub use usage::{Usage, usage_of_group, usage_of_process};
 pub(crate) use usage::{cpu_of_threads, field_bytes};
@@ -100,8 +99,7 @@ impl Subject {
                 let (name, output) = (self.name.clone(), self.output_tail());
                 return Err(SubjectError::Ended { name, status, ready, output });
             }
-            // Once more after a moment: some listen, then read the rest of their configuration and
-            // end.
+            // Once more after a moment: some listen, read on in their configuration, and end.
             let is_up = ready.holds(&output).await;
             if is_up && was_up {
                 return Ok(());
@@ -141,8 +139,7 @@ impl Subject {
         self.supervised.lock().group.limits
     }
 
-    /// How often the kernel has ended one of its processes for the memory limit; `None` where that
-    /// is not known.
+    /// How often the kernel has ended one of its processes for the memory limit, if known.
     pub fn oom_kills(&self) -> Option<u64> {
         self.supervised.lock().group.oom_kills()
     }
@@ -151,8 +148,7 @@ impl Subject {
         self.supervised.lock().lives()
     }
 
-    /// CPU and memory of the process and those that it has started, CPU of earlier lives included;
-    /// `None` when it is gone for good.
+    /// Of it and what it has started, CPU of earlier lives included; `None`: gone for good.
     pub fn usage(&self) -> Option<Usage> {
         self.supervised.lock().usage()
     }
@@ -191,8 +187,7 @@ impl Subject {
         }
     }
 
-    /// Waits for its end, at most that long; `None` where it still runs. What it wrote can be read
-    /// afterwards. It is not started again.
+    /// Waits for its end, at most that long; `None`: it still runs. It is not started again.
     pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.supervised.lock().end_with_this_life();
         let began = Instant::now();

@@ -1,5 +1,4 @@
-//! Ports for subjects. No other process may take a port between its choice and the moment its
-//! subject listens.
+//! Ports for subjects, which nothing else may take before the subject listens.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -8,16 +7,13 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-/// Below the ports that Linux assigns itself (from 32768) and below Kubernetes' node ports (from
-/// 30000).
+/// Below what Linux assigns itself (from 32768) and below Kubernetes' node ports (from 30000).
 const RANGE: Range<u16> = 20_000..30_000;
 
-/// The UDP ports of the same numbers, which no subject takes: held, they tell other load tests on
-/// this machine that a port is given away.
+/// UDP ports of the same numbers: held, they tell other load tests here what is given away.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// A port of the loopback interface without a listener. While this process lives, no other call
-/// gives it away, here or in another process.
+/// A free port of the loopback interface. While this process lives, no other call gives it away.
 pub fn free_addr() -> io::Result<SocketAddr> {
     let count = RANGE.end - RANGE.start;
     // Processes that start together must not all try the same ones.

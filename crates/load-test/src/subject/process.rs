@@ -20,9 +20,8 @@ use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended, u
 
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
-/// Puts itself into the control groups named before `--`, then becomes the rest. So whatever the
-/// subject starts, however early, is within its limits. The bench adds it once more, and so learns
-/// whether it may.
+/// Joins the control groups named before `--`, then becomes the rest: whatever the subject starts
+/// is within its limits. The bench adds it once more, and so learns whether it may.
 const JOIN: &str = r#"
 while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null
 shift
@@ -34,8 +33,6 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 const LONG_LIFE: Duration = Duration::from_secs(600);
 /// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Memory can be read while it lives only: at every so many looks.
-const LOOKS_AT_MEMORY: u64 = 5;
 
 /// A process to start.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +49,7 @@ pub struct SubjectSpec {
     pub env: Vec<(String, String)>,
     /// CPUs to run on; empty: all.
     pub cpus: Vec<usize>,
-    /// CPU quota and memory limit; not set where the machine does not allow it, see
-    /// [`Subject::warnings`](super::Subject::warnings).
+    /// As far as the machine allows, see [`Subject::warnings`](super::Subject::warnings).
     pub limits: Limits,
     /// When the subject is up; `None`: at once.
     pub ready: Option<Ready>,
@@ -126,9 +122,7 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
         words.extend(group.folders.iter().map(|folder| folder.display().to_string()));
         words.push("--".to_owned());
     }
-    let path = std::env::var_os("PATH");
-    let mut folders = path.iter().flat_map(std::env::split_paths);
-    if folders.any(|folder| folder.join("setpriv").exists()) {
+    if in_path("setpriv").is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_owned));
     }
     if !cpus.is_empty() {
@@ -138,8 +132,13 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     words
 }
 
-/// How long after its end a subject is started again for which this many restarts in a row were
-/// made: at once, then after a delay that doubles each time.
+/// The program of this name in PATH.
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// How long after its end a subject of so many restarts in a row is started again.
 fn delay_after(restarts: u32, first_delay: Duration) -> Duration {
     let Some(doublings) = restarts.checked_sub(1) else { return Duration::ZERO };
     first_delay.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX.max(first_delay))
@@ -297,15 +296,14 @@ impl Supervised {
 
 /// Starts it again whenever it ends.
 pub(super) async fn supervise(supervised: Weak<Mutex<Supervised>>) {
-    for number in 0_u64.. {
+    loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(supervised) = supervised.upgrade() else { return };
         let mut supervised = supervised.lock();
         supervised.look();
-        if number.is_multiple_of(LOOKS_AT_MEMORY) {
-            let usage = usage_of_process(supervised.pid);
-            supervised.remember_peak(usage.map_or(0, |usage| usage.peak_rss_bytes));
-        }
+        // Memory can be read while it lives only.
+        let usage = usage_of_process(supervised.pid);
+        supervised.remember_peak(usage.map_or(0, |usage| usage.peak_rss_bytes));
     }
 }
 

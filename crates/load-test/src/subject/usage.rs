@@ -25,14 +25,12 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Usage of all processes of a group together, and of those that they have waited for; `None` when
-/// none is left.
+/// Usage of a group, with the processes that it has waited for; `None` when none is left.
 pub fn usage_of_group(group: u32) -> Option<Usage> {
     usage_of(|stat| stat.group == group && !stat.is_zombie)
 }
 
-/// The same with processes that have ended and have not been waited for: they have no memory, but
-/// CPU time.
+/// The same with processes that have ended and not been waited for, which have CPU time only.
 pub(super) fn usage_of_group_and_ended(group: u32) -> Option<Usage> {
     usage_of(|stat| stat.group == group)
 }
@@ -81,8 +79,7 @@ impl Stat {
         Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The line of proc_pid_stat(5). The command's name stands in brackets and may contain
-    /// anything.
+    /// The line of proc_pid_stat(5). The name in brackets may contain anything.
     fn parse(line: &str) -> Option<Stat> {
         let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();

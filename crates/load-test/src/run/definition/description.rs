@@ -14,9 +14,6 @@ use crate::subject::Ready;
 /// The description in a subject's folder.
 pub(super) const SUBJECT_FILE: &str = "subject.json";
 
-/// What a subject can do where its description does not say.
-const DEFAULT_TARGETS: [Target; 3] = [Target::Traces, Target::Metrics, Target::LogsOtel];
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Description {
@@ -77,9 +74,10 @@ impl Description {
         Ok(description)
     }
 
+    /// What it can do: take requests, where nothing is said.
     pub(super) fn targets(&self) -> Vec<Target> {
         let own = self.targets.as_ref().map(|targets| targets.keys().copied().collect());
-        own.unwrap_or_else(|| DEFAULT_TARGETS.to_vec())
+        own.unwrap_or_else(|| vec![Target::Traces, Target::Metrics, Target::LogsOtel])
     }
 
     pub(super) fn template_names(&self) -> impl Iterator<Item = &String> {

@@ -10,8 +10,7 @@ pub(super) fn at(path: &Path, line: usize, problem: &str) -> Error {
     anyhow!("{}:{line}: {problem}", path.display())
 }
 
-/// A description that is not as it should be. serde names what it found and what it knows between
-/// backticks.
+/// A malformed description. serde names what it found and what it knows between backticks.
 pub(super) fn malformed(path: &Path, error: &serde_json::Error) -> Error {
     let text = error.to_string();
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);

@@ -1,6 +1,5 @@
 //! How a subject is started and what its metrics are called: folders with a description and
-//! templates. Those of the repository (`subjects/`) are part of this program; docs/load-test.md,
-//! section "Subjects", says what a folder holds.
+//! templates (docs/load-test.md, "Subjects"). Those of `subjects/` are part of this program.
 
 mod built_in;
 mod description;
@@ -27,7 +26,7 @@ pub(crate) use template::Setting;
 
 use crate::generate::Protocol;
 use crate::report::{Target, Warning};
-use crate::subject::{Limits, Ready, SubjectSpec};
+use crate::subject::{Limits, Ready, SubjectSpec, in_path};
 
 /// A subject that can be started.
 #[derive(Clone, Debug)]
@@ -142,8 +141,7 @@ impl Definition {
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
     }
 
-    /// Finds the program: by the variable SLUICE_TEST_NAME, relative to the folder where the
-    /// command begins with `./`, by its absolute path, or in PATH.
+    /// Finds the program: by the variable SLUICE_TEST_NAME, by its path, or in PATH.
     pub fn find_program(&mut self) -> anyhow::Result<()> {
         let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let variable = format!("SLUICE_TEST_{}", self.name.chars().map(upper).collect::<String>());
@@ -154,11 +152,7 @@ impl Definition {
         let path = match program.strip_prefix("./") {
             Some(relative) => Some(self.path.with_file_name(relative)),
             None if program.contains('/') => Some(program.into()),
-            None => std::env::var_os("PATH")
-                .iter()
-                .flat_map(std::env::split_paths)
-                .map(|folder| folder.join(program))
-                .find(|path| path.is_file()),
+            None => in_path(program),
         };
         if let Some(path) = path {
             return self.set_program(&path);
