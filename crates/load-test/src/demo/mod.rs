@@ -1,6 +1,5 @@
-//! The demonstration: a run of the load test with three pipelines, one of their backends healthy,
-//! one refusing most requests, one dead, and a table with the columns of the Kyma load test and
-//! what those leave out.
+//! The demonstration: a run with three pipelines, one backend healthy, one refusing most requests,
+//! one dead, and a table with the columns of the Kyma load test and what those leave out.
 
 use std::time::Duration;
 
@@ -49,9 +48,7 @@ pub async fn run(
     Ok(turn.context("the demonstration has no figures")?.kpis)
 }
 
-/// Accepted spans that neither the backend nor the gateway has, and that the gateway did not drop
-/// as its configuration says. `None` where spans are missing and the gateway does not say what it
-/// holds.
+/// Accepted spans that nobody has and no policy dropped. `None`: the gateway does not say.
 pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     match (pipeline.lost?, pipeline.held) {
         (0, _) => Some(0),

@@ -23,8 +23,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct LiveView {
     is_quiet: bool,
     scene: Arc<Mutex<Scene>>,
-    /// Hidden where nothing is drawn. Drawing locks the scene, so the picture is never called while
-    /// the scene is locked.
+    /// Hidden where nothing is drawn. Drawing locks the scene: not to be called while it is locked.
     picture: ProgressBar,
 }
 

@@ -102,8 +102,14 @@ fn figures(figures: &[Figure], sample: &Sample) -> String {
 }
 
 fn faults(scene: &Scene, elapsed: Duration) -> Option<String> {
-    let faults = scene.faults(elapsed);
-    (!faults.is_empty()).then(|| format!("faults: {}", faults.join("; ")))
+    let Phase::Load { windows, .. } = &scene.phase else { return None };
+    let second = elapsed.as_secs_f64();
+    let is_active = |window: &&FaultWindow| {
+        window.from_s <= second && window.to_s.is_none_or(|end| second < end)
+    };
+    let labels = windows.iter().filter(is_active).map(|window| window.label.as_str());
+    let labels = labels.collect::<Vec<_>>().join("; ");
+    (!labels.is_empty()).then(|| format!("faults: {labels}"))
 }
 
 fn painted<T>(text: T) -> StyledObject<T> {
@@ -222,16 +228,6 @@ impl Scene {
             Some(turns) if turns > 1 => format!("{} ({}/{turns})", self.label, self.turn),
             _ => self.label.clone(),
         }
-    }
-
-    /// The faults of a moment of the phase.
-    pub(super) fn faults(&self, elapsed: Duration) -> Vec<&str> {
-        let Phase::Load { windows, .. } = &self.phase else { return Vec::new() };
-        let second = elapsed.as_secs_f64();
-        let is_active = |window: &&FaultWindow| {
-            window.from_s <= second && window.to_s.is_none_or(|end| second < end)
-        };
-        windows.iter().filter(is_active).map(|window| window.label.as_str()).collect()
     }
 
     /// How long the phase lasts at most, where that is known.

@@ -55,8 +55,7 @@ impl Figures<'_> {
         until.processes.subject_cpu_s_since(&self.first().processes)
     }
 
-    /// Not at the backends, and not held by the subject either, by its own count where it has one
-    /// and lives.
+    /// Not at the backends, and not held by the subject, by its own count if it lives.
     fn lost(&self, backends: &[Backend], held: Option<f64>) -> u64 {
         let missing: u64 = backends.iter().map(|backend| self.report.missing_at(backend)).sum();
         let held = held.filter(|_| self.last.processes.subject.is_some()).unwrap_or(0.0);

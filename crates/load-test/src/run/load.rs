@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use sluice_otlp::{Encoding, Signal};
 
 use super::definition::Setting;
-use super::plan::Plan;
+use super::plan::{Plan, pipelines};
 use crate::backend::Backend;
 use crate::generate::{
     Farm, Load, LogFiles, OpenFarm, OpenLogFiles, Pace, Protocol, Retry, RunningLoad, Shape,
@@ -45,8 +45,7 @@ impl Source {
         }
     }
 
-    /// Waits until the subject begins to fetch what it is offered, where it is one that fetches by
-    /// a clock of its own.
+    /// Waits for the first scrape of a subject that fetches by a clock of its own.
     pub(super) async fn wait_until_wanted(&self) -> anyhow::Result<()> {
         // A file waits for its reader.
         let Source::Farm(farm) = self else { return Ok(()) };
@@ -139,8 +138,7 @@ impl Plan {
         }
     }
 
-    /// What offers the load. `listen` is where the subject takes requests, if that is what it is
-    /// offered.
+    /// What offers the load. `listen` is where the subject takes requests, if it does.
     pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
         Ok(match self.target {
             Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
@@ -246,7 +244,7 @@ impl Plan {
             body_bytes: body_bytes.map(|bytes| bytes as u64),
             items_per_request,
             carried: self.carried(),
-            pipelines: self.pipelines() as u32,
+            pipelines: pipelines(self.multi) as u32,
             command: self.command.clone(),
         }
     }

@@ -19,9 +19,9 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 pub use definition::{BUILT_IN_NAMES, Definition, Tried};
-pub use faults::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
+pub use faults::{FaultKind, FaultSchedule, ScheduledFault};
 pub use machine::Cores;
-pub use plan::{LimitSearch, Plan, Requests, Unable, pipelines};
+pub use plan::{LimitSearch, Plan, Requests, pipelines};
 pub use promql::{METRICS_PORT, PrometheusPlan};
 pub use sampler::{Processes, drained};
 pub use verdict::Threshold;
@@ -87,11 +87,11 @@ async fn run(
     warnings.retain(|warning| told.insert((warning.subject.clone(), warning.message.clone())));
     let of_all = |one: &Threshold| subjects.iter().map(|of| one.judge(of)).collect::<Vec<_>>();
     let verdicts = plan.fail_if.iter().flat_map(of_all).collect();
-    for Unable { name, reason } in &plan.unable {
-        let (name, cannot) = (name.clone(), Some(reason.clone()));
-        warnings.push(Warning::new(format!("not tested: {reason}"), "").of(&name));
-        subjects.push(SubjectRecord { name, cannot, ..SubjectRecord::default() });
+    for unable in &plan.unable {
+        let reason = unable.cannot.as_deref().unwrap_or_default();
+        warnings.push(Warning::new(format!("not tested: {reason}"), "").of(&unable.name));
     }
+    subjects.extend_from_slice(&plan.unable);
     let record = RunRecord {
         format: FORMAT,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),

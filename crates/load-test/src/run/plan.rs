@@ -16,7 +16,7 @@ use super::machine::Cores;
 use super::promql::PrometheusPlan;
 use super::verdict::Threshold;
 use crate::generate::{Farm, LogFiles, Pace, Protocol};
-use crate::report::Target;
+use crate::report::{SubjectRecord, Target};
 use crate::subject::{Limits, free_addr};
 
 /// Pipelines of a multi-pipeline run, as in the Kyma load test.
@@ -47,7 +47,7 @@ pub struct Plan {
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
     /// Subjects that were asked for as well and cannot be tested in this way.
-    pub unable: Vec<Unable>,
+    pub unable: Vec<SubjectRecord>,
     /// Of each subject, interleaved.
     pub turns: usize,
     /// CPU quota of each subject, in cores; `None`: all of its cores.
@@ -57,8 +57,7 @@ pub struct Plan {
     /// How long the backends may take to get the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
-    /// Takes the place of the subject's own metrics and of /proc for the figures that the Kyma load
-    /// test has.
+    /// In place of the subject's own metrics and of /proc, for the Kyma load test's figures.
     pub prometheus: Option<PrometheusPlan>,
     /// Where subjects serve their metrics; `None`: at a free port.
     pub metrics_listen: Option<SocketAddr>,
@@ -66,13 +65,6 @@ pub struct Plan {
     pub quiet: bool,
     /// The call, for the report.
     pub command: Option<String>,
-}
-
-/// A subject that cannot do the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unable {
-    pub name: String,
-    pub reason: String,
 }
 
 // How requests are made and carried, as options of the command line, whose help would show a doc
@@ -143,13 +135,9 @@ impl Plan {
         }
     }
 
-    pub(super) fn pipelines(&self) -> usize {
-        pipelines(self.multi)
-    }
-
     /// A Kyma gateway's, where nothing else was said: 500 MiB and 1500 MiB more a pipeline.
     fn memory_limit_mib(&self) -> u64 {
-        self.memory_mib.unwrap_or(500 + 1500 * self.pipelines() as u64)
+        self.memory_mib.unwrap_or(500 + 1500 * pipelines(self.multi) as u64)
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -168,7 +156,7 @@ impl Plan {
         // As of a turn, with addresses that mean nothing: every variable has a value that will have
         // one. The port of `listen` is looked for in what the subject is given.
         let [addr, listen] = [1, u16::MAX].map(|port| (Ipv4Addr::LOCALHOST, port).into());
-        let mut setting = self.setting(cores, listen, addr, vec![addr; self.pipelines()])?;
+        let mut setting = self.setting(cores, listen, addr, vec![addr; pipelines(self.multi)])?;
         if self.target == Target::MetricAgent {
             setting.scrape_targets = vec![addr];
             setting.scrape_interval = Some(Duration::from_secs(1));
@@ -181,8 +169,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What the configuration of a subject is made with, as far as the source of the load does not
-    /// say it.
+    /// What a subject's configuration is made with; the source of the load adds what it knows.
     pub(super) fn setting(
         &self,
         cores: &Cores,

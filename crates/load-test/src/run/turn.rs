@@ -1,5 +1,4 @@
-//! One turn: a subject starts, takes the load, hands on what it holds, and is judged by what has
-//! arrived.
+//! One turn: a subject starts, takes the load, hands it on, and is judged by what has arrived.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::definition::{Definition, Setting};
 use super::figures::Figures;
 use super::load::Source;
 use super::machine::{CoreTimes, Cores};
-use super::plan::Plan;
+use super::plan::{Plan, pipelines};
 use super::promql;
 use super::sampler::{BACKEND_THREADS, Sampler, all_latencies, drained};
 use super::warnings::warnings;
@@ -24,8 +23,7 @@ use crate::report::{SubjectRecord, Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// What is in flight at the load's end is answered within its grace of 10 s; a load that does not
-/// end then is broken.
+/// A load has a grace of 10 s for what is in flight at its end. One that goes on is broken.
 const FINISH_WITHIN: Duration = Duration::from_secs(90);
 
 /// What all turns of a run have in common.
@@ -95,7 +93,8 @@ pub(super) async fn run(
 ) -> anyhow::Result<Option<TurnOutcome>> {
     let Bench { plan, cores, interrupted, view } = bench;
     let mut interrupted = interrupted.clone();
-    let (_runtime, backends) = BackendRuntime::start(cores.of_bench(), plan.pipelines()).await?;
+    let count = pipelines(plan.multi);
+    let (_runtime, backends) = BackendRuntime::start(cores.of_bench(), count).await?;
     let listen = free_addr()?;
     let source = plan.source(listen)?;
     let addrs = backends.iter().map(Backend::addr).collect();
@@ -170,8 +169,7 @@ pub(super) async fn run(
     Ok(Some(TurnOutcome { turn, warnings, limits: subject.limits() }))
 }
 
-/// Starts the subject and waits for what has to look at it first: Prometheus, and for an agent its
-/// first visit to the load.
+/// Starts the subject and waits until Prometheus has seen it, and an agent has seen its load.
 async fn start(
     bench: Bench<'_>,
     source: &Source,

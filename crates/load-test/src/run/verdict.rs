@@ -104,8 +104,7 @@ impl Threshold {
         matches!(self.figure, Subject(_))
     }
 
-    /// Holds it against every turn: one that meets it is enough, and so is one whose figure is not
-    /// known.
+    /// One turn that meets it is enough, and so is one whose figure is not known.
     pub(super) fn judge(&self, subject: &SubjectRecord) -> Verdict {
         let values: Vec<Option<f64>> = match self.figure {
             Turn(figure) => subject.turns.iter().map(|turn| figure(&turn.kpis)).collect(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use sluice_load_test::generate::{Farm, LogFiles};
-use sluice_load_test::report::Target;
-use sluice_load_test::run::{BUILT_IN_NAMES, Definition, Unable};
+use sluice_load_test::report::{SubjectRecord, Target};
+use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
 use super::subjects::OURS;
 use crate::values::{number, seconds, up_to};
@@ -94,24 +94,24 @@ impl AgentArguments {
     }
 }
 
-/// The subjects that can be tested in this way, and those that cannot with the reason. The latter
-/// is an error unless `-t all` was given.
+/// The subjects that can be tested in this way, and those that cannot: an error without `-t all`.
 pub(super) fn able(
     subjects: &[Definition],
     target: Target,
     is_one_of_all: bool,
-) -> Result<(Vec<Definition>, Vec<Unable>)> {
+) -> Result<(Vec<Definition>, Vec<SubjectRecord>)> {
     let (mut able, mut unable) = (Vec::new(), Vec::new());
     for subject in subjects {
         match subject.require_target(target).map_err(|error| reason(subject, target, &error)) {
             Ok(()) => able.push(subject.clone()),
-            Err(reason) => unable.push(Unable { name: subject.name.clone(), reason }),
+            Err(reason) if !is_one_of_all => bail!("{reason}"),
+            Err(reason) => {
+                let (name, cannot) = (subject.name.clone(), Some(reason));
+                unable.push(SubjectRecord { name, cannot, ..SubjectRecord::default() });
+            }
         }
     }
-    match unable.first() {
-        Some(Unable { reason, .. }) if !is_one_of_all => bail!("{reason}"),
-        _ => Ok((able, unable)),
-    }
+    Ok((able, unable))
 }
 
 fn reason(subject: &Definition, target: Target, error: &anyhow::Error) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use sluice_load_test::run::{FaultError, FaultKind, FaultSchedule, ScheduledFault};
+use sluice_load_test::run::{FaultKind, FaultSchedule, ScheduledFault};
 
 use crate::values::{number, seconds};
 
@@ -56,11 +56,11 @@ impl FaultArguments {
             bail!("--fault-share and --fault-delay say how backends refuse: add -b");
         }
         let faults = [self.of_backpressure(), self.fault.clone()].concat();
-        FaultSchedule::new(faults, load, pipelines).map_err(|(fault, error)| match error {
-            FaultError::Overlaps { .. } if self.backpressure => {
-                anyhow!("--fault '{fault}' (-b is a `refuse` itself): {error}")
-            }
-            error => anyhow!("--fault '{fault}': {error}"),
+        FaultSchedule::new(faults, load, pipelines).map_err(|(fault, error)| {
+            // Without -b nothing would be wrong.
+            let is_of_b = FaultSchedule::new(self.fault.clone(), load, pipelines).is_ok();
+            let hint = if is_of_b { " (-b is a `refuse` itself)" } else { "" };
+            anyhow!("--fault '{fault}'{hint}: {error}")
         })
     }
 

@@ -7,7 +7,6 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use sluice_net::grpc::Code;
-use thiserror::Error;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backend::{Backend, Delay, Faults, Refuse};
@@ -19,8 +18,7 @@ const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledFault {
     pub kind: FaultKind,
-    /// Of the requests, above 0.0, up to 1.0. Not for [`FaultKind::Outage`], which concerns them
-    /// all.
+    /// Of the requests, above 0.0, up to 1.0. [`FaultKind::Outage`] concerns all of them.
     pub share: f64,
     /// Since the load began.
     pub from: Duration,
@@ -46,16 +44,6 @@ pub enum FaultKind {
     Outage,
 }
 
-/// Why a run cannot have a fault. The messages follow the fault's own text.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[error("{0}")]
-pub enum FaultError {
-    /// Another fault gives a pipeline another answer at the same time.
-    Overlaps(String),
-    /// The run is too short or has too few pipelines.
-    Outside(String),
-}
-
 /// All faults of a run. The default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultSchedule {
@@ -63,20 +51,16 @@ pub struct FaultSchedule {
 }
 
 impl FaultSchedule {
-    /// Checks the faults against the run. The error comes with the fault's text.
+    /// Checks the faults against the run. An error is the fault's text, and what is wrong with it.
     pub fn new(
         faults: Vec<ScheduledFault>,
         load: Duration,
         pipelines: usize,
-    ) -> Result<FaultSchedule, (String, FaultError)> {
+    ) -> Result<FaultSchedule, (String, String)> {
         for (index, fault) in faults.iter().enumerate() {
             let mut before = faults[..index].iter();
-            let outside = fault.outside(load, pipelines).map(FaultError::Outside);
-            let error = outside.or_else(|| {
-                let overlap = before.find_map(|one| fault.overlap(one, load, pipelines));
-                overlap.map(FaultError::Overlaps)
-            });
-            if let Some(error) = error {
+            let overlap = || before.find_map(|one| fault.overlap(one, load, pipelines));
+            if let Some(error) = fault.outside(load, pipelines).or_else(overlap) {
                 return Err((fault.to_string(), error));
             }
         }
@@ -147,8 +131,7 @@ impl ScheduledFault {
         })
     }
 
-    /// A request has one answer and is delayed once: where this fault meets another one that would
-    /// change that.
+    /// Where two faults would give a request two answers, or delay it twice.
     fn overlap(&self, other: &ScheduledFault, load: Duration, pipelines: usize) -> Option<String> {
         let begins = self.from.max(other.from);
         let ends = self.end(load).min(other.end(load));
@@ -189,8 +172,7 @@ pub(super) struct RunningFaults {
 }
 
 impl RunningFaults {
-    /// All backends get well and stay so, unless faults outlast the load. The backends that can get
-    /// everything now.
+    /// All get well, unless faults outlast the load. The backends that can get everything now.
     pub(super) async fn end(self, backends: &[Backend]) -> Vec<&Backend> {
         for task in self.tasks {
             task.abort();

@@ -15,7 +15,7 @@ fn parse(text: &str) -> ScheduledFault {
     text.parse().unwrap()
 }
 
-fn schedule(texts: &[&str], pipelines: usize) -> Result<FaultSchedule, (String, FaultError)> {
+fn schedule(texts: &[&str], pipelines: usize) -> Result<FaultSchedule, (String, String)> {
     FaultSchedule::new(texts.iter().map(|text| parse(text)).collect(), MINUTE, pipelines)
 }
 

@@ -1,5 +1,4 @@
-//! Faults as they are written, `stall,from=10,to=20,pipeline=2`: a kind, and what else is to be
-//! said of it; and as people read them.
+//! Faults as they are written, `stall,from=10,to=20,pipeline=2`, and as people read them.
 
 use std::fmt;
 use std::mem::discriminant;

@@ -1,5 +1,4 @@
-//! `--find-limit`: the highest rate that a subject holds with no loss and a bounded queue, open
-//! loop, and how sure that is.
+//! `--find-limit`: the highest rate of an open loop that a subject holds, and how sure that is.
 
 mod search;
 
