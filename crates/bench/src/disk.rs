@@ -1,5 +1,4 @@
-//! Disks as yardsticks of what is written through: what the machine's does by itself, without any
-//! format, and one of a known bandwidth.
+//! Disks as yardsticks: what the machine's does without any format, and one of known bandwidth.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -23,8 +22,7 @@ const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync: bytes a second, and the
 /// latency of a write with its sync. One after the other, or so many a second: what has rested in
-/// between, disk and CPU, takes longer than what is kept busy. The time that it takes to reserve a
-/// file does not count. Blocks.
+/// between takes longer. The time that it takes to reserve a file does not count. Blocks.
 pub(crate) fn write_for(
     folder: &Path,
     len_bytes: usize,
@@ -67,8 +65,7 @@ fn reserve(folder: &Path) -> Result<File> {
 const WRITE_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 
 /// An ext4 image in a file, mounted through a loop device that the kernel throttles; gone when this
-/// is dropped. It shows what happens where all requests wait for the disk, on a machine whose own
-/// disk takes more than one core can receive.
+/// is dropped. So all requests wait for a disk on a machine with a fast one, too.
 pub(crate) struct LimitedDisk {
     folder: TempDir,
     device: String,

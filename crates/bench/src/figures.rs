@@ -1,13 +1,11 @@
-//! What turns come to: figures by name, what they are over all turns of a case, and against those
-//! of another one.
+//! What turns come to: figures by name, over all turns of a case, and against another case's.
 
 use std::slice;
 
 use serde_json::{Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, number};
 
-/// The figures of one turn: an object of numbers and lists of numbers, by the names that `--json`
-/// has for them. What is not known is null.
+/// One turn's: an object of numbers and lists of numbers, as in `--json`. What is not known is null.
 pub(crate) type Figures = Value;
 
 /// With other figures; those of the same names are replaced.
@@ -68,8 +66,7 @@ impl Series {
         self.each("memory_share", |share| share <= 1.10)
     }
 
-    /// A figure of this series and of another one, turn by turn, since both ran within the same
-    /// minutes.
+    /// A figure against that of another one, turn by turn: both ran within the same minutes.
     pub(crate) fn against(
         &self,
         other: &Series,
@@ -129,8 +126,7 @@ impl Series {
     }
 }
 
-/// Adds to every turn what a figure is against the same turn's of the same subject in the case
-/// `baseline`.
+/// Adds to every turn what a figure is against the same subject's and turn's in `baseline`.
 pub(crate) fn compare(
     all: &mut [Series],
     baseline: &str,

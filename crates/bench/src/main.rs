@@ -1,6 +1,5 @@
-//! `sluice-bench`: CPU seconds a million items of Sluice, beside nginx relaying the same bytes and
-//! beside the OpenTelemetry Collector doing the same work, and what becomes of delivery when
-//! something is wrong. In interleaved turns on the same cores.
+//! `sluice-bench`: what an item costs in Sluice, in nginx relaying the same bytes and in the
+//! Collector doing the same work, and what becomes of delivery when something is wrong.
 
 mod disk;
 mod figures;
@@ -12,12 +11,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use sluice_load_test::subject::pin_this_thread;
+use sluice_load_test::subject::{in_path, pin_this_thread};
 use sluice_otlp::Signal;
 
 use rows::ROWS;
@@ -182,11 +181,10 @@ impl Options {
         };
         let beside = std::env::current_exe()?.with_file_name("sluice");
         let sluice = self.sluice.clone().or_else(|| beside.exists().then_some(beside));
-        let (keepalive, batch) = (self.nginx_keepalive, self.batch);
         let contestants: Vec<Contestant> = [
-            ("nginx", Kind::Nginx { keepalive }, find(&self.nginx, "SLUICE_TEST_NGINX")),
-            ("sluice", Kind::Sluice { batch }, sluice),
-            (BASELINE, Kind::Sluice { batch }, self.baseline.clone()),
+            ("nginx", Kind::Nginx, find(&self.nginx, "SLUICE_TEST_NGINX")),
+            ("sluice", Kind::Sluice, sluice),
+            (BASELINE, Kind::Sluice, self.baseline.clone()),
             ("otelcol", Kind::Collector, find(&self.otelcol, "SLUICE_TEST_OTELCOL")),
         ]
         .into_iter()
@@ -203,8 +201,7 @@ impl Options {
     /// Puts this process on CPU 1, and leaves CPU 0 to the subjects.
     fn pin(&mut self) -> Result<()> {
         let cpus = std::thread::available_parallelism()?.get();
-        if cpus < 2 || !["/usr/bin/taskset", "/bin/taskset"].iter().any(|at| Path::new(at).exists())
-        {
+        if cpus < 2 || in_path("taskset").is_none() {
             eprintln!(
                 "warning: two CPUs and taskset (util-linux) are needed to keep subject and bench \
                  apart; nothing is pinned"

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::figures::{Figures, Series};
 use crate::scenario::Turn;
-use crate::stage::{COME_BACK, Kind, Setting};
+use crate::stage::{COME_BACK, Setting};
 
 /// Before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -19,8 +19,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const ENDLESS: Duration = Duration::from_secs(3600);
 /// At rest a process is looked at after this time.
 const REST: Duration = Duration::from_secs(3);
-/// Where several pipelines are fed, the default policy would let a slow backend lose data instead
-/// of slowing its senders.
+/// The default policy would let a slow backend lose data instead of slowing its senders.
 const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
 /// What a row measures.
@@ -142,8 +141,7 @@ impl Row {
         format!("{} {}", self.id, self.signal)
     }
 
-    /// Whether it is the work of `plain`, for one backend or for several: these rows are compared
-    /// with one another.
+    /// The work of `plain`, for one backend or several: these are compared with one another.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.id, "plain" | "two" | "three")
     }
@@ -158,7 +156,7 @@ impl Row {
         config.resource_insert = self.resource_insert;
         config.attributes_upsert = self.attributes_upsert;
         // The Collector always has `memory_limiter` and `batch`.
-        config.batch = turn.contestant.kind != Kind::Sluice { batch: false };
+        config.batch = !turn.contestant.is_sluice() || turn.options.batch;
         config.memory_limit_mib = config.batch.then_some(2000);
         if turn.contestant.is_sluice() {
             config.sections = DELIVERED.to_owned();

@@ -1,5 +1,4 @@
-//! The scenarios: what becomes of delivery, latency and memory when something is wrong, as ratios
-//! to when nothing is.
+//! The scenarios: what becomes of delivery, latency and memory when something is wrong.
 
 use std::future::Future;
 use std::pin::Pin;

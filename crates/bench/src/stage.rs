@@ -1,5 +1,4 @@
-//! The programs under test; and one of them between a generator and its backends: started as a turn
-//! wants it, put under load, looked at.
+//! The programs under test, and one of them between a generator and its backends.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,11 +15,11 @@ use sluice_load_test::subject::{
 };
 use tokio::time::{Instant, sleep};
 
+use crate::Options;
 use crate::figures::{Figures, with};
 use crate::scenario::Turn;
 
-/// A subject that gathers items before it sends any, or has hardly a share of its core, gets this
-/// long to show the first.
+/// A subject that gathers items before it sends any gets this long to show the first.
 const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// How often memory is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -34,7 +33,7 @@ pub(crate) const COME_BACK: Retry = Retry::Backoff {
 
 /// What a turn starts. Whatever is not set is the subject's own default.
 pub(crate) struct Setting<'a> {
-    contestant: &'a Contestant,
+    turn: Turn<'a>,
     pub(crate) config: GatewayConfig,
     /// Further arguments.
     pub(crate) args: Vec<String>,
@@ -51,7 +50,7 @@ impl<'a> Setting<'a> {
     /// One healthy backend.
     pub(crate) fn new(turn: Turn<'a>) -> Result<Self> {
         Ok(Setting {
-            contestant: turn.contestant,
+            turn,
             config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
             args: Vec::new(),
             backends: vec![Faults::none()],
@@ -90,7 +89,7 @@ impl<'a> Setting<'a> {
             backends.push(Backend::start(options).await?);
         }
         config.backends = backends.iter().map(Backend::addr).collect();
-        let spec = self.contestant.spec(&config);
+        let spec = self.turn.contestant.spec(&config, self.turn.options);
         let args = [spec.args, self.args].concat();
         let spec = SubjectSpec { args, cpus: self.cpus, limits: self.limits, ..spec };
         let subject = Subject::start(spec).await?;
@@ -114,7 +113,7 @@ pub(crate) struct Stage {
 
 /// What was seen while a load was counted.
 pub(crate) struct Observed {
-    elapsed_s: f64,
+    pub(crate) elapsed_s: f64,
     subject_cpu_s: f64,
     bench_cpu_s: f64,
     /// Items that came to each backend, and that were acknowledged.
@@ -133,8 +132,7 @@ impl Stage {
         Load::new(self.config.signal, self.config.listen)
     }
 
-    /// Its own count of something, summed over the samples with these labels. `None`: it does not
-    /// say.
+    /// The sum of its own metric's samples with these labels. `None`: it does not say.
     pub(crate) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
     }
@@ -154,8 +152,7 @@ impl Stage {
         Ok(processes)
     }
 
-    /// Runs a load and counts what happens after a warm-up. A load without an end of its own ends
-    /// with the counting.
+    /// Counts what happens after a warm-up. A load without an end of its own ends with that.
     pub(crate) async fn under_load(
         &self,
         load: Load,
@@ -200,8 +197,7 @@ impl Stage {
         })
     }
 
-    /// Waits until the backends that are to get everything have it, or for `limit`. How long that
-    /// took.
+    /// How long it took until the backends had what they are to get; `None`: longer than `limit`.
     pub(crate) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
         drained(report, self.backends.iter(), limit, || false).await
     }
@@ -222,7 +218,7 @@ impl Stage {
         let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
         let count = observed.arrived.len().max(1) as f64;
         let mean = observed.arrived.iter().sum::<u64>() as f64 / count;
-        let slowest = observed.arrived.iter().min().map(|&items| items as f64 / elapsed_s);
+        let slowest = (!observed.arrived.is_empty()).then(|| observed.delivered_per_s());
         let each = |of: fn(&LoadReport, &Backend) -> u64| -> Option<u64> {
             self.is_verified.then(|| self.backends.iter().map(|backend| of(report, backend)).sum())
         };
@@ -260,10 +256,6 @@ impl Observed {
     pub(crate) fn delivered_per_s(&self) -> f64 {
         self.arrived.iter().min().copied().unwrap_or(0) as f64 / self.elapsed_s
     }
-
-    pub(crate) fn acknowledged_per_s(&self) -> f64 {
-        self.acknowledged as f64 / self.elapsed_s
-    }
 }
 
 /// What another build of Sluice is called, to which the first is compared.
@@ -279,33 +271,28 @@ pub(crate) struct Contestant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Nginx {
-        keepalive: bool,
-    },
-    /// `batch`: with `memory_limiter` and `batch` in the speed table as well.
-    Sluice {
-        batch: bool,
-    },
+    Nginx,
+    Sluice,
     Collector,
 }
 
 impl Contestant {
     pub(crate) fn is_sluice(&self) -> bool {
-        matches!(self.kind, Kind::Sluice { .. })
+        self.kind == Kind::Sluice
     }
 
     pub(crate) fn is_gateway(&self) -> bool {
-        !matches!(self.kind, Kind::Nginx { .. })
+        self.kind != Kind::Nginx
     }
 
     /// `config` is of a gateway; a relay takes of it where it listens and where it sends to.
-    pub(crate) fn spec(&self, config: &GatewayConfig) -> SubjectSpec {
+    fn spec(&self, config: &GatewayConfig, options: &Options) -> SubjectSpec {
         let (args, yaml): (&[&str], _) = match self.kind {
-            Kind::Nginx { keepalive } => (
+            Kind::Nginx => (
                 &["-e", "{dir}/error.log", "-p", "{dir}", "-c", "{config}"],
-                nginx_relay(config.listen, config.backends[0], keepalive),
+                nginx_relay(config.listen, config.backends[0], options.nginx_keepalive),
             ),
-            Kind::Sluice { .. } => (&["run", "--config", "{config}"], config.to_yaml()),
+            Kind::Sluice => (&["run", "--config", "{config}"], config.to_yaml()),
             Kind::Collector => (&["--config", "{config}"], config.to_yaml()),
         };
         // The Collector has one core, and by itself would count the machine's.

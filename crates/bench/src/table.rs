@@ -19,8 +19,7 @@ pub(crate) async fn measure_rows(options: &Options) -> Vec<RowResult> {
     };
     let wanted: Vec<Row> = all_rows().into_iter().filter(is_wanted).collect();
     let mut results = Vec::new();
-    // Rows that are compared with one another take turns, too: the machine is not the same half an
-    // hour later.
+    // Rows that are compared take turns, too: the machine is not the same half an hour later.
     for compared in wanted.chunk_by(|one, next| one.is_plain() && next.is_plain()) {
         let row = |case: &str| {
             compared.iter().find(|row| row.case() == case).expect("cases are these rows")
@@ -72,8 +71,7 @@ impl RowResult {
         Spread::of(ratios.into_iter().flatten())
     }
 
-    /// Whether Sluice keeps to the row's bar; `None` where those that are compared have not been
-    /// measured.
+    /// Whether Sluice keeps to the row's bar; `None` where what is compared was not measured.
     fn holds(&self, all: &[RowResult]) -> Option<bool> {
         match self.row.bar {
             Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),

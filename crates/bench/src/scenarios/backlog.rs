@@ -6,8 +6,7 @@ use super::*;
 /// Requests that are pinned before counting begins, of one small span each.
 const PINNED_REQUESTS: u64 = 100_000;
 const PINNED_WITHIN: Duration = Duration::from_secs(60);
-/// Enough for the backlog and what the counted load adds to it, several times over: nothing is
-/// dropped.
+/// Several times what the backlog and the counted load take: nothing is dropped.
 const MEMORY_LIMIT_MIB: u64 = 4096;
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// A cost that does not depend on the backlog is within the noise of 1.

@@ -1,11 +1,9 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE, over HTTP with 503, at
-//! random. How much of what is offered is accepted, how much of that gets through meanwhile, and
-//! how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE or 503, at random. How much
+//! of what is offered is accepted and gets through meanwhile, and how soon the rest does.
 
 use super::*;
 
-/// What waits for its next attempt is a constant amount, so that a short load has a larger share of
-/// it.
+/// What waits for its next attempt is a constant amount, and a larger share of a short load.
 const LOAD_MIN: Duration = Duration::from_secs(20);
 /// What has not come by then counts as not delivered.
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);

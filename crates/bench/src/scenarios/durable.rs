@@ -88,7 +88,8 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     );
     let stage = start(turn, &durable).await?;
     let full = at_full_speed(&stage, lasts).await?;
-    let bytes_per_s = full.acknowledged_per_s() * stage.load().shape.bytes_per_item();
+    let acknowledged_per_s = full.acknowledged as f64 / full.elapsed_s;
+    let bytes_per_s = acknowledged_per_s * stage.load().shape.bytes_per_item();
     let figures = stage.figures(&full, json!({}))?;
     let written = stage.metric("sluice_log_written_frames", &[]).await.unwrap_or(0.0);
     ensure!(written > 0.0, "nothing was written");

@@ -1,11 +1,9 @@
-//! Isolation: three pipelines share a receiver, and the third one's backend is dead, refuses
-//! everything or never answers. What the other two deliver, and how soon, against what they do when
-//! all three are well.
+//! Isolation: three pipelines share a receiver, and the third one's backend is sick. What the other
+//! two deliver, and how soon, against what they do when all three are well.
 
 use super::*;
 
-/// 40 attributes at 20,000 spans/s fill a third of the memory in it: the sick pipeline's budget is
-/// spent before counting begins.
+/// At 20,000 spans/s the sick pipeline's budget is spent before counting begins.
 const WARM_UP_MIN: Duration = Duration::from_secs(5);
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 

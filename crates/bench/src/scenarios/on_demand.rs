@@ -1,5 +1,4 @@
-//! Durable on demand: what a directory costs while all backends are well, turn by turn against the
-//! same without one.
+//! Durable on demand: what a directory costs while all backends are well, against none.
 
 use super::*;
 
