@@ -62,23 +62,20 @@ impl ClientOptions {
         }
     }
 
-    /// How connections are made, with TLS or without; `other` has what no option says.
-    pub(crate) fn connect_options(
+    /// Says how connections are made, with TLS or without.
+    pub(crate) fn set_connect(
         &self,
+        connect: &mut ConnectOptions,
         tls: bool,
         proxy: Result<Option<Proxy>, String>,
-        other: ConnectOptions,
-    ) -> Result<ConnectOptions, BuildError> {
-        let mut connect = ConnectOptions {
-            connect_timeout: self.timeout.min(CONNECT_TIMEOUT_LIMIT),
-            proxy: proxy.map_err(|reason| format!("the proxy cannot be used: {reason}"))?,
-            ..other
-        };
+    ) -> Result<(), BuildError> {
+        connect.connect_timeout = self.timeout.min(CONNECT_TIMEOUT_LIMIT);
+        connect.proxy = proxy.map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
         if tls {
             connect.tls = Some(self.tls.build().map_err(|error| format!("tls: {error}"))?);
             connect.server_name = self.tls.options.server_name_override.clone();
         }
-        Ok(connect)
+        Ok(())
     }
 }
 

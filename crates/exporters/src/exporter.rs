@@ -68,13 +68,7 @@ pub struct BuildContext<'a> {
     /// The authentication extensions by their names: `oauth2client/backend`.
     pub authenticators: &'a ClientAuths,
     /// `user-agent` of requests: `sluice/0.1.0`.
-    pub user_agent: &'a str,
+    pub user_agent: HeaderValue,
     /// The same for all exporters of a process.
     pub files: &'a Files,
-}
-
-impl BuildContext<'_> {
-    pub(crate) fn user_agent(&self) -> HeaderValue {
-        HeaderValue::from_str(self.user_agent).unwrap_or(HeaderValue::from_static("sluice"))
-    }
 }

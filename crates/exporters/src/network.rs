@@ -107,8 +107,7 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
         self.auth.as_ref()?.refuses(&metadata.headers)
     }
 
-    fn shutdown(&self) -> BoxFuture<'_, ()> {
+    fn shutdown(&self) {
         self.protocol.shut_down();
-        Box::pin(std::future::ready(()))
     }
 }

@@ -14,9 +14,9 @@ pub struct Sending {
 }
 
 /// `retry_on_failure`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RetryConfig {
-    pub enabled: bool,
+    pub is_disabled: bool,
     pub initial_interval: Option<Duration>,
     /// From 0 to 1: each pause is drawn from `interval × (1 ± factor)`.
     pub randomization_factor: Option<f64>,
@@ -26,31 +26,19 @@ pub struct RetryConfig {
     pub max_elapsed_time: Option<Duration>,
 }
 
-impl Default for RetryConfig {
-    fn default() -> Self {
-        RetryConfig {
-            enabled: true,
-            initial_interval: None,
-            randomization_factor: None,
-            multiplier: None,
-            max_interval: None,
-            max_elapsed_time: None,
-        }
-    }
-}
-
 /// What a queue or a batch is measured in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizer {
+    #[default]
     Requests,
     Items,
     Bytes,
 }
 
 /// `sending_queue`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueConfig {
-    pub enabled: bool,
+    pub is_disabled: bool,
     /// A ceiling on the requests in flight.
     pub num_consumers: Option<usize>,
     /// In units of `sizer`.
@@ -69,22 +57,7 @@ impl QueueConfig {
     /// Without a queue, or with one that waits for the result: the Collector's ways to say that
     /// senders wait for the delivery.
     pub fn makes_senders_wait(&self) -> bool {
-        !self.enabled || self.wait_for_result
-    }
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        QueueConfig {
-            enabled: true,
-            num_consumers: None,
-            queue_size: None,
-            sizer: Sizer::Requests,
-            block_on_overflow: false,
-            storage: None,
-            wait_for_result: false,
-            batch: None,
-        }
+        self.is_disabled || self.wait_for_result
     }
 }
 
@@ -130,7 +103,7 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let any = Duration::ZERO..=LONGEST;
     let mut retry = RetryConfig::default();
     let doc = "If false, a request that fails once becomes a dead letter.";
-    retry.enabled = fields.boolean("enabled", retry.enabled, doc);
+    retry.is_disabled = !fields.boolean("enabled", true, doc);
     let doc = "Pause before the first retry. Unset: 100 ms.";
     retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "How far each pause is varied at random, as a share of it.";
@@ -169,7 +142,7 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let mut queue = QueueConfig::default();
     let doc = "If false, senders wait until their request was delivered, as with \
                `buffer.ack: delivered`: where the policy is `backpressure`.";
-    queue.enabled = fields.boolean("enabled", queue.enabled, doc);
+    queue.is_disabled = !fields.boolean("enabled", true, doc);
     queue.sizer = fields.choice("sizer", queue.sizer, &SIZERS, "What `queue_size` counts.");
     let doc = "Extension `file_storage` whose directory stores waiting requests, so that they \
                survive a restart.";

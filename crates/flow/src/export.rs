@@ -83,7 +83,9 @@ pub trait Exporter: Send + Sync + 'static {
 
     /// Turns a merged protobuf request (uncompressed chunks) into the body that goes over the wire,
     /// and says how it is compressed. Called once a batch, however often it is sent. CPU work only.
-    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
+    fn pack(&self, _signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
+    }
 
     /// Sends one request and says what became of it. The caller bounds the time by `timeout()`.
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome>;
@@ -102,7 +104,5 @@ pub trait Exporter: Send + Sync + 'static {
     }
 
     /// Closes connections and files. No `send` follows.
-    fn shutdown(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    fn shutdown(&self) {}
 }

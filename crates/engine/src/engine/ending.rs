@@ -85,7 +85,7 @@ impl Engine {
         // checkpoint of before would let it arrive twice.
         let _ = tokio::time::timeout(LAST_CHECKPOINTS, shut_down(fetching)).await;
         for running in std::mem::take(&mut self.exporters).into_values() {
-            running.exporter.shutdown().await;
+            running.exporter.shutdown();
         }
         self.watcher.abort();
         self.backlog.set_routes(&[], &[]);

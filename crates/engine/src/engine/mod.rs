@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use sluice_config::Class;
 use sluice_exporters::{BuildContext, Files};
 use sluice_flow::Exporter;
@@ -238,7 +239,7 @@ impl Engine {
                     let context = BuildContext {
                         name: id,
                         authenticators: &extensions.clients,
-                        user_agent: USER_AGENT,
+                        user_agent: HeaderValue::from_static(USER_AGENT),
                         files: &self.files,
                     };
                     let checked = planned.config.check().await;

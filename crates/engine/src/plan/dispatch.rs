@@ -95,7 +95,7 @@ fn batching(
 }
 
 fn retry(config: &RetryConfig) -> RetryPolicy {
-    if !config.enabled {
+    if config.is_disabled {
         return RetryPolicy::Disabled;
     }
     let max_elapsed = config.max_elapsed_time.filter(|elapsed| !elapsed.is_zero());

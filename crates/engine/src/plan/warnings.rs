@@ -46,7 +46,7 @@ pub(super) fn of_queue_options(
         if queue.makes_senders_wait()
             && let Some(DeliveryPlan { id: DeliveryId { pipeline, .. }, .. }) = own().find(ignores)
         {
-            let option = if queue.enabled { "wait_for_result: true" } else { "enabled: false" };
+            let option = if queue.is_disabled { "enabled: false" } else { "wait_for_result: true" };
             let message = format!(
                 "has no effect in pipeline {pipeline}: with its policy no sender waits for {id}"
             );

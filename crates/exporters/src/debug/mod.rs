@@ -11,12 +11,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
-use sluice_otlp::{Encoding, Signal};
+use sluice_otlp::Signal;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::files;
@@ -192,10 +191,6 @@ fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
 }
 
 impl Exporter for DebugExporter {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        Ok((chunks, Encoding::Identity))
-    }
-
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         if !self.0.sampler.takes(Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));

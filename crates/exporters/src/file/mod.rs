@@ -81,9 +81,13 @@ impl FileConfig {
 }
 
 fn create_directory(config: &FileConfig) -> io::Result<()> {
-    let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
-    let Some(directory) = config.path.parent().filter(is_named) else { return Ok(()) };
+    let directory = directory_of(&config.path);
     DirBuilder::new().recursive(true).mode(config.directory_mode).create(directory)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
+    path.parent().filter(is_named).unwrap_or(Path::new("."))
 }
 
 impl Shared {

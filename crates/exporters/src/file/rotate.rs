@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sluice_otlp::civil_time;
 
-use super::Rotation;
+use super::{Rotation, directory_of};
 
 /// Renames the file and removes what is too old or too many. The caller opens a new one.
 pub(super) fn rotate(path: &Path, rotation: &Rotation) -> io::Result<()> {
@@ -44,8 +44,7 @@ fn backup_name(path: &Path, at: SystemTime) -> PathBuf {
 /// The old files, the newest first: their names sort by time.
 fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (stem, extension) = parts(path);
-    let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
-    let directory = path.parent().filter(is_named).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     let stamp_of = |name: &OsString| {
         let name = name.to_str()?.strip_prefix(&stem)?.strip_prefix('-')?;
         Some(name.strip_suffix(&extension)?.as_bytes().to_owned())

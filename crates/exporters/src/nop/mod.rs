@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
-use sluice_otlp::{Encoding, Signal};
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 
@@ -23,10 +21,6 @@ impl ExporterConfig for Nop {
 }
 
 impl Exporter for Nop {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        Ok((chunks, Encoding::Identity))
-    }
-
     fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
         Box::pin(std::future::ready(Outcome::Delivered))
     }

@@ -62,7 +62,7 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
     };
     let proxy = Proxy::from_environment(&endpoint.target, tls);
     let mut options = config.channel.clone();
-    options.connect = config.client.connect_options(tls, proxy, options.connect)?;
+    config.client.set_connect(&mut options.connect, tls, proxy)?;
     let channel = Channel::new(endpoint.target, options);
     let uri = |signal: Signal| {
         channel.uri(signal.grpc_path()).map_err(|error| {
@@ -82,7 +82,7 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
 
 fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encoding, HeaderMap> {
     let own_agent = config.user_agent.as_deref().and_then(|agent| agent.parse().ok());
-    let user_agent = own_agent.unwrap_or_else(|| context.user_agent());
+    let user_agent = own_agent.unwrap_or_else(|| context.user_agent.clone());
     let of = |encoding: Encoding| {
         let mut headers = call_headers(encoding, &user_agent, Some(config.client.timeout));
         for (name, value) in &config.client.headers {

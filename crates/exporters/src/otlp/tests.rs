@@ -124,7 +124,7 @@ fn plain(address: SocketAddr, more: &str) -> NetworkExporter<Grpc> {
 
 /// No connection and no task outlives the exporter.
 async fn leaves_nothing(exporter: NetworkExporter<Grpc>, backend: &Backend) {
-    exporter.shutdown().await;
+    exporter.shutdown();
     let deadline = Instant::now() + Duration::from_secs(10);
     while exporter.protocol.channel.tasks() > 0 {
         assert!(Instant::now() < deadline, "{} tasks stay", exporter.protocol.channel.tasks());

@@ -95,7 +95,7 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
         Format::Json => "application/json",
     });
     let mut plain = HeaderMap::new();
-    plain.insert(USER_AGENT, context.user_agent());
+    plain.insert(USER_AGENT, context.user_agent.clone());
     plain.insert(ACCEPT, content_type.clone());
     for (name, value) in &config.client.headers {
         plain.insert(name.clone(), value.clone());
@@ -131,7 +131,7 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
         None => Proxy::from_environment(&target, tls),
     };
     let mut options = config.http.clone();
-    options.connect = config.client.connect_options(tls, proxy, options.connect)?;
+    config.client.set_connect(&mut options.connect, tls, proxy)?;
     Ok(HttpClient::new(target, options))
 }
 

@@ -93,7 +93,7 @@ async fn requests_are_written_as_configured() {
             }
             _ => assert_eq!(body, one_span()),
         }
-        exporter.shutdown().await;
+        exporter.shutdown();
     }
     backend.all_closed().await;
 }
@@ -153,7 +153,7 @@ async fn every_answer_has_its_outcome() {
             let Outcome::RetryAfter { delay, .. } = outcome else { panic!("{outcome:?}") };
             assert_eq!(delay, Some(Duration::from_secs(7)));
         }
-        exporter.shutdown().await;
+        exporter.shutdown();
         backend.all_closed().await;
     }
 }
@@ -221,7 +221,7 @@ async fn broken_backends_hold_nothing() {
         }
         assert!(start.elapsed() < Duration::from_secs(5), "{way}: {:?}", start.elapsed());
         assert!(backend.accepted() <= 6, "{way}: {}", backend.accepted());
-        exporter.shutdown().await;
+        exporter.shutdown();
         backend.all_closed().await;
     }
 }
@@ -453,7 +453,7 @@ async fn rotated_certificates() {
             assert!(Instant::now() < deadline, "{kind_name}: the new authority was never used");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        exporter.shutdown().await;
+        exporter.shutdown();
         backend.all_closed().await;
     }
 }

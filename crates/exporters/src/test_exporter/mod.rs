@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
-use sluice_otlp::{Encoding, Signal};
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::sending::Sending;
@@ -50,10 +48,6 @@ struct Counter {
 }
 
 impl Exporter for Counter {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        Ok((chunks, Encoding::Identity))
-    }
-
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
         let before = self.taken_items.fetch_add(request.items, Ordering::Relaxed);
         let is_within = before + request.items <= self.limit_items;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use sluice_config::Fields;
 use sluice_flow::{Exporter, Metadata, Outcome, Packed};
@@ -31,7 +32,12 @@ pub(crate) fn one_span() -> Bytes {
 }
 
 pub(crate) fn context<'a>(authenticators: &'a ClientAuths, files: &'a Files) -> BuildContext<'a> {
-    BuildContext { name: "otlp/test", authenticators, user_agent: "sluice/test", files }
+    BuildContext {
+        name: "otlp/test",
+        authenticators,
+        user_agent: HeaderValue::from_static("sluice/test"),
+        files,
+    }
 }
 
 /// Reads options; mistakes fail the test.
