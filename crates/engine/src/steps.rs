@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
-use sluice_otlp::Signal;
-use sluice_processors::{Edit, Processor};
+use sluice_otlp::{Signal, count};
+use sluice_processors::Processor;
 
 use crate::entry::Processed;
 
@@ -68,13 +68,10 @@ pub(crate) fn run(
     metadata: &Metadata,
 ) -> Result<Processed, String> {
     for step in steps {
-        match step.processor.process(signal, &bytes, metadata) {
-            Ok(Edit::Unchanged) => {}
-            Ok(Edit::Changed { payload, items: left }) => {
-                bytes = payload;
-                items = left;
-            }
-            Err(error) => return Err(format!("processor {}: {error}", step.id)),
+        let failed = |error| format!("processor {}: {error}", step.id);
+        if let Some(edited) = step.processor.process(signal, &bytes, metadata).map_err(failed)? {
+            items = count(signal, &edited).map_err(failed)?;
+            bytes = edited;
         }
     }
     Ok(Processed { payload: Payload::identity(bytes), items, charged: None })

@@ -8,7 +8,7 @@
 
 mod actions;
 mod attributes;
-pub mod batch;
+mod batch;
 mod fingerprint;
 mod go_regexp;
 mod matching;
@@ -19,9 +19,7 @@ mod text;
 
 use sluice_config::ComponentKinds;
 
-pub use processor::{
-    BatchLimits, BuildError, Built, Edit, MemoryLimit, Processor, ProcessorConfig,
-};
+pub use processor::{BatchLimits, Built, Edited, MemoryLimit, Processor, ProcessorConfig};
 
 /// The kinds of processors in this build.
 pub static PROCESSORS: ComponentKinds<Box<dyn ProcessorConfig>> =

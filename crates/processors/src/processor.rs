@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::Metadata;
-use sluice_otlp::Signal;
-use sluice_otlp::wire::Result;
+use sluice_otlp::{Malformed, Signal};
 
 /// The options of one processor. `Debug` must not show secrets.
 pub trait ProcessorConfig: fmt::Debug + Send + Sync {
     /// Makes the processor for pipelines of one signal. None for a processor that is only settings
     /// for the engine. An error where the options do not fit the signal.
-    fn build(&self, _signal: Signal) -> Result<Option<Built>, BuildError> {
+    fn build(&self, _signal: Signal) -> Result<Option<Built>, String> {
         Ok(None)
     }
 
@@ -35,18 +34,13 @@ pub struct Built {
     pub warnings: Vec<String>,
 }
 
-/// Why a processor cannot be used in a pipeline although its options are valid by themselves.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("in a pipeline for {signal}, {message}")]
-pub struct BuildError {
-    pub signal: Signal,
-    pub message: String,
-}
+/// The changed request; nothing if it stays as it is.
+pub type Edited = Result<Option<Bytes>, Malformed>;
 
 /// Edits one request after another. Keeps nothing between them.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit>;
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Edited;
 
     /// Names of the request metadata (lower case) that this processor reads.
     fn metadata_keys(&self) -> Vec<String> {
@@ -55,15 +49,6 @@ pub trait Processor: Send + Sync {
 
     /// Hash of what the processor does: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
-}
-
-/// What a processor made of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
-    /// The request stays as it is, and so do the bytes in which it came.
-    Unchanged,
-    /// The request is now this one, not compressed, with so many items left in it.
-    Changed { payload: Bytes, items: u32 },
 }
 
 /// Ceilings of a batch. Zero means none.

@@ -9,7 +9,7 @@ use sluice_flow::dispatch::{BatchPolicy, ConcurrencyLimits, DispatchPolicy, Retr
 use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
 use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
-use sluice_processors::{Edit, Processor};
+use sluice_processors::Processor;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
@@ -79,8 +79,8 @@ impl Exporter for Backend {
 struct DropsAll;
 
 impl Processor for DropsAll {
-    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Edit, Malformed> {
-        Ok(Edit::Changed { payload: Bytes::new(), items: 0 })
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Option<Bytes>, Malformed> {
+        Ok(Some(Bytes::new()))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -6,6 +6,7 @@ use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
 use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
+use sluice_processors::BatchLimits;
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
@@ -191,7 +192,7 @@ impl Planner<'_> {
     }
 
     /// The last `batch` on the path.
-    fn batch_processor(&self, id: &DeliveryId) -> Option<&sluice_processors::batch::Config> {
+    fn batch_processor(&self, id: &DeliveryId) -> Option<&BatchLimits> {
         let mut processors = self.paths_to(id).next()?.processors.iter().rev();
         processors.find_map(|processor| self.read.processors.get(processor)?.batch())
     }

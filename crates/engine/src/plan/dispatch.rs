@@ -6,7 +6,7 @@ use sluice_exporters::sending::{BatchConfig, RetryConfig, Sending, Sizer};
 use sluice_flow::dispatch::{
     Backoff, BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger,
 };
-use sluice_processors::batch::Config as BatchProcessor;
+use sluice_processors::BatchLimits;
 
 /// A batch of so many bytes is worth a request of its own: beyond it a larger one saves next to
 /// nothing.
@@ -33,7 +33,7 @@ pub(super) struct Setting {
 
 pub(super) fn policy(
     sending: &Sending,
-    batch: Option<&BatchProcessor>,
+    batch: Option<&BatchLimits>,
     setting: Setting,
 ) -> DispatchPolicy {
     let mut concurrency = ConcurrencyLimits::default();
@@ -50,7 +50,7 @@ pub(super) fn policy(
 
 fn batching(
     queue: Option<&BatchConfig>,
-    processor: Option<&BatchProcessor>,
+    processor: Option<&BatchLimits>,
     setting: Setting,
 ) -> BatchPolicy {
     let limit_bytes = setting.request_limit_bytes;
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_timeout_of_the_batch_processor_holds_only_where_no_sender_waits() {
-        let batch = BatchProcessor {
+        let batch = BatchLimits {
             send_batch_size: 512,
             timeout: Duration::from_secs(10),
             ..Default::default()
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn no_limit_of_groups_is_none() {
         for (limit, groups) in [(0, usize::MAX), (7, 7)] {
-            let batch = BatchProcessor { metadata_cardinality_limit: limit, ..Default::default() };
+            let batch = BatchLimits { metadata_cardinality_limit: limit, ..Default::default() };
             assert_eq!(policy(&Sending::default(), Some(&batch), SETTING).batch.max_groups, groups);
         }
         assert_eq!(policy(&Sending::default(), None, SETTING).batch.max_groups, MAX_GROUPS);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn batches_never_exceed_what_the_backend_takes() {
         let small = Setting { request_limit_bytes: 10_000, ..SETTING };
-        let batch = BatchProcessor { send_batch_size: 100_000, ..Default::default() };
+        let batch = BatchLimits { send_batch_size: 100_000, ..Default::default() };
         let policy = policy(&Sending::default(), Some(&batch), small).batch;
         assert_eq!((policy.full_bytes, policy.max_bytes), (10_000, 10_000));
     }

@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::Metadata;
-use sluice_otlp::wire::Result;
-use sluice_otlp::{Signal, count, edit_items};
+use sluice_otlp::{Signal, edit_items};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
 use crate::matching::{self, Properties, Selection};
-use crate::processor::{BuildError, Built, Edit, Processor, ProcessorConfig};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new(
@@ -39,7 +38,7 @@ fn read(fields: &mut Fields<'_>) -> Attributes {
 }
 
 impl ProcessorConfig for Attributes {
-    fn build(&self, signal: Signal) -> Result<Option<Built>, BuildError> {
+    fn build(&self, signal: Signal) -> Result<Option<Built>, String> {
         let mut warnings = Vec::new();
         let mut restrict = |name, properties: &Option<Properties>| match properties.clone() {
             None => Ok(None),
@@ -61,8 +60,8 @@ fn restrict(
     properties: Properties,
     signal: Signal,
     warnings: &mut Vec<String>,
-) -> Result<Option<Properties>, BuildError> {
-    let unfit = |message: String| Err(BuildError { signal, message });
+) -> Result<Option<Properties>, String> {
+    let unfit = |message: String| Err(format!("in a pipeline for {signal}, {message}"));
     let (own, foreign): (Vec<_>, Vec<_>) =
         properties.given().into_iter().partition(|(_, signals)| signals.contains(&signal));
     let is_refused = |(property, _): &&(&str, _)| match signal {
@@ -103,12 +102,8 @@ fn restrict(
 }
 
 impl Processor for Attributes {
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
-        let mut editor = self.selection.start(self.actions.prepare(metadata));
-        match edit_items(signal, request, &mut editor)? {
-            None => Ok(Edit::Unchanged),
-            Some(payload) => Ok(Edit::Changed { items: count(signal, request)?, payload }),
-        }
+    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Edited {
+        edit_items(signal, request, &mut self.selection.start(self.actions.prepare(metadata)))
     }
 
     fn metadata_keys(&self) -> Vec<String> {

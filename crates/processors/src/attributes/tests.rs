@@ -22,7 +22,7 @@ use sluice_flow::Metadata;
 use sluice_otlp::Signal;
 
 use super::read;
-use crate::processor::{Edit, ProcessorConfig};
+use crate::processor::ProcessorConfig;
 
 fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue {
@@ -55,10 +55,7 @@ fn mark(selection: &str, signal: Signal, request: Vec<u8>) -> Bytes {
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let built = config.build(signal).unwrap().unwrap();
     let request = Bytes::from(request);
-    match built.processor.process(signal, &request, &Metadata::default()).unwrap() {
-        Edit::Unchanged => request,
-        Edit::Changed { payload, .. } => payload,
-    }
+    built.processor.process(signal, &request, &Metadata::default()).unwrap().unwrap_or(request)
 }
 
 fn is_marked(attributes: &[KeyValue]) -> bool {

@@ -2,24 +2,22 @@
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::processor::ProcessorConfig;
-
-pub use crate::processor::BatchLimits as Config;
+use crate::processor::{BatchLimits, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("batch", "Says how large and how old batches may become"),
     |fields| Box::new(read(fields)),
 );
 
-impl ProcessorConfig for Config {
-    fn batch(&self) -> Option<&Config> {
+impl ProcessorConfig for BatchLimits {
+    fn batch(&self) -> Option<&BatchLimits> {
         Some(self)
     }
 }
 
-fn read(fields: &mut Fields<'_>) -> Config {
+fn read(fields: &mut Fields<'_>) -> BatchLimits {
     let any = 0..=u32::MAX;
-    let mut config = Config::default();
+    let mut config = BatchLimits::default();
     let doc = "A batch of this many spans, metric points or log records is full and goes out. 0: \
                only `timeout` counts.";
     config.send_batch_size =
@@ -60,7 +58,7 @@ mod tests {
     #[test]
     fn defaults_are_the_collectors() {
         let (config, diagnostics) = read_text("processors.batch", "", read);
-        assert_eq!(config, Config::default());
+        assert_eq!(config, BatchLimits::default());
         assert!(!diagnostics.has_errors());
     }
 

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
-use sluice_otlp::wire::Result;
-use sluice_otlp::{Signal, count, edit_resources};
+use sluice_otlp::{Signal, edit_resources};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
-use crate::processor::{BuildError, Built, Edit, Processor, ProcessorConfig};
+use crate::processor::{Built, Edited, Processor, ProcessorConfig};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
     Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
@@ -25,17 +24,14 @@ struct Resource {
 }
 
 impl ProcessorConfig for Resource {
-    fn build(&self, _: Signal) -> Result<Option<Built>, BuildError> {
+    fn build(&self, _: Signal) -> Result<Option<Built>, String> {
         Ok(Some(Built { processor: Box::new(self.clone()), warnings: Vec::new() }))
     }
 }
 
 impl Processor for Resource {
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Result<Edit> {
-        match edit_resources(request, self.actions.prepare(metadata))? {
-            None => Ok(Edit::Unchanged),
-            Some(payload) => Ok(Edit::Changed { items: count(signal, request)?, payload }),
-        }
+    fn process(&self, _: Signal, request: &Bytes, metadata: &Metadata) -> Edited {
+        edit_resources(request, self.actions.prepare(metadata))
     }
 
     fn metadata_keys(&self) -> Vec<String> {
