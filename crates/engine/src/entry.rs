@@ -168,8 +168,8 @@ impl Record for Entry {
         let signal = stored::signal_of(flags).ok_or_else(|| unknown("signal", flags))?;
         let encoding =
             stored::encoding_of(encoding).ok_or_else(|| unknown("encoding", encoding))?;
-        let FrameMetadata { receiver, prepared, sender } = FrameMetadata::decode(&record.metadata)
-            .map_err(|error| DecodeError { reason: error.to_string() })?;
+        let FrameMetadata { receiver, prepared, sender } =
+            FrameMetadata::decode(&record.metadata).map_err(|reason| DecodeError { reason })?;
         let payload = Payload {
             bytes: record.payload,
             encoding,

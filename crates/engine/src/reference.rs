@@ -92,17 +92,13 @@ fn component(text: &mut String, class: Class, kind: &Kind) {
 }
 
 fn options(class: Class, kind: &Kind) -> Vec<OptionDoc> {
-    Fields::describe(|fields| read(class, kind.name, fields))
-}
-
-fn read(class: Class, kind: &str, fields: &mut Fields<'_>) {
-    match class {
-        Class::Receiver => drop(RECEIVERS.read(kind, fields)),
-        Class::Processor => drop(sluice_processors::PROCESSORS.read(kind, fields)),
-        Class::Exporter => drop(sluice_exporters::EXPORTERS.read(kind, fields)),
-        Class::Extension => drop(sluice_extensions::EXTENSIONS.read(kind, fields)),
+    Fields::describe(|fields| match class {
+        Class::Receiver => drop(RECEIVERS.read(kind.name, fields)),
+        Class::Processor => drop(sluice_processors::PROCESSORS.read(kind.name, fields)),
+        Class::Exporter => drop(sluice_exporters::EXPORTERS.read(kind.name, fields)),
+        Class::Extension => drop(sluice_extensions::EXTENSIONS.read(kind.name, fields)),
         Class::Connector => {}
-    }
+    })
 }
 
 fn table(text: &mut String, options: &[OptionDoc]) {

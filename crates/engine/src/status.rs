@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
+use sluice_flow::dispatch::State;
 use sluice_otlp::Signal;
 
 use crate::backlog::Backlog;
-use crate::delivery::{Delivery, DeliveryId, Trouble};
+use crate::delivery::{Delivery, DeliveryId};
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
 use crate::storage::Storage;
@@ -40,10 +41,12 @@ impl EngineStatus {
             json!({ "pipeline": pipeline, "exporter": exporter, "state": state, "reason": reason })
         };
         let shown = self.shown.load();
-        let in_trouble = shown.deliveries.iter().filter_map(|(_, delivery)| {
-            let Trouble { held, reason } = delivery.stats.trouble.lock().clone()?;
-            Some(sick(&delivery.id, if held { "held" } else { "out of order" }, &reason))
-        });
+        let in_trouble =
+            shown.deliveries.iter().filter_map(|(_, it)| match &*it.stats.state.lock() {
+                State::Open => None,
+                State::Outage(reason) => Some(sick(&it.id, "out of order", reason)),
+                State::Held(reason) => Some(sick(&it.id, "held", reason)),
+            });
         let leaving = self.backlog.leaving();
         let why = "a reload removed it; it sends its remaining data";
         let leaving = leaving.iter().map(|delivery| sick(&delivery.id, "leaving", why));

@@ -22,7 +22,7 @@ pub(crate) use prepare::{Preparer, inflated};
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
-pub(crate) use stats::{CAUSES, OUTCOMES, Stats, Trouble};
+pub(crate) use stats::{CAUSES, OUTCOMES, Stats};
 pub(crate) use task::{Stop, run};
 use tokio::sync::Notify;
 

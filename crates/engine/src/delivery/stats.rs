@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use sluice_flow::Outcome;
-use sluice_flow::dispatch::Cause;
+use sluice_flow::dispatch::{Cause, State};
 
 use super::filling::Filling;
 
@@ -35,15 +35,7 @@ pub(crate) struct Stats {
     pub concurrency_limit: AtomicU64,
     pub waiting: AtomicU64,
     pub filling: Mutex<Filling>,
-    /// What is wrong, if the delivery is in an outage or held.
-    pub trouble: Mutex<Option<Trouble>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// Held until the configuration of either side is mended, rather than out of order.
-    pub held: bool,
-    pub reason: String,
+    pub state: Mutex<State>,
 }
 
 impl Stats {

@@ -16,7 +16,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::DeadLetter;
 use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
-use super::{Delivery, DeliveryId, Trouble};
+use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -413,29 +413,25 @@ impl Task {
     }
 
     fn note_state(&self) {
-        let held = matches!(self.dispatcher.state(), State::Held(_));
-        let trouble = match self.dispatcher.state() {
-            State::Open => None,
-            State::Outage(reason) | State::Held(reason) => {
-                Some(Trouble { held, reason: reason.clone() })
-            }
-        };
-        let mut known = self.delivery.stats.trouble.lock();
-        if *known == trouble {
+        let state = self.dispatcher.state();
+        let mut known = self.delivery.stats.state.lock();
+        if *known == *state {
             return;
         }
         let DeliveryId { pipeline, exporter } = &self.delivery.id;
-        match (&*known, &trouble) {
-            (Some(_), None) => tracing::info!(%pipeline, %exporter, "the backend takes data again"),
-            (None, Some(Trouble { held: true, reason })) => tracing::error!(
+        match (&*known, state) {
+            (_, State::Open) => {
+                tracing::info!(%pipeline, %exporter, "the backend takes data again")
+            }
+            (State::Open, State::Held(reason)) => tracing::error!(
                 %pipeline, %exporter, reason, "delivery held until the configuration is mended"
             ),
-            (None, Some(Trouble { held: false, reason })) => {
+            (State::Open, State::Outage(reason)) => {
                 tracing::error!(%pipeline, %exporter, reason, "backend out of order");
             }
             _ => {}
         }
-        self.delivery.health.note_outage(trouble.is_some());
-        *known = trouble;
+        self.delivery.health.note_outage(*state != State::Open);
+        known.clone_from(state);
     }
 }

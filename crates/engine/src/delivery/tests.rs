@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use sluice_flow::dispatch::{BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, Trigger};
+use sluice_flow::dispatch::{
+    BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, State, Trigger,
+};
 use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
 use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
@@ -191,7 +193,7 @@ async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
 
     append(&log, &[delivery.cursor], None);
     delivery.wake.notify_one();
-    while delivery.stats.trouble.lock().is_none() {
+    while *delivery.stats.state.lock() == State::Open {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(log.held(delivery.cursor).frames, 1);

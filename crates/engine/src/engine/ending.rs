@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use sluice_flow::dispatch::State;
 use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
 
@@ -103,9 +104,9 @@ impl Engine {
     async fn leave_backlogs(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
         let answers_until = deadline.min(sending_until + LAST_ANSWERS);
-        let stop = |delivery: &Delivery| match *delivery.stats.trouble.lock() {
-            None => Stop::Drain,
-            Some(_) => Stop::HandOver,
+        let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
+            State::Open => Stop::Drain,
+            State::Outage(_) | State::Held(_) => Stop::HandOver,
         };
         self.end_deliveries(stop, sending_until, answers_until, Keep::Backlog).await
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sluice_flow::dispatch::State;
 use sluice_flow::overload::PoolState;
 use sluice_log::Holding;
 use sluice_telemetry::exposition::{Exposition, Series};
@@ -22,8 +23,7 @@ pub(super) struct Sample {
     budget_bytes: u64,
     concurrency_max: u64,
     waiting: Holding,
-    is_held: bool,
-    is_in_outage: bool,
+    state: State,
     dead_letters: DeadLetterTotals,
 }
 
@@ -39,15 +39,13 @@ pub(super) fn write(
     pool: &PoolState,
     delivery: &Arc<Delivery>,
 ) {
-    let is_held = delivery.stats.trouble.lock().as_ref().map(|trouble| trouble.held);
     let sample = Sample {
         delivery: delivery.clone(),
         limit_bytes: delivery.bounds().limit_bytes,
         budget_bytes: delivery.budget_bytes(pool),
         concurrency_max: planned.dispatch.concurrency.max as u64,
         waiting: delivery.log.held(delivery.cursor),
-        is_held: is_held == Some(true),
-        is_in_outage: is_held == Some(false),
+        state: delivery.stats.state.lock().clone(),
         dead_letters: delivery.dead_letters.totals(),
     };
     exposition.write(&DELIVERIES, &[&delivery.id.exporter, &delivery.id.pipeline], &sample);
@@ -158,9 +156,11 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Requests that may ever be in flight (num_consumers)."),
         row!(gauge "sluice_delivery_waiting_requests" = delivery.stats.waiting,
             "Requests that wait for their retry."),
-        row!(gauge "sluice_delivery_held" = is_held,
+        row!(gauge "sluice_delivery_held",
+            |Sample { state, .. }| matches!(state, State::Held(_)).value(),
             "1 while the delivery waits for a configuration to be mended."),
-        row!(gauge "sluice_delivery_outage" = is_in_outage,
+        row!(gauge "sluice_delivery_outage",
+            |Sample { state, .. }| matches!(state, State::Outage(_)).value(),
             "1 while the backend takes nothing."),
         row!(gauge "sluice_delivery_dead_letters" = dead_letters.letters,
             "Dead letters that are kept."),

@@ -37,8 +37,9 @@ pub struct DispatchPolicy {
     pub return_rejections: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
+    #[default]
     Open,
     /// An unbroken run of failures, with the reason of the first: one probe at a time.
     Outage(String),
