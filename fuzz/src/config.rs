@@ -41,18 +41,19 @@ impl Environment for Fuzzed<'_> {
 struct Kinds;
 
 impl Catalog for Kinds {
-    fn kinds(&self, class: Class) -> &[Kind] {
+    fn kinds(&self, class: Class) -> Vec<Kind> {
         const RECEIVERS: &[Kind] = &[Kind::new("otlp", "OTLP in")];
         const PROCESSORS: &[Kind] = &[Kind::new("batch", "batches")];
         const EXPORTERS: &[Kind] = &[Kind::new("otlp_grpc", "OTLP out").aliases(&["otlp"])];
         const CONNECTORS: &[Kind] = &[Kind::new("forward", "joins pipelines")];
         const EXTENSIONS: &[Kind] = &[Kind::new("health_check", "health")];
-        match class {
+        let kinds = match class {
             Class::Receiver => RECEIVERS,
             Class::Processor => PROCESSORS,
             Class::Exporter => EXPORTERS,
             Class::Connector => CONNECTORS,
             Class::Extension => EXTENSIONS,
-        }
+        };
+        kinds.to_vec()
     }
 }

@@ -66,5 +66,5 @@ impl Kind {
 
 /// The kinds of components that a build has.
 pub trait Catalog {
-    fn kinds(&self, class: Class) -> &[Kind];
+    fn kinds(&self, class: Class) -> Vec<Kind>;
 }

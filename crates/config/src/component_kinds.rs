@@ -1,61 +1,43 @@
 //! The list of a crate's components: each kind with the function that reads its options.
 
-use std::sync::OnceLock;
-
 use crate::{Fields, Kind};
 
 /// A kind of component. `C` is what its options become.
 #[derive(Debug)]
-pub struct ComponentKind<C, M = ()> {
+pub struct ComponentKind<C> {
     kind: Kind,
-    /// What it exposes, where that is known without an instance.
-    metrics: Option<M>,
     /// None for a kind that is only known by name.
     read: Option<fn(&mut Fields<'_>) -> C>,
 }
 
-impl<C, M: Copy> ComponentKind<C, M> {
+impl<C> ComponentKind<C> {
     pub const fn new(kind: Kind, read: fn(&mut Fields<'_>) -> C) -> Self {
-        ComponentKind { kind, metrics: None, read: Some(read) }
-    }
-
-    #[must_use]
-    pub const fn metrics(mut self, metrics: M) -> Self {
-        self.metrics = Some(metrics);
-        self
+        ComponentKind { kind, read: Some(read) }
     }
 
     /// A kind that cannot be used; `reason` is the text of the error.
     pub const fn missing(name: &'static str, reason: &'static str) -> Self {
         let kind = Kind { missing: Some(reason), ..Kind::new(name, "") };
-        ComponentKind { kind, metrics: None, read: None }
+        ComponentKind { kind, read: None }
     }
 }
 
 /// All kinds of one class that a crate has.
 #[derive(Debug)]
-pub struct ComponentKinds<C: 'static, M: 'static = ()> {
-    list: &'static [ComponentKind<C, M>],
-    kinds: OnceLock<Vec<Kind>>,
-}
+pub struct ComponentKinds<C: 'static>(&'static [ComponentKind<C>]);
 
-impl<C, M: Copy> ComponentKinds<C, M> {
-    pub const fn new(list: &'static [ComponentKind<C, M>]) -> Self {
-        ComponentKinds { list, kinds: OnceLock::new() }
+impl<C> ComponentKinds<C> {
+    pub const fn new(list: &'static [ComponentKind<C>]) -> Self {
+        ComponentKinds(list)
     }
 
-    pub fn kinds(&self) -> &[Kind] {
-        self.kinds.get_or_init(|| self.list.iter().map(|known| known.kind).collect())
-    }
-
-    /// What the kinds expose.
-    pub fn metrics(&self) -> impl Iterator<Item = M> {
-        self.list.iter().filter_map(|known| known.metrics)
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.0.iter().map(|known| known.kind).collect()
     }
 
     /// Reads a component's options by its kind's name or one of its aliases. None: no such kind.
     pub fn read(&self, kind: &str, fields: &mut Fields<'_>) -> Option<C> {
-        let known = self.list.iter().find(|known| known.kind.is_called(kind))?;
+        let known = self.0.iter().find(|known| known.kind.is_called(kind))?;
         known.read.map(|read| read(fields))
     }
 }

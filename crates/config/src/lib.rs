@@ -34,7 +34,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use document::{Component, Document, Pipeline};
 pub use expand::{Environment, SystemEnvironment};
 pub use fields::{Effect, Fields, OptionDoc};
-pub use load::{load, read_component, read_text};
+pub use load::{load, read_text};
 pub use nearest::nearest;
 pub use secret::Secret;
 pub use source::{FileId, Sources, Span};

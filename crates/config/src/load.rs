@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::catalog::Catalog;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::document::{Component, Document};
+use crate::document::Document;
 use crate::expand::{Environment, expand};
 use crate::fields::Fields;
 use crate::merge::merge;
@@ -45,15 +45,6 @@ pub(crate) fn read_tree(
     }
     let tree = trees.into_iter().reduce(|earlier, later| merge(earlier, later, diagnostics))?;
     Some(expand(tree, environment, diagnostics))
-}
-
-/// Reads a component's options and reports unknown ones.
-pub fn read_component<T>(
-    component: &Component,
-    diagnostics: &mut Diagnostics,
-    read: impl FnOnce(&mut Fields<'_>) -> T,
-) -> T {
-    Fields::read(&component.path, &component.node, component.span, diagnostics, read)
 }
 
 /// Reads a text as the options of one section, without `${…}`. For tests of components.

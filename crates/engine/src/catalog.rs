@@ -15,19 +15,19 @@ impl Default for Components<'_> {
     }
 }
 
-const CONNECTORS: &[Kind] = &[Kind::new(
+const FORWARD: Kind = Kind::new(
     "forward",
     "Passes what comes out of one pipeline on into others of the same signal.",
-)];
+);
 
 impl Catalog for Components<'_> {
-    fn kinds(&self, class: Class) -> &[Kind] {
+    fn kinds(&self, class: Class) -> Vec<Kind> {
         match class {
             Class::Receiver => self.receivers.kinds(),
             Class::Processor => sluice_processors::PROCESSORS.kinds(),
             Class::Exporter => sluice_exporters::EXPORTERS.kinds(),
             Class::Extension => sluice_extensions::EXTENSIONS.kinds(),
-            Class::Connector => CONNECTORS,
+            Class::Connector => vec![FORWARD],
         }
     }
 }

@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use sluice_receivers::RECEIVERS;
 use sluice_telemetry::exposition::{Exposition, Naming};
 use sluice_telemetry::table::TableDoc;
 
@@ -59,7 +58,7 @@ use row;
 pub fn tables() -> Vec<TableDoc> {
     let mut tables =
         vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
-    tables.extend(RECEIVERS.metrics().map(|describe| describe()));
+    tables.extend(sluice_receivers::metric_tables());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables
 }

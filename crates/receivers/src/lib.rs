@@ -6,6 +6,8 @@
 pub mod otlp;
 mod receiver;
 
+use sluice_telemetry::table::TableDoc;
+
 pub use receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
     ReceiverKind, ReceiverKinds, StartedReceiver,
@@ -13,3 +15,8 @@ pub use receiver::{
 
 /// The kinds of receivers in this build.
 pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);
+
+/// The metrics that they expose.
+pub fn metric_tables() -> [TableDoc; 1] {
+    [otlp::METRICS.describe()]
+}

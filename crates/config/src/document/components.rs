@@ -13,7 +13,7 @@ pub struct Component {
     pub id: ComponentId,
     /// The canonical name of its kind: `otlp_http` where the file says `otlphttp`.
     pub kind: &'static str,
-    /// Its options, to be read with [`crate::read_component`].
+    /// Its options.
     pub node: Node,
     /// Where its id stands.
     pub span: Span,
@@ -23,23 +23,19 @@ pub struct Component {
 
 /// All definitions of a file, including components that this build does not have, so that
 /// references to those are not reported as a second error.
-pub(super) struct Definitions<'c>(pub(super) Vec<Definition<'c>>);
+pub(super) struct Definitions(pub(super) Vec<Definition>);
 
-pub(super) struct Definition<'c> {
+pub(super) struct Definition {
     pub(super) class: Class,
     pub(super) id: ComponentId,
     /// Missing if an error was reported.
-    pub(super) kind: Option<&'c Kind>,
+    pub(super) kind: Option<Kind>,
     pub(super) span: Span,
     node: Node,
 }
 
-impl<'c> Definitions<'c> {
-    pub(super) fn read(
-        root: &Node,
-        catalog: &'c dyn Catalog,
-        diagnostics: &mut Diagnostics,
-    ) -> Self {
+impl Definitions {
+    pub(super) fn read(root: &Node, catalog: &dyn Catalog, diagnostics: &mut Diagnostics) -> Self {
         let mut all = Definitions(Vec::new());
         for class in Class::ALL {
             let Some(node) = root.get(class.key()) else { continue };
@@ -61,9 +57,9 @@ impl<'c> Definitions<'c> {
         &self,
         class: Class,
         entry: &Entry,
-        catalog: &'c dyn Catalog,
+        catalog: &dyn Catalog,
         diagnostics: &mut Diagnostics,
-    ) -> Result<Definition<'c>, Diagnostic> {
+    ) -> Result<Definition, Diagnostic> {
         let Entry { key, key_span: span, value } = entry;
         let id = ComponentId::parse(key).map_err(|why| {
             let class = class.with_article();
@@ -78,7 +74,7 @@ impl<'c> Definitions<'c> {
         Ok(Definition { class, id, kind, span: *span, node: value.clone() })
     }
 
-    pub(super) fn find(&self, class: Class, id: &ComponentId) -> Option<&Definition<'c>> {
+    pub(super) fn find(&self, class: Class, id: &ComponentId) -> Option<&Definition> {
         self.0.iter().find(|definition| definition.class == class && definition.id == *id)
     }
 
@@ -96,18 +92,18 @@ impl<'c> Definitions<'c> {
 
 /// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class,
 /// or misspelt.
-fn kind_of<'c>(
+fn kind_of(
     class: Class,
     id: &ComponentId,
     span: Span,
-    catalog: &'c dyn Catalog,
-) -> Result<&'c Kind, Diagnostic> {
+    catalog: &dyn Catalog,
+) -> Result<Kind, Diagnostic> {
     let name = id.kind();
     let kinds = catalog.kinds(class);
     if let Some(kind) = kinds.iter().find(|kind| kind.is_called(name)) {
         return match kind.missing {
             Some(text) => Err(Diagnostic::error(span, text)),
-            None => Ok(kind),
+            None => Ok(*kind),
         };
     }
     if known_components::is_known(class, name) {

@@ -24,7 +24,7 @@ fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
 pub(super) struct Connections<'a> {
     pub(super) pipelines: &'a [Pipeline],
     pub(super) extensions: &'a [Reference],
-    pub(super) definitions: &'a Definitions<'a>,
+    pub(super) definitions: &'a Definitions,
     pub(super) diagnostics: &'a mut Diagnostics,
 }
 
@@ -159,7 +159,7 @@ fn is_connectable(class: Class, wanted: Class) -> bool {
 type Edge = (usize, ComponentId);
 
 /// Cycles of pipelines, each once.
-fn cycles(pipelines: &[Pipeline], definitions: &Definitions<'_>) -> Vec<Vec<Edge>> {
+fn cycles(pipelines: &[Pipeline], definitions: &Definitions) -> Vec<Vec<Edge>> {
     let edges_from = |from: &Pipeline| -> Vec<Edge> {
         let ids = from.exporters.iter().map(|reference| &reference.id);
         let connectors = ids.filter(|id| definitions.find(Class::Connector, id).is_some());

@@ -55,7 +55,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Vec<Pipeline> {
     if pipelines.is_empty() && !fields.has_error_at("pipelines") {
         fields.error_missing("pipelines");
     }
-    pipelines.into_iter().filter_map(|(_, pipeline)| pipeline).collect()
+    pipelines.into_iter().flatten().collect()
 }
 
 fn read_signal(id: &str, fields: &mut Fields<'_>) -> Option<Signal> {

@@ -6,7 +6,6 @@ use sluice_otlp::Signal;
 use crate::catalog::Kind;
 use crate::expand::tests::{Fake, said};
 use crate::load::load;
-use crate::read_component;
 
 /// A build with a few kinds.
 struct Build;
@@ -34,14 +33,15 @@ const EXTENSIONS: &[Kind] = &[Kind::new("health_check", "")];
 const CONNECTORS: &[Kind] = &[Kind::new("forward", "")];
 
 impl Catalog for Build {
-    fn kinds(&self, class: Class) -> &[Kind] {
-        match class {
+    fn kinds(&self, class: Class) -> Vec<Kind> {
+        let kinds = match class {
             Class::Receiver => RECEIVERS,
             Class::Processor => PROCESSORS,
             Class::Exporter => EXPORTERS,
             Class::Extension => EXTENSIONS,
             Class::Connector => CONNECTORS,
-        }
+        };
+        kinds.to_vec()
     }
 }
 
@@ -102,7 +102,8 @@ fn reads_the_kyma_metric_gateway() {
     assert_eq!(document.started_extensions[0].id.to_string(), "health_check");
 
     let mut diagnostics = Diagnostics::default();
-    let elapsed = read_component(&document.exporters[0], &mut diagnostics, |fields| {
+    let Component { path, node, span, .. } = &document.exporters[0];
+    let elapsed = Fields::read(path, node, *span, &mut diagnostics, |fields| {
         fields.section("retry_on_failure", "", |fields| {
             fields.duration("max_elapsed_time", std::time::Duration::ZERO, "")
         })

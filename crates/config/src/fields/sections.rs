@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
         key: &str,
         doc: &str,
         mut read: impl FnMut(&str, &mut Fields<'_>) -> T,
-    ) -> Vec<(String, T)> {
+    ) -> Vec<T> {
         let Some(entry) = self.take(key, OptionDoc::new("map of sections", "", doc)) else {
             if self.is_describing() {
                 self.nested(self.path_of(key) + ".<name>", None, |fields| read("<name>", fields));
@@ -92,8 +92,7 @@ impl<'a> Fields<'a> {
         };
         let read_entry = |Entry { key, key_span, value }: &Entry| {
             let node = Some((value, *key_span));
-            let section = self.nested(format!("{path}.{key}"), node, |fields| read(key, fields));
-            (key.clone(), section)
+            self.nested(format!("{path}.{key}"), node, |fields| read(key, fields))
         };
         entries.iter().map(read_entry).collect()
     }

@@ -55,8 +55,9 @@ fn read_everything(fields: &mut Fields<'_>) -> Everything {
             fields.integer("size", 512, 1..=1000, "Size.")
         }),
         rules: fields.sections("rules", "Rules.", |fields| fields.required_string("key", "Key.")),
-        named: fields
-            .named_sections("named", "Named.", |_, fields| fields.integer("n", 1, 0..=9, "N.")),
+        named: fields.named_sections("named", "Named.", |name, fields| {
+            (name.to_owned(), fields.integer("n", 1, 0..=9, "N."))
+        }),
     }
 }
 

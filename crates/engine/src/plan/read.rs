@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_config::document::Document;
 use sluice_config::{
-    Component, ComponentKinds, Diagnostic, Diagnostics, Node, Span, Value, nearest, read_component,
+    Component, ComponentKinds, Diagnostic, Diagnostics, Fields, Node, Span, Value, nearest,
 };
 use sluice_exporters::{EXPORTERS, ExporterConfig};
 use sluice_extensions::{EXTENSIONS, Extension};
@@ -214,13 +214,15 @@ fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {
     }
 }
 
-fn options<C, M: Copy>(
-    kinds: &ComponentKinds<C, M>,
+/// Reads a component's options and reports unknown ones.
+fn options<C>(
+    kinds: &ComponentKinds<C>,
     component: &Component,
     diagnostics: &mut Diagnostics,
 ) -> C {
-    read_component(component, diagnostics, |fields| {
-        kinds.read(component.kind, fields).expect("the catalogue lists what can be read")
+    let Component { kind, node, span, path, .. } = component;
+    Fields::read(path, node, *span, diagnostics, |fields| {
+        kinds.read(kind, fields).expect("the catalogue lists what can be read")
     })
 }
 

@@ -60,7 +60,7 @@ fn events(counters: &ServerCounters) -> [(&'static str, &AtomicU64); 11] {
     ]
 }
 
-pub(super) const METRICS: Table<Counters> = Table {
+pub(crate) const METRICS: Table<Counters> = Table {
     title: "Receiver otlp",
     labels: &["receiver"],
     metrics: &[

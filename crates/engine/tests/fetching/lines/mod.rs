@@ -29,8 +29,7 @@ use crate::started::Started;
 pub(crate) const KIND: ReceiverKind =
     ReceiverKind::new(Kind::new("lines", "Reads lines of files"), |fields| {
         Box::new(Config::read(fields))
-    })
-    .metrics(|| METRICS.describe());
+    });
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {

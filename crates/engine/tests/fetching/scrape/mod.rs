@@ -33,8 +33,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const KIND: ReceiverKind =
     ReceiverKind::new(Kind::new("scrape", "Polls pages of lines"), |fields| {
         Box::new(Config::read(fields))
-    })
-    .metrics(|| METRICS.describe());
+    });
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
