@@ -1,7 +1,7 @@
 //! Receivers: what brings telemetry in. Each sees the engine only as a
 //! [`sluice_flow::source::Ingress`].
 //!
-//! One folder a receiver, and its line in [`RECEIVERS`]: nothing else knows of a kind.
+//! One folder a receiver, and its line in the lists below: nothing else knows of a kind.
 
 pub mod otlp;
 mod receiver;
@@ -16,7 +16,7 @@ pub use receiver::{
 /// The kinds of receivers in this build.
 pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);
 
-/// The metrics that they expose.
+/// The metrics that these kinds expose.
 pub fn metric_tables() -> [TableDoc; 1] {
     [otlp::METRICS.describe()]
 }

@@ -1,9 +1,9 @@
 //! What a receiver is: options, then bound, then running. A kind is its folder, which implements
-//! these traits, and its line in [`crate::RECEIVERS`]. Nothing here knows a receiver.
+//! these traits, and its line in the lists of `lib.rs`. Nothing here knows a receiver.
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::error::Error;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use sluice_config::{ComponentKind, ComponentKinds};
@@ -103,23 +103,15 @@ pub trait ReceiverCounters: Any + Send + Sync {
 
 /// Why a receiver cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("{source}")]
+#[error("{reason}")]
 pub struct ReceiverError {
-    source: Box<dyn Error + Send + Sync>,
-    waits_for_held: bool,
+    pub reason: String,
+    /// It may succeed once the listeners that were held meanwhile are closed.
+    pub waits_for_held: bool,
 }
 
 impl ReceiverError {
-    pub fn failed(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        ReceiverError { source: source.into(), waits_for_held: false }
-    }
-
-    /// It may succeed once the listeners that were held meanwhile are closed.
-    pub fn held(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        ReceiverError { source: source.into(), waits_for_held: true }
-    }
-
-    pub fn waits_for_held(&self) -> bool {
-        self.waits_for_held
+    pub fn failed(reason: impl Display) -> Self {
+        ReceiverError { reason: reason.to_string(), waits_for_held: false }
     }
 }

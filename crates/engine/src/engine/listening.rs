@@ -38,7 +38,7 @@ impl Engine {
             let receiver =
                 match planned.config.bind(BindContext { id: &planned.id, held: &held }).await {
                     Ok(receiver) => Some(receiver),
-                    Err(error) if error.waits_for_held() => None,
+                    Err(error) if error.waits_for_held => None,
                     Err(error) => return Err(StartError::of(Class::Receiver, &planned.id, error)),
                 };
             bound.insert(planned.id.clone(), receiver);

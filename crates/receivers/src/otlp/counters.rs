@@ -55,34 +55,26 @@ impl SignalCounters {
 /// The counters of a receiver.
 #[derive(Default)]
 pub struct Counters {
-    pub requests: Arc<OtlpCounters>,
+    cells: [[SignalCounters; 2]; 3],
+    /// Requests to no known method or path, or with another HTTP method.
+    pub unknown_requests: AtomicU64,
     pub grpc_connections: Arc<ServerCounters>,
     pub http_connections: Arc<ServerCounters>,
 }
 
 impl Counters {
-    pub(super) fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
-        match transport {
-            Transport::Grpc => &self.grpc_connections,
-            Transport::Http => &self.http_connections,
-        }
-    }
-}
-
-/// What was received and what was refused.
-#[derive(Debug, Default)]
-pub struct OtlpCounters {
-    cells: [[SignalCounters; 2]; 3],
-    /// Requests to no known method or path, or with another HTTP method.
-    pub unknown_requests: AtomicU64,
-}
-
-impl OtlpCounters {
     pub fn of(&self, signal: Signal, transport: Transport) -> &SignalCounters {
         &self.cells[signal as usize][transport as usize]
     }
 
     pub(super) fn count_unknown(&self) {
         self.unknown_requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
+        match transport {
+            Transport::Grpc => &self.grpc_connections,
+            Transport::Http => &self.http_connections,
+        }
     }
 }

@@ -14,7 +14,7 @@ use sluice_net::headers;
 use sluice_net::server::{BodyTimeouts, RequestBody, ServerResources};
 use sluice_otlp::Signal;
 
-use super::counters::{OtlpCounters, SignalCounters};
+use super::counters::{Counters, SignalCounters};
 use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
@@ -29,7 +29,7 @@ pub(super) enum Format {
 pub(super) struct Ingest {
     pub ingress: Arc<dyn Ingress>,
     pub authenticator: Option<Arc<dyn ServerAuth>>,
-    pub counters: Arc<OtlpCounters>,
+    pub counters: Arc<Counters>,
     /// Of a request as sent, and again after decompression.
     pub limit_bytes: usize,
     pub body_timeouts: BodyTimeouts,

@@ -25,7 +25,7 @@ impl Counters {
     fn each_cell(&self, mut visit: impl FnMut(&'static str, Signal, &SignalCounters)) {
         for signal in Signal::ALL {
             for transport in Transport::ALL {
-                visit(transport.as_str(), signal, self.requests.of(signal, transport));
+                visit(transport.as_str(), signal, self.of(signal, transport));
             }
         }
     }

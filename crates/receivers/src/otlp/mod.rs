@@ -44,7 +44,7 @@ use crate::receiver::{
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
 pub(crate) use metrics::METRICS;
 
-pub use counters::{Counters, OtlpCounters, SignalCounters, Transport};
+pub use counters::{Counters, SignalCounters, Transport};
 pub use refusal::{Refused, RefusedReason};
 
 pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
@@ -70,9 +70,9 @@ impl ReceiverConfig for OtlpConfig {
                 let tls = tls
                     .map_err(|error| ReceiverError::failed(format!("{protocol}: tls: {error}")))?;
                 let bound = Listener::bind_or_take_over(&config.address, context.held).await;
-                let listener = bound.map_err(|error| match error {
-                    BindError::Held { .. } => ReceiverError::held(format!("{protocol}: {error}")),
-                    _ => ReceiverError::failed(format!("{protocol}: {error}")),
+                let listener = bound.map_err(|error| ReceiverError {
+                    waits_for_held: matches!(error, BindError::Held { .. }),
+                    ..ReceiverError::failed(format!("{protocol}: {error}"))
                 })?;
                 let (config, http) = (config.clone(), http.cloned());
                 ports.push(Port { transport, listener, tls, config, http });
@@ -112,7 +112,7 @@ impl BoundReceiver for Bound {
             let ingest = ingest::Ingest {
                 ingress: Arc::clone(&context.ingress),
                 authenticator,
-                counters: Arc::clone(&counters.requests),
+                counters: Arc::clone(&counters),
                 limit_bytes: config.limit_bytes,
                 body_timeouts: config.body_timeouts,
                 include_metadata: config.include_metadata,

@@ -61,7 +61,7 @@ async fn tonic_exports_every_signal_in_every_encoding() {
             accepted.metadata.peer.as_deref().is_some_and(|peer| peer.starts_with("127.0.0.1:"))
         );
     }
-    let counters = receiver.counters.requests.of(Signal::Traces, Transport::Grpc);
+    let counters = receiver.counters.of(Signal::Traces, Transport::Grpc);
     assert_eq!(counters.accepted_items.load(Ordering::Relaxed), 21);
     assert_eq!(counters.accepted_requests.load(Ordering::Relaxed), 3);
     receiver.assert_gives_all_memory_back().await;

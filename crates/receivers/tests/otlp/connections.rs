@@ -348,7 +348,7 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
             let channel = endpoint.tls_config(config).expect("good settings").connect_lazy();
             let result = TraceServiceClient::new(channel).export(trace_request(1)).await;
             // The HTTP port speaks HTTP/2 over TLS as well; it has no such path.
-            let unknown = receiver.counters.requests.unknown_requests.swap(0, Ordering::Relaxed);
+            let unknown = receiver.counters.unknown_requests.swap(0, Ordering::Relaxed);
             let reached = if transport == "grpc" { result.is_ok() } else { unknown == 1 };
             assert_eq!(reached, is_let_in, "{transport}");
         }

@@ -49,7 +49,7 @@ async fn overload_says_when_to_come_back() {
         assert_eq!(code, 503);
         assert!(head.contains("retry-after: 2"), "{head}");
         assert_eq!(Status::decode_details(&body), Some(expected));
-        let counters = receiver.counters.requests.of(Signal::Traces, Transport::Http);
+        let counters = receiver.counters.of(Signal::Traces, Transport::Http);
         assert_eq!(counters.refused_requests(RefusedReason::Overloaded), 1);
         assert_eq!(counters.refused_items.load(Ordering::Relaxed), items);
         receiver.assert_gives_all_memory_back().await;
@@ -358,7 +358,7 @@ async fn other_types_methods_and_paths_are_told_apart() {
     let differing = [("content-type", "application/grpc"), ("content-type", "application/json")];
     let request = grpc_request(Signal::Traces.grpc_path(), &differing);
     assert_eq!(call(&mut client, request, &framed(0, b"")).await.1.status, 415);
-    assert_eq!(receiver.counters.requests.unknown_requests.load(Ordering::Relaxed), 5);
+    assert_eq!(receiver.counters.unknown_requests.load(Ordering::Relaxed), 5);
     assert!(receiver.intake.taken().is_empty());
     receiver.assert_serves_others().await;
 }
