@@ -6,7 +6,6 @@ pub(crate) mod log;
 mod process;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use sluice_telemetry::exposition::{Exposition, Naming};
@@ -16,43 +15,6 @@ use crate::status::EngineStatus;
 
 /// The newest dead letters of a delivery that are listed one by one.
 const LISTED_LETTERS: usize = 20;
-
-trait Number {
-    fn value(&self) -> f64;
-}
-
-impl Number for u64 {
-    fn value(&self) -> f64 {
-        *self as f64
-    }
-}
-
-impl Number for bool {
-    fn value(&self) -> f64 {
-        f64::from(*self)
-    }
-}
-
-impl Number for AtomicU64 {
-    fn value(&self) -> f64 {
-        self.load(Ordering::Relaxed) as f64
-    }
-}
-
-/// A row of a table: its value is a field of the sample, or read by a function.
-macro_rules! row {
-    ($kind:ident $name:literal $(in $unit:literal)? = $($field:ident).+, $meaning:literal) => {
-        row!($kind $name $(in $unit)?, |it: &Sample| Number::value(&it.$($field).+), $meaning)
-    };
-    ($kind:ident $name:literal $(in $unit:literal)?, $read:expr, $meaning:literal) => {
-        Metric::$kind($name, $meaning, $read)$(.unit($unit))?
-    };
-    ($kind:ident $name:literal by [$($label:literal)?] $(in $unit:literal)?, $read:expr,
-     $meaning:literal) => {
-        Metric::$kind($name, &[$($label)?], $meaning, $read)$(.unit($unit))?
-    };
-}
-use row;
 
 /// All metrics that there can be, as the engine and the kinds of components declare them.
 pub fn tables() -> Vec<TableDoc> {

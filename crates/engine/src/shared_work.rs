@@ -16,6 +16,7 @@ pub(crate) struct SharedWorkMemory {
     private: Arc<PrivateMemory>,
     /// The part that is kept for deliveries that have not asked yet.
     kept: Arc<PrivateMemory>,
+    /// Where it shrinks (reload), results that are kept stay until their last use.
     pub(crate) limit_bytes: AtomicU64,
 }
 
@@ -23,11 +24,6 @@ impl SharedWorkMemory {
     pub(crate) fn new(limit_bytes: u64, private: Arc<PrivateMemory>) -> Self {
         let limit_bytes = AtomicU64::new(limit_bytes);
         SharedWorkMemory { private, kept: Arc::default(), limit_bytes }
-    }
-
-    /// Changes the limit (reload). Results that are kept stay until their last use.
-    pub(crate) fn set_limit(&self, limit_bytes: u64) {
-        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 }
 
@@ -127,7 +123,7 @@ mod tests {
         };
         work();
         assert_eq!(memory.kept.used_bytes(), 100);
-        memory.set_limit(250);
+        memory.limit_bytes.store(250, Ordering::Relaxed);
         work();
         assert_eq!(memory.kept.used_bytes(), 200);
         drop(entries);

@@ -2,6 +2,8 @@
 //! meaning, together with how it is read. Both the text of `/metrics` and the documentation come
 //! from the same table, so that neither can have what the other does not.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use sluice_otlp::Signal;
 
 use crate::exposition::Series;
@@ -27,6 +29,45 @@ pub struct Table<S: 'static> {
     /// Labels that all its metrics have.
     pub labels: &'static [&'static str],
     pub metrics: &'static [Metric<S>],
+}
+
+/// A value that is read as it is.
+pub trait Number {
+    fn value(&self) -> f64;
+}
+
+impl Number for u64 {
+    fn value(&self) -> f64 {
+        *self as f64
+    }
+}
+
+impl Number for bool {
+    fn value(&self) -> f64 {
+        f64::from(*self)
+    }
+}
+
+impl Number for AtomicU64 {
+    fn value(&self) -> f64 {
+        self.load(Ordering::Relaxed) as f64
+    }
+}
+
+/// A row of a table: its value is a field of the table's `Sample`, or read by a function.
+#[macro_export]
+macro_rules! row {
+    ($kind:ident $name:literal $(in $unit:literal)? = $($field:ident).+, $meaning:literal) => {
+        $crate::row!($kind $name $(in $unit)?,
+            |it: &Sample| $crate::table::Number::value(&it.$($field).+), $meaning)
+    };
+    ($kind:ident $name:literal $(in $unit:literal)?, $read:expr, $meaning:literal) => {
+        $crate::table::Metric::$kind($name, $meaning, $read)$(.unit($unit))?
+    };
+    ($kind:ident $name:literal by [$($label:literal),*] $(in $unit:literal)?, $read:expr,
+     $meaning:literal) => {
+        $crate::table::Metric::$kind($name, &[$($label),*], $meaning, $read)$(.unit($unit))?
+    };
 }
 
 /// One metric: what is declared of it, and how it is read.

@@ -228,7 +228,11 @@ impl Backlog {
                 sheds[index] = sheds[index].max(isolation::sheds(&states[index], &view));
             }
         }
-        members.deliveries.iter().zip(&sheds).for_each(|(delivery, &sheds)| delivery.allow(sheds));
+        members
+            .deliveries
+            .iter()
+            .zip(&sheds)
+            .for_each(|(delivery, &sheds)| delivery.gauges.allow(sheds));
         let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
         let pinned =
             pinned.map(|((state, &sheds), it)| (sheds, state.pinned_bytes(), it.alone_bytes()));
@@ -256,7 +260,8 @@ impl Backlog {
             }
             let candidates =
                 members.deliveries.iter().zip(0..).filter(|(_, it)| !is_exhausted[*it]);
-            let candidates = candidates.map(|(it, index)| (index, it.may_shed(), it.alone_bytes()));
+            let candidates =
+                candidates.map(|(it, index)| (index, it.gauges.may_shed(), it.alone_bytes()));
             let else_alone = match budget::shed_first(&pool, candidates) {
                 ShedFirst::Alone(index) => Some(index),
                 ShedFirst::Together { .. } if self.shed_together(&members, wanted_bytes) > 0 => {

@@ -67,7 +67,7 @@ pub(crate) struct Delivery {
     /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed
     /// again.
     pub packed_limit_bytes: AtomicU64,
-    gauges: Arc<ReaderGauges>,
+    pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
     is_over_limit: AtomicBool,
     /// What the pool wants of the frames that wait for a retry, until the task has looked.
@@ -81,7 +81,8 @@ pub(crate) struct Delivery {
     room: Notify,
     /// The log goes on on disk.
     on_disk: bool,
-    wake: Arc<Notify>,
+    /// Told when new frames may have come, or something is asked of the task.
+    pub wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }
 
@@ -134,7 +135,7 @@ impl Delivery {
         self.log.set_limits(self.cursor, bounds.limit_bytes, lease_bytes);
         // What an isolated delivery may shed is said whenever it matters.
         let drops = bounds.policy == Policy::DropOldest;
-        self.allow(if drops { Sheds::Everything } else { Sheds::Nothing });
+        self.gauges.allow(if drops { Sheds::Everything } else { Sheds::Nothing });
         self.bounds.store(Arc::new(bounds));
     }
 
@@ -155,15 +156,6 @@ impl Delivery {
             is_far_behind: self.on_disk && disk::is_backlog(self.gauges.unread_bytes.get()),
             backend: self.health.at(now, is_cpu_bound),
         }
-    }
-
-    /// Says what the delivery may shed from now on.
-    pub(crate) fn allow(&self, sheds: Sheds) {
-        self.gauges.allow(sheds);
-    }
-
-    pub(crate) fn may_shed(&self) -> Sheds {
-        self.gauges.may_shed()
     }
 
     pub(crate) fn lag_bytes(&self) -> u64 {
@@ -198,16 +190,11 @@ impl Delivery {
         }
     }
 
-    /// New frames may have come.
-    pub(crate) fn appended(&self) {
-        self.wake.notify_one();
-    }
-
     /// An append found that some delivery exceeds its own limit. If it is this one, and it may
     /// shed, the oldest frames go: first those that it has not come to, then, in the task, those
     /// that wait for a retry.
     pub(crate) fn enforce_limit(&self) {
-        if self.may_shed() == Sheds::Nothing || !self.gauges.is_over_budget() {
+        if self.gauges.may_shed() == Sheds::Nothing || !self.gauges.is_over_budget() {
             return;
         }
         let (dropped, given_up) = self.log.drop_oldest_unread(self.cursor);
@@ -250,7 +237,9 @@ impl Delivery {
     /// The disk does not keep up: frames that are not written go, the oldest first, as far as they
     /// may, until at most `keep_bytes` of them wait for this delivery.
     pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
-        if self.may_shed() != Sheds::Nothing && self.gauges.unwritten_bytes.get() > keep_bytes {
+        if self.gauges.may_shed() != Sheds::Nothing
+            && self.gauges.unwritten_bytes.get() > keep_bytes
+        {
             self.note_given_up(self.log.drop_unwritten(self.cursor, keep_bytes));
         }
     }

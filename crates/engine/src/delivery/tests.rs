@@ -147,7 +147,7 @@ async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
         (0..2).for_each(|_| append(&log, &[healthy.cursor, sick.cursor], None));
         let _stop = start(&healthy, Outcome::Delivered, steps);
         until_all_is_resolved(&healthy).await;
-        sick.allow(Sheds::Taken);
+        sick.gauges.allow(Sheds::Taken);
         assert_eq!(sick.shed_alone(1) > 0, is_taken);
     }
 }
@@ -342,7 +342,7 @@ async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
         while halfway.stats.waiting.load(Ordering::Relaxed) < 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        halfway.allow(Sheds::Everything);
+        halfway.gauges.allow(Sheds::Everything);
         while halfway.stats.dropped_items.load(Ordering::Relaxed) < 1 {
             halfway.shed_wanted_bytes.store(1, Ordering::Relaxed);
             halfway.wake.notify_one();
@@ -352,7 +352,7 @@ async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
         let answer = timeout(Duration::from_secs(60), answer).await.expect("is answered");
         if has_another {
             assert_eq!(answer, Ok(Ok(())), "the other delivery still has it");
-            sick.allow(Sheds::Taken);
+            sick.gauges.allow(Sheds::Taken);
             assert_eq!(sick.shed_alone(1), 0);
         } else {
             assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");

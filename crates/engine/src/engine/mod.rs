@@ -196,7 +196,8 @@ impl Engine {
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.backlog.set_limit(plan.pool_bytes());
-        self.shared_work.set_limit(plan.memory.shared_work_bytes);
+        let shared_work_bytes = plan.memory.shared_work_bytes;
+        self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
         self.storage.apply(plan);
         let MemoryPlan { connections_bytes, windows_bytes, .. } = plan.memory;
         self.resources.connections.set_limits(connections_bytes as usize, windows_bytes as usize);

@@ -77,7 +77,7 @@ impl Route {
         let pool = self.backlog.state();
         let mut is_tight = pool.used_bytes > pool.limit_bytes / 4;
         for delivery in self.deliveries.iter() {
-            delivery.appended();
+            delivery.wake.notify_one();
             is_tight |= delivery.lag_bytes() > delivery.bounds().limit_bytes / 2;
         }
         if is_tight {

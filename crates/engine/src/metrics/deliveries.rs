@@ -8,9 +8,9 @@ use sluice_flow::dispatch::State;
 use sluice_flow::overload::PoolState;
 use sluice_log::Holding;
 use sluice_telemetry::exposition::{Exposition, Series};
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::{Number, Table};
 
-use super::{Number, row};
 use crate::delivery::{CAUSES, DeadLetterTotals, Delivery, OUTCOMES};
 use crate::plan::DeliveryPlan;
 

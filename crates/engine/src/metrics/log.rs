@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use sluice_log::{Holding, Log, LogStats};
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::Table;
 
-use super::{Number, row};
 use crate::delivery::Delivery;
 use crate::entry::Entry;
 use crate::status::EngineStatus;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use sluice_flow::overload::PoolState;
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::Table;
 
-use super::{Number, row};
 use crate::memory;
 use crate::receiving::ReceivingBudget;
 

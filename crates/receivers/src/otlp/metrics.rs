@@ -1,11 +1,12 @@
 //! What the receiver exposes of its requests and connections.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::{Number, Table};
 
 use super::counters::{Counters, SignalCounters, Transport};
 use super::refusal::RefusedReason;
@@ -15,10 +16,6 @@ impl ReceiverCounters for Counters {
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
         exposition.write(&METRICS, &[receiver], self);
     }
-}
-
-fn load(counter: &AtomicU64) -> f64 {
-    counter.load(Ordering::Relaxed) as f64
 }
 
 impl Counters {
@@ -32,14 +29,37 @@ impl Counters {
 
     fn items(&self, series: &mut Series<'_, '_>, of: fn(&SignalCounters) -> &AtomicU64) {
         self.each_cell(|transport, signal, cell| {
-            series.add_items(signal.items_name(), &[transport], load(of(cell)));
+            series.add_items(signal.items_name(), &[transport], of(cell).value());
         });
     }
 
     fn by_signal(&self, series: &mut Series<'_, '_>, of: fn(&SignalCounters) -> &AtomicU64) {
         self.each_cell(|transport, signal, cell| {
-            series.add(&[transport, signal.as_str()], load(of(cell)));
+            series.add(&[transport, signal.as_str()], of(cell).value());
         });
+    }
+
+    fn refused(&self, series: &mut Series<'_, '_>) {
+        self.each_cell(|transport, signal, cell| {
+            for reason in RefusedReason::ALL {
+                let labels = [transport, signal.as_str(), reason.as_str()];
+                series.add(&labels, cell.refused_requests(reason) as f64);
+            }
+        });
+    }
+
+    fn open(&self, series: &mut Series<'_, '_>) {
+        for transport in Transport::ALL {
+            series.add(&[transport.as_str()], self.connections(transport).open.value());
+        }
+    }
+
+    fn events(&self, series: &mut Series<'_, '_>) {
+        for transport in Transport::ALL {
+            for (event, count) in events(self.connections(transport)) {
+                series.add(&[transport.as_str(), event], count.value());
+            }
+        }
     }
 }
 
@@ -64,71 +84,26 @@ pub(crate) const METRICS: Table<Counters> = Table {
     title: "Receiver otlp",
     labels: &["receiver"],
     metrics: &[
-        Metric::counters(
-            "otelcol_receiver_accepted",
-            &["transport"],
-            "Items that were accepted.",
-            |counters: &Counters, series| counters.items(series, |cell| &cell.accepted_items),
-        )
+        row!(counters "otelcol_receiver_accepted" by ["transport"],
+            |it: &Counters, series| it.items(series, |cell| &cell.accepted_items),
+            "Items that were accepted.")
         .by_items(),
-        Metric::counters(
-            "otelcol_receiver_refused",
-            &["transport"],
+        row!(counters "otelcol_receiver_refused" by ["transport"],
+            |it: &Counters, series| it.items(series, |cell| &cell.refused_items),
             "Items of requests that were refused after they had been read. \
-             Those refused unread are requests in sluice_receiver_refused_requests.",
-            |counters: &Counters, series| counters.items(series, |cell| &cell.refused_items),
-        )
+             Those refused unread are requests in sluice_receiver_refused_requests.")
         .by_items(),
-        Metric::counters(
-            "sluice_receiver_accepted_requests",
-            &["transport", "signal"],
-            "Requests that were accepted.",
-            |counters: &Counters, series| {
-                counters.by_signal(series, |cell| &cell.accepted_requests)
-            },
-        ),
-        Metric::counters(
-            "sluice_receiver_accepted",
-            &["transport", "signal"],
-            "Bytes of accepted requests, as sent.",
-            |counters: &Counters, series| counters.by_signal(series, |cell| &cell.accepted_bytes),
-        )
-        .unit("bytes"),
-        Metric::counters(
-            "sluice_receiver_refused_requests",
-            &["transport", "signal", "reason"],
-            "Requests that were refused, read or not.",
-            |counters: &Counters, series| {
-                counters.each_cell(|transport, signal, cell| {
-                    for reason in RefusedReason::ALL {
-                        let labels = [transport, signal.as_str(), reason.as_str()];
-                        series.add(&labels, cell.refused_requests(reason) as f64);
-                    }
-                });
-            },
-        ),
-        Metric::gauges(
-            "sluice_receiver_open_connections",
-            &["transport"],
-            "Connections that are open.",
-            |counters: &Counters, series| {
-                for transport in Transport::ALL {
-                    let open = load(&counters.connections(transport).open);
-                    series.add(&[transport.as_str()], open);
-                }
-            },
-        ),
-        Metric::counters(
-            "sluice_receiver_connections",
-            &["transport", "event"],
-            "What happened to connections.",
-            |counters: &Counters, series| {
-                for transport in Transport::ALL {
-                    for (event, count) in events(counters.connections(transport)) {
-                        series.add(&[transport.as_str(), event], load(count));
-                    }
-                }
-            },
-        ),
+        row!(counters "sluice_receiver_accepted_requests" by ["transport", "signal"],
+            |it: &Counters, series| it.by_signal(series, |cell| &cell.accepted_requests),
+            "Requests that were accepted."),
+        row!(counters "sluice_receiver_accepted" by ["transport", "signal"] in "bytes",
+            |it: &Counters, series| it.by_signal(series, |cell| &cell.accepted_bytes),
+            "Bytes of accepted requests, as sent."),
+        row!(counters "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
+            Counters::refused, "Requests that were refused, read or not."),
+        row!(gauges "sluice_receiver_open_connections" by ["transport"],
+            Counters::open, "Connections that are open."),
+        row!(counters "sluice_receiver_connections" by ["transport", "event"],
+            Counters::events, "What happened to connections."),
     ],
 };
