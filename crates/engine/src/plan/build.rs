@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sluice_config::Diagnostics;
-use sluice_config::document::{Acknowledge, Document, OverflowPolicy};
+use sluice_config::document::{Acknowledge, Document, OverflowPolicy, Placed};
 use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
 use sluice_processors::BatchLimits;
@@ -12,7 +12,7 @@ use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
-use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, own_limits, warnings};
+use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::memory;
 
@@ -39,9 +39,6 @@ pub(super) fn build(
         let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");
         diagnostics.warning(None, message);
     }
-    if settings.is_none() {
-        own_limits::MEMORY.warn_of_more_than(memory.backlog_bytes, document, diagnostics);
-    }
     let disk = settings.map(|settings| {
         let signals: BTreeSet<_> = paths.iter().map(|path| path.signal).collect();
         DiskPlan::new(settings, document, &memory, &holding, signals.len() as u64, diagnostics)
@@ -50,6 +47,8 @@ pub(super) fn build(
         Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };
     let deliveries: Vec<DeliveryPlan> =
         ids.iter().map(|(id, signal)| planner.delivery(id, *signal)).collect();
+    let disk_bytes = disk.as_ref().map(|disk| disk.backlog_bytes);
+    warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     Plan {
@@ -110,9 +109,8 @@ impl Planner<'_> {
         let best_effort = exporter.is_best_effort();
         let fan_out = self.fan_out(id);
         let pipeline = self.document.pipelines.iter().find(|pipeline| pipeline.id == id.pipeline);
-        let said =
-            pipeline.and_then(|pipeline| pipeline.buffer.policy).or(self.document.buffer.policy);
-        let policy = match said {
+        let own = pipeline.map(|pipeline| pipeline.buffer.clone()).unwrap_or_default();
+        let policy = match own.policy.or(self.document.buffer.policy) {
             _ if best_effort => Policy::DropOldest,
             Some(OverflowPolicy::Backpressure) => Policy::Backpressure,
             Some(OverflowPolicy::DropOldest) => Policy::DropOldest,
@@ -123,10 +121,18 @@ impl Planner<'_> {
         let queue = &exporter.sending().queue;
         let waits = self.ack == Acknowledge::Delivered || queue.makes_senders_wait();
         let senders_wait = waits && policy == Policy::Backpressure;
-        let (pool_bytes, lease_bytes) = self.pool(id);
+        let bytes = |limit: Option<Placed<u64>>| limit.map(|mib| mib.value * MIB);
+        let (memory_bytes, disk_bytes) = (bytes(own.memory_limit_mib), bytes(own.disk_limit_mib));
+        let (pool_bytes, own_bytes, lease_bytes) = match self.disk {
+            None => (self.memory.backlog_bytes, memory_bytes, u64::MAX),
+            Some(DiskPlan { backlog_bytes, lease_bytes, .. }) => {
+                let lease_bytes = memory_bytes.map_or(*lease_bytes, |own| own.min(*lease_bytes));
+                (*backlog_bytes, disk_bytes, lease_bytes)
+            }
+        };
         let queue_bytes = queue.queue_size.filter(|_| queue.sizer == Sizer::Bytes);
         let best_effort_bytes = best_effort.then_some(self.memory.best_effort_bytes);
-        let limits = [self.own_limit_bytes(id), queue_bytes, best_effort_bytes];
+        let limits = [own_bytes, queue_bytes, best_effort_bytes];
         let budget_bytes = limits.into_iter().flatten().fold(pool_bytes, u64::min);
         let setting = Setting {
             senders_wait,
@@ -150,20 +156,6 @@ impl Planner<'_> {
             metadata_keys: of_processor.chain(of_queue).flatten().cloned().collect(),
             dispatch: dispatch::policy(exporter.sending(), batch, setting),
         }
-    }
-
-    /// What may wait for all deliveries together, and what a delivery may have taken of it at a
-    /// time.
-    fn pool(&self, id: &DeliveryId) -> (u64, u64) {
-        let Some(disk) = self.disk else { return (self.memory.backlog_bytes, u64::MAX) };
-        let own_memory = own_limits::MEMORY.bytes(self.document, id);
-        (disk.backlog_bytes, own_memory.map_or(disk.lease_bytes, |own| own.min(disk.lease_bytes)))
-    }
-
-    /// How far the delivery's pipeline says that it may lag.
-    fn own_limit_bytes(&self, id: &DeliveryId) -> Option<u64> {
-        let option = if self.disk.is_some() { own_limits::DISK } else { own_limits::MEMORY };
-        option.bytes(self.document, id)
     }
 
     /// The largest number of deliveries, best-effort ones left out, that a receiver of this

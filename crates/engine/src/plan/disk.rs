@@ -9,7 +9,7 @@ use sluice_log::FlushPolicy;
 use sluice_log::disk::{Disk, RealDisk};
 
 use super::read::{Read, extension};
-use super::{ExporterPlan, MIB, MemoryPlan, own_limits};
+use super::{ExporterPlan, MIB, MemoryPlan};
 use crate::delivery::DeliveryId;
 
 /// Dead letters of a delivery, in MiB, where the configuration says nothing.
@@ -203,7 +203,6 @@ impl DiskPlan {
         let dead_letters_bytes = buffer.dead_letters_limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
         let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries;
-        own_limits::DISK.warn_of_more_than(backlog_bytes, document, diagnostics);
         if backlog_bytes / deliveries < MIB {
             let limit_mib = limit_bytes / MIB;
             let message =

@@ -7,7 +7,6 @@ mod describe;
 mod disk;
 mod dispatch;
 mod load;
-mod own_limits;
 mod read;
 mod routes;
 mod warnings;

@@ -1,6 +1,6 @@
 //! What a configuration asks for and does not get, or gets otherwise than it may think.
 
-use sluice_config::document::{Acknowledge, Document};
+use sluice_config::document::{Acknowledge, Document, Pipeline, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
 use sluice_exporters::sending::Sizer;
 
@@ -8,6 +8,33 @@ use super::read::Read;
 use super::routes::{Path, by_receiver};
 use super::{DeliveryPlan, MIB};
 use crate::delivery::DeliveryId;
+
+/// Limits of pipelines that are higher than what all backlogs may take together, in memory or on
+/// disk. They need not add up to it.
+pub(super) fn of_own_limits(
+    document: &Document,
+    memory_bytes: u64,
+    disk_bytes: Option<u64>,
+    diagnostics: &mut Diagnostics,
+) {
+    let (option, part) = match disk_bytes {
+        None => ("buffer.memory.limit_mib", ", of which about a third is for backlogs"),
+        Some(_) => ("buffer.disk.limit_mib", ""),
+    };
+    let pool_mib = disk_bytes.unwrap_or(memory_bytes) / MIB;
+    for Pipeline { id, buffer, .. } in &document.pipelines {
+        let own =
+            if disk_bytes.is_some() { &buffer.disk_limit_mib } else { &buffer.memory_limit_mib };
+        if let Some(Placed { value, span }) = own.as_ref().filter(|own| own.value > pool_mib) {
+            let message = format!(
+                "`{option}` of {id} is {value} MiB, but all backlogs together may take {pool_mib} \
+                 MiB: it has no effect"
+            );
+            let hint = format!("raise `{option}` of the whole{part}");
+            diagnostics.push(Diagnostic::warning(*span, message).with_hint(hint));
+        }
+    }
+}
 
 /// Options of `sending_queue` that mean something else here, or nothing.
 pub(super) fn of_queue_options(
