@@ -10,6 +10,7 @@ const NAME_LIMIT: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComponentId {
     kind: String,
+    /// Empty if there is none.
     name: String,
 }
 
@@ -51,11 +52,6 @@ impl ComponentId {
     pub fn kind(&self) -> &str {
         &self.kind
     }
-
-    /// The part after the slash, empty if there is none.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl fmt::Display for ComponentId {
@@ -79,7 +75,7 @@ mod tests {
             (" otlp / 2 ", "otlp", "2"),
         ] {
             let id = ComponentId::parse(text).unwrap();
-            assert_eq!((id.kind(), id.name()), (kind, name), "{text}");
+            assert_eq!((id.kind(), id.name.as_str()), (kind, name), "{text}");
             assert_eq!(ComponentId::parse(&id.to_string()), Ok(id), "{text}");
         }
     }

@@ -141,8 +141,11 @@ impl Expander<'_> {
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
         let Retrieved { text, source } = retrieved;
         let depth_left = DEPTH_LIMIT.saturating_sub(depth);
-        let mut node = yaml::parse(text, source.unwrap_or(span.file), depth_left)
-            .unwrap_or_else(|_| Node { value: Value::Scalar(Scalar::string(text.clone())), span });
+        let parsed = yaml::parse(text, source.unwrap_or(span.file), depth_left);
+        let mut node = parsed.unwrap_or_else(|_| {
+            let (value, text) = (ScalarValue::String, text.clone());
+            Node { value: Value::Scalar(Scalar { value, text, expanded: false }), span }
+        });
         if source.is_none() || node.as_scalar().is_some() {
             set_spans(&mut node, span);
         }

@@ -46,10 +46,6 @@ pub enum ScalarValue {
 }
 
 impl Scalar {
-    pub fn string(text: impl Into<String>) -> Self {
-        Scalar { value: ScalarValue::String, text: text.into(), expanded: false }
-    }
-
     pub fn is_null(&self) -> bool {
         self.value == ScalarValue::Null
     }

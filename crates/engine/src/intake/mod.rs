@@ -130,7 +130,7 @@ impl IngressRoute for ReceiverRoute {
         let answer = answer.map(|answer| -> BoxFuture<'static, _> {
             Box::pin(async move { self.route.answered(answer).await })
         });
-        Ok(Receipt::new(pace, answer))
+        Ok(Receipt { pace, answer })
     }
 }
 

@@ -26,14 +26,14 @@ pub(super) fn build(
         document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
     let ids = deliveries_of(&paths);
-    let holds = |id: &&DeliveryId| !read.exporters[&id.exporter].config.is_best_effort();
-    let holding: Vec<&DeliveryId> = ids.iter().map(|(id, _)| id).filter(holds).collect();
+    let holds = |(id, _): &&(DeliveryId, _)| !read.exporters[&id.exporter].config.is_best_effort();
+    let holding = ids.iter().filter(holds).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
     let dead_letters_bytes = document.buffer.dead_letters_limit_mib.map(|mib| mib * MIB);
     // With a directory dead letters are there.
     let dead_letters_bytes = if settings.is_some() { Some(0) } else { dead_letters_bytes };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding.len(), dead_letters_bytes, spike_bytes);
+    let memory = MemoryPlan::new(limit_bytes, holding, dead_letters_bytes, spike_bytes);
     if memory.limit_bytes > limit_bytes {
         let (given, used) = (limit_bytes / MIB, memory.limit_bytes / MIB);
         let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");
@@ -41,7 +41,7 @@ pub(super) fn build(
     }
     let disk = settings.map(|settings| {
         let signals: BTreeSet<_> = paths.iter().map(|path| path.signal).collect();
-        DiskPlan::new(settings, document, &memory, &holding, signals.len() as u64, diagnostics)
+        DiskPlan::new(settings, document, &memory, holding, signals.len() as u64, diagnostics)
     });
     let planner =
         Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };

@@ -10,7 +10,6 @@ use sluice_log::disk::{Disk, RealDisk};
 
 use super::read::{Read, extension};
 use super::{ExporterPlan, MIB, MemoryPlan};
-use crate::delivery::DeliveryId;
 
 /// Dead letters of a delivery, in MiB, where the configuration says nothing.
 const DEAD_LETTERS_MIB: u64 = 64;
@@ -187,18 +186,18 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
 }
 
 impl DiskPlan {
-    /// Shares out the disk and the part of memory that is the backlog's among deliveries;
-    /// best-effort ones are not among them. `signals` is the number of logs in use.
+    /// Shares out the disk and the part of memory that is the backlog's among so many deliveries,
+    /// best-effort ones left out. `signals` is the number of logs in use.
     pub(super) fn new(
         (directory, flush): (PathBuf, FlushPolicy),
         document: &Document,
         memory: &MemoryPlan,
-        holding: &[&DeliveryId],
+        deliveries: usize,
         signals: u64,
         diagnostics: &mut Diagnostics,
     ) -> DiskPlan {
         let buffer = &document.buffer;
-        let deliveries = holding.len().max(1) as u64;
+        let deliveries = deliveries.max(1) as u64;
         let limit_bytes = limit(&directory, document, diagnostics);
         let dead_letters_bytes = buffer.dead_letters_limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
@@ -307,21 +306,10 @@ mod tests {
             &crate::catalog::Components::default(),
         );
         let document = document.expect("a document");
-        let id = |index| DeliveryId {
-            pipeline: format!("traces/{index}"),
-            exporter: "debug".to_owned(),
-        };
-        let ids: Vec<_> = (0..own_limits_mib.len()).map(id).collect();
-        let memory = MemoryPlan::new(512 * MIB, ids.len(), Some(0), None);
+        let memory = MemoryPlan::new(512 * MIB, own_limits_mib.len(), Some(0), None);
         let settings = (directory, FlushPolicy::AtOnce);
-        let plan = DiskPlan::new(
-            settings,
-            &document,
-            &memory,
-            &ids.iter().collect::<Vec<_>>(),
-            2,
-            &mut diagnostics,
-        );
+        let plan =
+            DiskPlan::new(settings, &document, &memory, own_limits_mib.len(), 2, &mut diagnostics);
         (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
     }
 

@@ -154,20 +154,13 @@ impl Drop for Permit {
 #[must_use = "a sender is answered when the receipt says so"]
 #[derive(Default)]
 pub struct Receipt {
-    pace: Option<BoxFuture<'static, ()>>,
-    answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
+    /// Until then the source should send nothing more. `None`, as below: nothing to wait for.
+    pub pace: Option<BoxFuture<'static, ()>>,
+    /// What the sender is told.
+    pub answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
 }
 
 impl Receipt {
-    /// `pace`: until then the source should send nothing more. `answer`: what the sender is told.
-    /// `None`: there is nothing to wait for.
-    pub fn new(
-        pace: Option<BoxFuture<'static, ()>>,
-        answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
-    ) -> Receipt {
-        Receipt { pace, answer }
-    }
-
     /// Waits until the deliveries want more from this source. Returns at once unless one falls
     /// behind.
     pub async fn paced(&mut self) {

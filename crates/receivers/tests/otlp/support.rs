@@ -148,7 +148,7 @@ impl IngressRoute for MockRoute {
                 let _permit = permit;
                 std::future::pending().await
             });
-            return Ok(Receipt::new(None, Some(never)));
+            return Ok(Receipt { pace: None, answer: Some(never) });
         }
         if let Some(refusal) = &mock.submit_refusal {
             return Err(refusal.clone());

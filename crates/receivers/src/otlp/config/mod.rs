@@ -70,9 +70,7 @@ impl OtlpConfig {
         }
         config
     }
-}
 
-impl OtlpConfig {
     /// The protocols that are on, with the options that HTTP alone has.
     pub(super) fn ports(
         &self,
