@@ -4,8 +4,7 @@
 //! particular component. A [`Catalog`] lists the kinds of components. The code of a component reads
 //! its options through [`Fields`], which validates and documents them in the same step.
 //!
-//! All errors are collected in [`Diagnostics`], with file, line, column and a hint; reading does
-//! not stop at the first one.
+//! All errors are collected in [`Diagnostics`], with file, line, column and a hint.
 
 pub mod catalog;
 pub mod component_id;

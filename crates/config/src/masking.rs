@@ -79,8 +79,7 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let indent = indent_of(original);
     let around: Vec<&str> = enclosing_keys(&text[..line.start], indent).collect();
     if around.iter().any(|key| TELLING_SECTIONS.contains(key) || is_telling(key)) {
-        // Directly inside `headers:`, values are secret and keys are not. Deeper lines may be the
-        // text of a value.
+        // Directly inside `headers:`, keys are no secrets. Deeper lines may be the text of a value.
         let is_pair = around.first().is_some_and(|key| TELLING_SECTIONS.contains(key));
         let value_start =
             if is_pair { key_end(original).map_or(indent, |end| end + 1) } else { indent };

@@ -39,8 +39,7 @@ impl Ack {
         (ack, receiver)
     }
 
-    /// A delivery has resolved the frame, once a delivery; or refuses it for good, which the sender
-    /// is told at once.
+    /// A delivery has resolved the frame, or refuses it for good, which the sender is told at once.
     pub(crate) fn resolve(&self, reader: CursorId, result: Answer) {
         if result.is_err() {
             return self.answer(result);
@@ -54,8 +53,7 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// The delivery has gone without resolving the frame: a sender that waits for it would wait for
-    /// ever.
+    /// The delivery has gone without resolving the frame: who waits for it would wait for ever.
     pub(crate) fn abandoned(&self, reader: CursorId) {
         if self.awaited.delivered.contains(&reader) {
             self.answer(Err(Refusal::overloaded(
@@ -79,8 +77,7 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// Of the two counters the one that comes to zero last sees the other at zero: both are in one
-    /// order for all threads.
+    /// Who brings the second counter to zero sees the first at zero: all threads see one order.
     fn answer_if_safe(&self) {
         if self.undelivered.load(Ordering::SeqCst) == 0
             && self.unresolved.load(Ordering::SeqCst) == 0

@@ -159,8 +159,7 @@ impl AdminHandler {
         reply(code, "application/json", body)
     }
 
-    /// Prometheus metrics on `/metrics`, the newest dead letters on `/dead-letters`, the backlog of
-    /// each delivery on `/log`.
+    /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`.
     async fn metrics(&self, method: &Method, path: &str) -> Response<ReplyBody> {
         if !["/metrics", "/dead-letters", "/log"].contains(&path) {
             return reply(StatusCode::NOT_FOUND, PLAIN, "");

@@ -16,8 +16,7 @@ use crate::stored::{self, FrameMetadata};
 /// Stands for the receiver of a frame that was read back: it is known by its name only.
 const RECEIVER_BY_NAME: u16 = u16::MAX;
 
-/// Where frames come from and what was done to them before the log, the same for all frames of a
-/// route.
+/// Where the frames of a route come from, and what was done to them before the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub receiver: String,
@@ -82,8 +81,7 @@ impl Entry {
         Some(self.frame.receiver).filter(|receiver| *receiver != RECEIVER_BY_NAME)
     }
 
-    /// `reader` has resolved the frame. The sender is answered when the last one that it waits for
-    /// has.
+    /// `reader` has resolved the frame. The last one that the sender waits for answers it.
     pub(crate) fn resolve(&self, reader: CursorId, result: Result<(), Refusal>) {
         if result.is_ok() {
             self.resolve_source();
@@ -118,8 +116,7 @@ impl Entry {
         }
     }
 
-    /// A reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays in
-    /// the log.
+    /// A reload has removed `reader` before it resolved the frame. `is_kept`: its backlog stays.
     pub(crate) fn abandoned(&self, reader: CursorId, is_kept: bool) {
         if !is_kept {
             self.released(1);

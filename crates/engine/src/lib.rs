@@ -1,5 +1,4 @@
-//! Wiring: starts receivers, logs, deliveries and exporters from a configuration, reloads them, and
-//! shuts them down.
+//! Wiring: starts, reloads and shuts down receivers, logs, deliveries and exporters.
 
 mod ack;
 mod admin;

@@ -1,5 +1,4 @@
-//! What deliveries take beside the log: parts that their own steps and cuts made, and packed
-//! copies.
+//! What deliveries take beside the log: parts of their own steps and cuts, and packed copies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,8 +22,7 @@ pub(crate) const WAITING_PART: usize = 4;
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory have sent already: their first bytes, by which their
-    /// length is known.
+    /// What requests that wait for memory have sent already: their first bytes.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,

@@ -1,5 +1,4 @@
-//! Work on a frame that several deliveries need: done once, kept until the last of them took its
-//! copy.
+//! Work on a frame that several deliveries need: done once, kept until the last took its copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -87,8 +87,7 @@ pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
     fields.not_yet("middlewares", "middleware extensions");
 }
 
-/// `compression_params.level`. Unset or 0 (the Collector's "default"): the fastest level that
-/// compresses well.
+/// `compression_params.level`. Unset or 0: the fastest level that compresses well.
 fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
     fields.section_or_default("compression_params", "How hard to compress.", |fields| {
         let doc = "gzip, zlib and deflate: 1 to 9, zstd: 1 to 22. Unset, 0 or -1: the fastest that \

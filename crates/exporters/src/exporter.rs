@@ -53,8 +53,7 @@ pub trait ExporterConfig: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Makes the exporter. Reads certificates, but writes nothing and does not connect. Must run
-    /// inside a tokio runtime.
+    /// Makes the exporter, inside a tokio runtime. Reads certificates; neither writes nor connects.
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError>;
 }
 

@@ -33,8 +33,7 @@ pub(crate) struct Current {
 impl Files {
     /// The file at a path, whatever links lead to it. It should exist.
     pub(crate) fn at(&self, path: &Path) -> Arc<Turn> {
-        // A file without a path of its own, as a pipe behind /dev/stdout, is known by the name that
-        // it was given.
+        // A file without a path, as a pipe behind /dev/stdout, is known by the name it was given.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut all = self.0.lock();
         let Known { turn, begun } = all.entry(path).or_default();
@@ -60,8 +59,7 @@ pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
 /// Opens a file to append to it. A pipe that no process reads is an error, not a wait.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
-    // With O_APPEND, what is written after a failed write was cut off lands behind the last whole
-    // request.
+    // With O_APPEND, what follows a failed write that was cut off lands behind the last request.
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).custom_flags(without_waiting).open(path)?;
     rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;

@@ -1,5 +1,4 @@
-//! The outcome that an answer means, by the OTLP specification. Where it leaves room, the outcome
-//! that loses least.
+//! What an answer means, by the OTLP specification. Where it leaves room, what loses least.
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};

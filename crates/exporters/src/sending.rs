@@ -1,5 +1,4 @@
-//! `retry_on_failure`, `sending_queue` and what belongs to them: options of an exporter that its
-//! delivery interprets.
+//! `retry_on_failure` and `sending_queue`: options of an exporter that its delivery interprets.
 
 use std::time::Duration;
 

@@ -46,13 +46,11 @@ pub enum Outcome {
     /// The backend has taken the request but refused some of its items for good (OTLP partial
     /// success). Never sent again.
     PartlyRejected { items: u64, reason: String },
-    /// Send it again: the backend is overloaded or could not be reached. `delay` is what the
-    /// backend asked for.
+    /// Send it again: the backend is overloaded or not reached. `delay` is what it asked for.
     RetryAfter { delay: Option<Duration>, reason: String },
     /// The request exceeds a size limit of the backend: split it.
     TooLarge { reason: String },
-    /// Nothing is wrong with the data: credentials, path, TLS or the like have to be put right
-    /// first.
+    /// The data is not at fault: credentials, path, TLS or the like have to be put right first.
     Misconfigured { reason: String },
     /// The backend refuses this data for good.
     Rejected { reason: String },
@@ -92,8 +90,7 @@ pub trait Exporter: Send + Sync + 'static {
 
     fn timeout(&self) -> Duration;
 
-    /// Names of the request metadata (lower case) that this exporter reads. Frames that differ in
-    /// them never merge.
+    /// Request metadata (lower case) that it reads. Frames that differ in it never merge.
     fn metadata_keys(&self) -> &[String] {
         &[]
     }

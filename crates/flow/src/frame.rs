@@ -1,5 +1,4 @@
-//! A frame: one export request as it arrived. Immutable and shared by every delivery that has to
-//! send it.
+//! A frame: one export request as it arrived. Immutable, and shared by all deliveries.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,14 +6,12 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use sluice_otlp::{Encoding, Signal};
 
-/// An encoded OTLP export request (protobuf), possibly still compressed as its sender compressed
-/// it.
+/// An encoded OTLP export request (protobuf), possibly still as its sender compressed it.
 #[derive(Clone, Debug)]
 pub struct Payload {
     pub bytes: Bytes,
     pub encoding: Encoding,
-    /// Length of the protobuf message in bytes, which is `bytes.len()` where `encoding` is
-    /// identity.
+    /// Length of the protobuf message, which is `bytes.len()` where `encoding` is identity.
     pub uncompressed_len_bytes: usize,
 }
 
@@ -31,13 +28,11 @@ impl Payload {
 pub struct Metadata {
     /// Address of the peer, `ip:port`.
     pub peer: Option<String>,
-    /// Request headers that something downstream reads (receiver option `include_metadata`), names
-    /// in lower case.
+    /// Headers that something downstream reads (`include_metadata`), names in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// What a header costs in memory beside its bytes: two lengths, pointers and capacities, and the
-/// allocator's rounding.
+/// What a header costs beside its bytes: lengths, pointers, capacities, the allocator's rounding.
 const HEADER_OVERHEAD_BYTES: usize = 96;
 
 impl Metadata {

@@ -128,8 +128,7 @@ impl Translation<'_> {
         }
     }
 
-    /// An octal code: `\0` and up to two more digits, or two to three digits. A single one would be
-    /// a back-reference.
+    /// An octal code: `\0` and up to two more digits, or two or three (one: a back-reference).
     fn octal(&mut self, first: char) {
         let mut code = first.to_digit(8).unwrap_or(0);
         let mut digits = 1;

@@ -72,8 +72,7 @@ pub struct ReceiverContext {
     pub user_agent: &'static str,
     /// What all receivers share.
     pub resources: ServerResources,
-    /// Those of the receiver whose place this one takes, so that they go on. It may have been of
-    /// another kind.
+    /// Those of the receiver whose place this one takes, maybe of another kind: they go on.
     pub counters: Option<Arc<dyn ReceiverCounters>>,
 }
 

@@ -27,8 +27,7 @@ pub enum OverflowPolicy {
     /// The oldest data of this delivery is dropped and counted.
     DropOldest,
     /// The oldest data is dropped while another delivery of the same receiver keeps up; once none
-    /// does, senders get a retryable refusal. If the backend works, answers are delayed before data
-    /// is dropped.
+    /// does, senders get a retryable refusal. While the backend works, answers are delayed first.
     Isolate,
 }
 

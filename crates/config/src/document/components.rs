@@ -90,8 +90,7 @@ impl Definitions {
     }
 }
 
-/// Finds the kind, or says why there is none: not in this build, not in Sluice, of another class,
-/// or misspelt.
+/// Finds the kind, or says why there is none: not in this build or in Sluice, misspelt, elsewhere.
 fn kind_of(
     class: Class,
     id: &ComponentId,

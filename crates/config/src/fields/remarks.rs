@@ -13,8 +13,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An option that a later release will have. Setting it is an error, except to false, null or
-    /// an empty value.
+    /// An option that a later release will have. Setting it is an error, except to false or null.
     pub fn not_yet(&mut self, key: &str, what: &str) {
         let effect = Effect::NotYet(what.to_owned());
         let entry = self.take(key, OptionDoc { effect, ..OptionDoc::new("any", "", "") });

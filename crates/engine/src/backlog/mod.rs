@@ -21,8 +21,7 @@ use crate::delivery::Delivery;
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 
-/// What deliveries may shed is looked at anew so often at most: backends do not change their minds
-/// faster.
+/// What deliveries may shed is looked at so often at most: backends do not change faster.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// So often it is decided who sheds before a request is judged by what was free by then.
 const ROUNDS: usize = 8;
@@ -90,8 +89,7 @@ pub(crate) struct Backlog {
     /// Of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
-    /// Where the logs go on on disk: bytes of segments that some delivery needs, as of the last
-    /// look.
+    /// Where the logs go on on disk: bytes of segments that some delivery needs, at the last look.
     disk_bytes: Option<AtomicU64>,
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
@@ -129,8 +127,7 @@ impl Backlog {
         })
     }
 
-    /// Lets connections beyond their own budget borrow what is free of the pool. What they borrow
-    /// counts as used.
+    /// Lets connections borrow what is free of the pool. What they borrow counts as used.
     pub(crate) fn lend_to(self: &Arc<Self>, connections: &Arc<ConnectionBudget>) {
         // Set once: an engine has one budget for connections.
         let _ = self.connections.set(Arc::downgrade(connections));

@@ -28,8 +28,7 @@ impl DeadLetterWriter {
         DeadLetterWriter { delivery, waiting: Vec::new(), storing: None, ends: Arc::default() }
     }
 
-    /// Stores the letter of a part. Returns the part if it is resolved now: in memory that is at
-    /// once.
+    /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
     pub(super) fn store(&mut self, letter: DeadLetter, part: Arc<Leased>) -> Option<Arc<Leased>> {
         if !self.delivery.dead_letters.is_on_disk() {
             // Memory refuses nothing.

@@ -90,8 +90,7 @@ impl DeadLetters {
         DeadLetters::InMemory(Mutex::new(InMemory { limit_bytes, ..InMemory::default() }))
     }
 
-    /// Stores letters; on disk that blocks, and they are durable after it. After an error some of
-    /// them may be stored.
+    /// Stores letters, on disk durably, which blocks. After an error some may be stored.
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),

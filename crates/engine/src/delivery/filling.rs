@@ -8,8 +8,7 @@ const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// How far it lagged at times, oldest first; nothing from before the backlog was last smaller than
-/// it is.
+/// How far it lagged at times, oldest first, since the backlog was last smaller than it is.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     noted: VecDeque<(Instant, u64)>,
@@ -30,9 +29,8 @@ impl Filling {
         }
     }
 
-    /// Notes the lag, and returns the seconds until it is the whole budget at the rate of
-    /// late: none where nothing is left or frames are being dropped, infinitely many while it does
-    /// not grow.
+    /// Notes the lag, and returns the seconds until it is the whole budget at the rate of late: 0
+    /// where nothing is left or frames are being dropped, infinity while it does not grow.
     pub(crate) fn seconds_left(
         &mut self,
         now: Instant,

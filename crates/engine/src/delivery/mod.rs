@@ -64,8 +64,7 @@ pub(crate) struct Delivery {
     /// What it holds beside the log.
     pub private: Arc<PrivateMemory>,
     pub dead_letters: DeadLetters,
-    /// Packed copies that batches may keep while they wait for a retry; beyond it they are packed
-    /// again.
+    /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
@@ -162,8 +161,7 @@ impl Delivery {
         self.gauges.held_bytes.get()
     }
 
-    /// How far it may lag as things are: its limit, or what the pool has left where this delivery
-    /// has a part in that.
+    /// How far it may lag now: its limit, or less if it has a part in how full the pool is.
     pub(crate) fn budget_bytes(&self, pool: &PoolState) -> u64 {
         let (lag_bytes, limit_bytes) = (self.lag_bytes(), self.bounds().limit_bytes);
         let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
@@ -182,8 +180,7 @@ impl Delivery {
         let _ = tokio::time::timeout_at(latest.into(), self.room.notified()).await;
     }
 
-    /// Lets one sender look again whose answer is delayed. It passes the word on when it is
-    /// answered.
+    /// Lets one sender look again whose answer is delayed. Once answered, it passes the word on.
     pub(crate) fn note_room(&self) {
         if self.room_is_wanted.load(Ordering::SeqCst) {
             self.room.notify_one();
@@ -249,8 +246,7 @@ impl Delivery {
         self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
     }
 
-    /// Frames were given up. A sender that still waits for one which is nowhere any more is told to
-    /// come back.
+    /// Frames were given up. Who still waits for one that is nowhere any more is told to come back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {

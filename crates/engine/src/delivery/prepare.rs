@@ -66,15 +66,13 @@ pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
     /// What units take beside their frames is charged there.
     pub memory: Arc<PrivateMemory>,
-    /// Request metadata by which units are told apart: what the exporter reads, and
-    /// `batch.metadata_keys`.
+    /// Metadata by which units are told apart: for the exporter, and `batch.metadata_keys`.
     pub metadata_keys: Vec<String>,
     /// By receiver: the paths from it to this delivery (several where a connector joins pipelines).
     pub chains: HashMap<u16, Vec<Chain>>,
     /// Indices of receivers by their ids, for frames that were read from disk.
     pub receivers: HashMap<String, u16>,
-    /// The path of frames whose receiver does not lead here any more: the steps of the delivery's
-    /// own pipeline.
+    /// For frames whose receiver does not lead here any more: the steps of the own pipeline.
     pub orphans: [Chain; 1],
 }
 
@@ -212,8 +210,7 @@ pub(super) fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
     batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
 }
 
-/// Bytes that a packed request holds beside the frames it was made from: none where it only refers
-/// to them.
+/// Bytes that a packed request holds beside its frames: none where it only refers to them.
 pub(super) fn copied_bytes(packed: &Packed) -> usize {
     if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
 }

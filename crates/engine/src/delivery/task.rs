@@ -1,5 +1,4 @@
-//! The task of a delivery: reads the log, sends what the dispatcher says, and resolves what comes
-//! back.
+//! The task of a delivery: reads the log, sends what the dispatcher says, resolves what comes back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -163,8 +162,7 @@ impl Task {
         true
     }
 
-    /// Gives up what senders that wait for this delivery alone have left without an answer: they
-    /// send it again.
+    /// Gives up what senders left that wait for this delivery alone: they send it again.
     fn without_deserted(&mut self, mut batch: Batch<Lease>, now: Instant) -> Option<Batch<Lease>> {
         let is_deserted = |unit: &Unit<Lease>| unit.lease.leased.entry.is_deserted();
         if !self.dispatcher.returns_rejections() || !batch.units.iter().any(is_deserted) {

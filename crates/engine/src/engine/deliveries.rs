@@ -24,8 +24,7 @@ use crate::steps::{self, Chain};
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a removed delivery is checked.
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
-/// How long a delivery that hands over waits for requests in flight. Then they are sent again by
-/// what it hands over to.
+/// How long a delivery that hands over waits for requests in flight. Then they are sent again.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a delivery's task runs with until it is stopped.
@@ -227,8 +226,7 @@ fn delivery_fingerprint(
     hasher.finish()
 }
 
-/// Tells senders and sources of what is left in memory that the delivery has gone: its task has
-/// ended and leases nothing.
+/// Tells senders and sources of what is left in memory that the delivery's task has ended.
 fn abandon(delivery: &Delivery, is_kept: bool) {
     let mut from = 0;
     loop {

@@ -18,8 +18,7 @@ const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
 const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
 /// With a directory: how long healthy deliveries may continue, to leave little for the next start.
 const LAST_SENDING: Duration = Duration::from_secs(1);
-/// With a directory: the time for requests in flight after that. Later ones are sent again by the
-/// next start.
+/// With a directory: the time for requests in flight after that. The next start sends the others.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// The time for writing the rest to disk.
 const LAST_WRITES: Duration = Duration::from_secs(30);
@@ -36,8 +35,7 @@ pub struct Undelivered {
 pub struct ShutdownReport {
     /// In memory only: lost.
     pub lost: Vec<Undelivered>,
-    /// On disk: the next start delivers it. The part that could not be written is also in
-    /// `unwritten`.
+    /// On disk: the next start delivers it. What could not be written is also in `unwritten`.
     pub kept: Vec<Undelivered>,
     /// Not written: signal, items, bytes.
     pub unwritten: Vec<(Signal, u64, u64)>,
@@ -78,8 +76,7 @@ impl Engine {
         }
         self.status.shown.store(Arc::default());
         if !all_answered {
-            // The log has released the frames that senders waited for, so they get a retryable
-            // refusal.
+            // The log has released the frames: senders that waited get a retryable refusal.
             let _ = tokio::time::timeout(REMAINING_ANSWERS, answering).await;
         }
         // Only now everything that they read is resolved or on disk, as far as it ever is: a
@@ -93,14 +90,12 @@ impl Engine {
         report
     }
 
-    /// Deliveries that a reload has removed still send what they have in memory, and say what is
-    /// lost.
+    /// Deliveries that a reload has removed still send what is in memory, and say what is lost.
     async fn wait_until_removed_have_left(&self, deadline: Instant) {
         let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
     }
 
-    /// Healthy deliveries continue briefly, the others hand over at once; all wait for requests in
-    /// flight.
+    /// Healthy deliveries continue briefly, others hand over; all wait for requests in flight.
     async fn leave_backlogs(&mut self, deadline: Instant) -> Vec<Undelivered> {
         let sending_until = deadline.min(Instant::now() + LAST_SENDING);
         let answers_until = deadline.min(sending_until + LAST_ANSWERS);

@@ -13,12 +13,10 @@ use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 
-/// How often a port is tried that one of our own servers is about to leave, and the pause between
-/// two tries.
+/// How often a port is tried that one of our servers is about to leave, and the pause between.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
-/// How long a reload waits for requests in flight at receivers that it ends. They are answered
-/// nevertheless, later.
+/// How long a reload waits for requests in flight at receivers that it ends. All are answered.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first.

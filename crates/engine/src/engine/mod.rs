@@ -97,8 +97,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the components of a plan. `scheduler`, if there is one, decides which connections are
-    /// read.
+    /// Starts the components of a plan. `scheduler`, if any, decides which connections are read.
     pub async fn start(
         plan: Plan,
         scheduler: Option<Arc<ReadScheduler>>,

@@ -1,5 +1,4 @@
-//! The engine as a receiver sees it: admission, the steps that all deliveries share, one append,
-//! and the receipt.
+//! The engine as a receiver sees it: admission, steps that all deliveries share, append, receipt.
 
 mod admission;
 mod route;
@@ -24,8 +23,7 @@ use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
 use crate::receiving::{ReceivingBudget, RouteMemory};
 use crate::steps;
 
-/// Compressed frames from this inflated size on go out as they came; smaller ones are worth
-/// merging.
+/// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
 /// How long a sender waits for a disk before it is asked whether the disk works at all.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
@@ -138,8 +136,7 @@ impl IngressRoute for ReceiverRoute {
 type Answer = oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverRoute {
-    /// Puts a frame into the log. Says what the sender has to wait for, and whether senders may
-    /// have to slow down.
+    /// Puts a frame into the log. Says what the sender waits for, and whether to slow down.
     fn append(&self, request: Request) -> Result<(Option<Answer>, bool), Refusal> {
         let Request { payload, items, metadata, position } = request;
         let (payload, items) = self.prepare(payload, items, &metadata)?;
@@ -169,8 +166,7 @@ impl ReceiverRoute {
         entry.released(route.readers.len() - appended.readers);
         drop(entry);
         let is_tight = route.appended(appended, Instant::now());
-        // Looked at after the append: a frame that no delivery was there to take is not answered
-        // OK.
+        // Looked at after the append: a frame that no delivery could take is not answered OK.
         self.door.check_open()?;
         if appended.readers == 0 && !route.readers.is_empty() {
             return Err(Refusal::overloaded(

@@ -1,5 +1,4 @@
-//! Where a receiver's frames go, and the state of their deliveries as the rules of overload look at
-//! it.
+//! Where a receiver's frames go, and the state of their deliveries for the rules of overload.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,8 +91,7 @@ impl Route {
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
-    /// A sender was slowed down for this delivery since `began`, when it lagged by `lag_bytes`, for
-    /// as long as allowed.
+    /// A sender was slowed down as long as allowed since `began`, when this lagged by `lag_bytes`.
     pub(crate) fn note_slowed(
         &self,
         delivery: &Delivery,

@@ -27,8 +27,7 @@ pub(super) struct Sample {
     dead_letters: DeadLetterTotals,
 }
 
-/// How long the budget counts as spent after frames were dropped: shedding frees a little more than
-/// it must.
+/// How long the budget counts as spent after a drop: shedding frees a little more than it must.
 const DROPPING_FOR: Duration = Duration::from_secs(15);
 /// What a request counts at least, where bytes are estimated in requests.
 const REQUEST_MIN_BYTES: u64 = 1024;

@@ -52,8 +52,7 @@ const PACKED_PART: u64 = 16;
 const WINDOWS_PERCENT: u64 = 75;
 
 impl MemoryPlan {
-    /// `spike_bytes` is what `memory_limiter` keeps free below its limit: here the share of
-    /// receiving.
+    /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
     pub fn new(
         limit_bytes: u64,
         deliveries: usize,

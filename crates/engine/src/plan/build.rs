@@ -158,8 +158,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The largest number of deliveries, best-effort ones left out, that a receiver of this
-    /// delivery feeds.
+    /// The most deliveries, best-effort ones left out, that a receiver of this delivery feeds.
     fn fan_out(&self, id: &DeliveryId) -> usize {
         let fed = self.paths_to(id).map(|path| {
             let is_beside = |other: &&Path| {

@@ -43,8 +43,7 @@ pub struct DiskPlan {
     pub read_ahead_bytes: u64,
 }
 
-/// Finds the acknowledgement, the directory and the flush policy, and what contradicts itself among
-/// them.
+/// Finds the acknowledgement, the directory and the flush policy, and contradictions among them.
 pub(super) fn settings(
     document: &Document,
     read: &Read,

@@ -8,8 +8,7 @@ use sluice_flow::dispatch::{
 };
 use sluice_processors::BatchLimits;
 
-/// A batch of so many bytes is worth a request of its own: beyond it a larger one saves next to
-/// nothing.
+/// A batch of so many bytes is worth a request: a larger one saves next to nothing.
 const FULL_BYTES: usize = 128 * 1024;
 /// A configured batch may grow to this size, if its item counts say so.
 const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;

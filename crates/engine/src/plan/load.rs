@@ -9,8 +9,7 @@ use super::read::Read;
 use super::{MetricsPlan, Plan, build};
 use crate::catalog::Components;
 
-/// Reads, checks and plans the configuration at the given locations. There is a plan only if
-/// nothing is wrong.
+/// Reads, checks and plans a configuration. There is a plan only if nothing is wrong.
 pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan>, Diagnostics) {
     load_with(locations, environment, &RECEIVERS)
 }

@@ -1,5 +1,4 @@
-//! What a configuration comes to: components with typed options, paths, budgets. Nothing here runs
-//! yet.
+//! What a configuration comes to: components with typed options, paths, budgets. Nothing runs yet.
 
 mod budgets;
 mod build;
@@ -59,8 +58,7 @@ impl Plan {
             .collect()
     }
 
-    /// What the backlogs of all deliveries may take together: on disk if there is a directory, else
-    /// in memory.
+    /// What all backlogs may take together: on disk if there is a directory, else in memory.
     pub fn pool_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(self.memory.backlog_bytes, |disk| disk.backlog_bytes)
     }

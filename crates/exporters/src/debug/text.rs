@@ -1,5 +1,4 @@
-//! Pieces of text that both verbosities share. Input is OTLP JSON: rendering for people is no fast
-//! path.
+//! Pieces of text that both verbosities share, from OTLP JSON: this is no fast path.
 
 use std::fmt::Write;
 

@@ -65,8 +65,7 @@ impl FileConfig {
         opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
     }
 
-    /// Only whether it can be written: the configuration may yet be refused, while another exporter
-    /// writes to it.
+    /// Without writing: the configuration may yet be refused, while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
             create_directory(self)?;
@@ -170,8 +169,7 @@ impl Exporter for FileExporter {
     }
 }
 
-/// A full or failing disk may recover; a directory that is missing or closed to us must be put
-/// right by hand.
+/// A full or failing disk may recover; a directory that is missing or closed to us does not.
 fn outcome(error: &io::Error) -> Outcome {
     let reason = error.to_string();
     match error.kind() {

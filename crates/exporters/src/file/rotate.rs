@@ -1,5 +1,4 @@
-//! Old files: `traces.json` becomes `traces-2026-11-21T02-30-00.000.json`, and the oldest are
-//! removed.
+//! Old files: `traces.json` becomes `traces-2026-11-21T02-30-00.000.json`; the oldest are removed.
 
 use std::ffi::OsString;
 use std::io;

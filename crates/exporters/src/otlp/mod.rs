@@ -48,8 +48,7 @@ struct Grpc {
     channel: Channel,
     /// Of `Signal::ALL`.
     uris: [Uri; 3],
-    /// For requests without and with compression of our own choice; passed-through ones have the
-    /// latter.
+    /// By how a request is compressed.
     headers: HashMap<Encoding, HeaderMap>,
 }
 

@@ -1,5 +1,4 @@
-//! An exporter that exists only in tests: it shows that a new one is its folder and one line in the
-//! list.
+//! Exists only in tests: it shows that a new exporter is its folder and one line in the list.
 
 mod tests;
 

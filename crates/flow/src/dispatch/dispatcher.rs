@@ -16,12 +16,10 @@ use crate::export::Outcome;
 /// of an item: bisecting ten times finds one bad item among a thousand.
 const HOLD_AFTER_REJECTIONS: u32 = 12;
 
-/// No backend is left alone for longer, whatever it asks for: there are times that no clock
-/// reaches.
+/// No backend is left alone for longer: it may ask for times that no clock reaches.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Probes go round among so many batches, so that one that stays refused does not hide that others
-/// would be taken.
+/// Probes go round among so many batches: one that stays refused says nothing of others.
 const PROBE_CANDIDATES: usize = 4;
 /// Among so many batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
@@ -43,8 +41,7 @@ pub enum State {
     Open,
     /// An unbroken run of failures, with the reason of the first: one probe at a time.
     Outage(String),
-    /// Nothing that time alone mends: credentials, a schema. One probe at a time, nothing is thrown
-    /// away.
+    /// Nothing that time mends: credentials, a schema. One probe at a time, nothing is dropped.
     Held(String),
 }
 
@@ -71,8 +68,7 @@ pub enum Cause {
     TooLarge,
     /// `max_elapsed_time` is over.
     GivenUp,
-    /// Failed once, and `retry_on_failure` is disabled. `asked` is the delay that the backend asks
-    /// for.
+    /// Failed once, and `retry_on_failure` is disabled. `asked`: the delay that the backend wants.
     NotRetried {
         asked: Option<Duration>,
     },
@@ -165,8 +161,7 @@ impl<L> Dispatcher<L> {
             && self.in_flight() == 0
     }
 
-    /// True if another unit should be read from the log. What is not read costs nothing but its
-    /// place in the log.
+    /// True if another unit should be read. What is not read costs only its place in the log.
     pub fn wants_more(&self) -> bool {
         let backlog = self.batcher.ready_len() + self.suspects.len();
         match self.state {
@@ -187,8 +182,7 @@ impl<L> Dispatcher<L> {
         self.batcher.close_all();
     }
 
-    /// The next batch to send, if there is a slot and something is due. The caller sends it and
-    /// reports to `note_outcome`.
+    /// The next batch that is due, if there is a slot. The caller reports to `note_outcome`.
     pub fn next(&mut self, now: Instant) -> Option<Batch<L>> {
         if self.concurrency.free() == 0 {
             return None;

@@ -27,8 +27,7 @@ pub struct Unit<L> {
     pub bytes: usize,
     /// Goes out as it is, never merged (a large compressed frame).
     pub alone: bool,
-    /// Units of different groups never merge: a hash of the request metadata that the exporter
-    /// reads.
+    /// A hash of the metadata that the exporter reads: units of different groups never merge.
     pub group: u64,
 }
 

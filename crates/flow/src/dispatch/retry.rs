@@ -83,8 +83,7 @@ pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
     jitter: 0.25,
 };
 
-/// Pace of the probes while a delivery is held for a misconfiguration: nothing mends itself within
-/// milliseconds.
+/// Pace of the probes while a delivery is held: nothing mends itself within milliseconds.
 pub(super) const HOLD_BACKOFF: Backoff =
     Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), ..OUTAGE_BACKOFF };
 

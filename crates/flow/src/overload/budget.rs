@@ -25,8 +25,7 @@ impl PoolState {
         self.limit_bytes - self.limit_bytes / RESERVE_PART
     }
 
-    /// What every delivery could have alone. Some delivery has more whenever the pool is above its
-    /// high-water mark.
+    /// What every delivery could have alone. Above the high-water mark some delivery has more.
     pub fn fair_share_bytes(&self) -> u64 {
         self.high_water_bytes() / self.deliveries.max(1) as u64
     }

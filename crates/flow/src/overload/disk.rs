@@ -5,8 +5,7 @@ use super::{DeliveryState, Policy};
 /// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
 const BACKLOG_BYTES: u64 = 16 << 20;
 
-/// What a delivery keeps of frames that are not on disk, beyond which it gives them up as far as it
-/// may. `None`: all of it.
+/// What a delivery keeps of frames that are not on disk and that it may give up. `None`: all.
 pub fn keep_unwritten_bytes(
     unwritten_bytes: u64,
     arriving_bytes: u64,

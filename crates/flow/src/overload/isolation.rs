@@ -1,5 +1,4 @@
-//! Decides who sheds under `isolate` ([`sheds`]), so that no delivery waits for a sick one (rules
-//! 4 and 5).
+//! Who sheds under `isolate` ([`sheds`]), so that no delivery waits for a sick one (rules 4 and 5).
 
 use super::pacing::PACE_BYTES;
 use super::{DeliveryState, Policy, Sheds};

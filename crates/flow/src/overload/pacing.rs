@@ -1,5 +1,4 @@
-//! Whether what comes now had better wait with its sender, because the CPU is the bottleneck (rule
-//! 1).
+//! Whether what comes now had better wait, because the CPU is the bottleneck (rule 1).
 
 use super::{DeliveryState, Policy};
 

@@ -38,8 +38,7 @@ pub trait Ingress: Send + Sync + 'static {
 
 /// Where a receiver's data of one signal goes.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory, before bytes are read or inflated. Waits for a bounded time if `connection`
-    /// lets it, then refuses.
+    /// Asks for memory, before bytes are read. Waits a bounded time if `connection` lets it.
     fn admit<'a>(
         &'a self,
         bytes: usize,
@@ -50,8 +49,7 @@ pub trait IngressRoute: Send + Sync + 'static {
     /// unchanged and it is large enough to go alone.
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
 
-    /// Names of the request metadata that something downstream reads, in lower case. Nothing else
-    /// may be kept.
+    /// Request metadata (lower case) that something downstream reads. Nothing else may be kept.
     fn metadata_keys(&self) -> &[String];
 
     /// Puts a validated request into the log, and gives back its permit. CPU work only.
@@ -161,8 +159,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Waits until the deliveries want more from this source. Returns at once unless one falls
-    /// behind.
+    /// Waits until deliveries want more from this source: not at all unless one falls behind.
     pub async fn paced(&mut self) {
         if let Some(pace) = &mut self.pace {
             pace.await;
@@ -183,21 +180,18 @@ impl Receipt {
 pub enum Refusal {
     /// Come back later: UNAVAILABLE + RetryInfo, 503 + Retry-After.
     Retry { delay: Duration, reason: String },
-    /// The request can never fit, however often it is sent: RESOURCE_EXHAUSTED without RetryInfo,
-    /// 413.
+    /// The request can never fit: RESOURCE_EXHAUSTED without RetryInfo, 413.
     TooLarge { reason: String },
     /// The data is at fault and will be refused again: INVALID_ARGUMENT, 400.
     Invalid { reason: String },
-    /// The sole backend refused it for good (`buffer.ack: delivered` with one delivery): handed on
-    /// to the sender.
+    /// The sole backend refused it for good (`buffer.ack: delivered`): handed on to the sender.
     Rejected { reason: String },
     /// The same, but the backend says that it has failed itself: UNKNOWN, 500.
     Failed { reason: String },
 }
 
 impl Refusal {
-    /// Asks the sender to retry in about a second. The delay is random, so that refused senders do
-    /// not return all at once.
+    /// Asks the sender to retry in about a second, at random, so that not all return at once.
     pub fn overloaded(reason: impl Into<String>) -> Self {
         let delay = Duration::from_millis(fastrand::u64(750..1500));
         Refusal::Retry { delay, reason: reason.into() }

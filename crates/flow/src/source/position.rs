@@ -67,8 +67,7 @@ impl Positions {
         self.stream.lock().lowest_unresolved()
     }
 
-    /// Whether a range was dropped without being resolved, so that the source has to
-    /// [`Positions::rewind`].
+    /// Whether a range was dropped unresolved, so that the source has to [`Positions::rewind`].
     pub fn is_interrupted(&self) -> bool {
         self.stream.lock().is_interrupted
     }

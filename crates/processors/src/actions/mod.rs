@@ -53,8 +53,7 @@ pub(crate) enum Put {
 }
 
 impl Actions {
-    /// Carries out the actions for one request. What they take from its sender is looked up and
-    /// encoded once.
+    /// Carries out the actions for one request. What they take from its sender is encoded once.
     pub(crate) fn prepare(&self, metadata: &Metadata) -> impl Fn(&mut Attributes<'_>) {
         let from_context = |action: &Action| {
             let text = action.context_key()?.find(metadata)?;

@@ -18,8 +18,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What it yields for one set of attributes. `from_context` is what the context has for this
-    /// source, encoded.
+    /// What it yields for one set of attributes. `from_context`: what the context has, encoded.
     pub(super) fn find<'s>(
         &'s self,
         from_context: Option<&'s [u8]>,

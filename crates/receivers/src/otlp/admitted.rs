@@ -1,5 +1,4 @@
-//! Memory for a body that is on its way, and what becomes of a body that makes no progress while
-//! others need that memory.
+//! Memory for a body on its way, and what becomes of a body that makes no progress.
 
 use std::time::Duration;
 
@@ -10,13 +9,11 @@ use tokio::time::Instant;
 
 use super::refusal::Refused;
 
-/// How often a body's progress is looked at. Shorter than other requests wait for memory before
-/// they are refused.
+/// How often a body's progress is looked at. Shorter than other requests wait for memory.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// While the CPU is the bottleneck it may be this process that makes no progress.
 const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
-/// A body makes progress if this part of what it was admitted for arrives in an interval: all of it
-/// in ten seconds.
+/// A body makes progress if this part of it arrives in an interval: all of it in ten seconds.
 const PART: usize = 20;
 
 pub(super) struct Admitted {

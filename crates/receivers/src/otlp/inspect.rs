@@ -13,8 +13,7 @@ use tokio::sync::Semaphore;
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
 
-/// Inspecting larger bodies takes milliseconds: that is done beside the threads that serve
-/// connections.
+/// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
 /// What inspecting may hold on such a thread: what is inflated, and its translation or a window.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
@@ -30,8 +29,7 @@ pub(super) struct Inspected {
     pub payload: Payload,
 }
 
-/// Inspects bodies of one receiver. Cloning shares the bound on how many large ones are inspected
-/// at a time.
+/// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
 pub(super) struct Inspector(Arc<Semaphore>);
 
@@ -185,8 +183,7 @@ impl Work {
         Ok(Inspected { items: self.count(&protobuf)?, payload: Payload::identity(protobuf) })
     }
 
-    /// A payload that travels on in its compressed form: it is only looked at, in memory that is
-    /// used again.
+    /// A payload that travels on compressed is only looked at, in memory that is used again.
     fn look(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
         let look = |plain: compress::Unpacked<'_>| {
