@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate};
 use sluice_log::disk::RealDisk;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts,
-    StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
+    Subscription,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -176,7 +176,7 @@ impl Turn {
             sync_each(directory, FRAME_BYTES, FRAME_BYTES * SPACED_FRAMES as usize)?;
         let disk = Durable::new(bytes_per_s, latencies);
         let options = OpenOptions {
-            flush: FlushPolicy::AtOnce,
+            flush_after: Duration::ZERO,
             ..OpenOptions::new(Arc::new(RealDisk), directory.join("durable"), "durable")
         };
         let log = Log::open(options.clone())?.0;

@@ -1,7 +1,7 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
 //! A log is its memory tail; one that has a directory has segment files behind it, to which a frame
-//! goes only if its readers do not resolve it soon (`FlushPolicy`). Users do not see which:
+//! goes only if its readers do not resolve it soon (`OpenOptions::flush_after`). Users do not see which:
 //! offsets, cursors made of a floor and resolved ranges, and reads by offset are the same.
 //!
 //! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
@@ -36,7 +36,7 @@ pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use gauges::{Gauge, MemoryUse, ReaderGauges, Sheds};
 pub use log::{GivenUp, Log};
-pub use options::{FlushPolicy, OpenOptions, Recovered};
+pub use options::{OpenOptions, Recovered};
 pub use ranges::RangeSet;
 pub use record::{DecodeError, Record, RecordFacts, StoredRecord};
 pub use types::{

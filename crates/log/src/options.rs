@@ -7,27 +7,6 @@ use std::time::Duration;
 use crate::disk::Disk;
 use crate::gauges::MemoryUse;
 
-/// When a frame that is not resolved everywhere is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushPolicy {
-    /// After that time, and at once while a reader lags by more or memory is short.
-    OnDemand { after: Duration },
-    /// At once.
-    AtOnce,
-    /// When memory is short, and at the end.
-    Never,
-}
-
-impl FlushPolicy {
-    pub(crate) fn after(self) -> Option<Duration> {
-        match self {
-            FlushPolicy::OnDemand { after } => Some(after),
-            FlushPolicy::AtOnce => Some(Duration::ZERO),
-            FlushPolicy::Never => None,
-        }
-    }
-}
-
 #[derive(Clone)]
 pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,
@@ -43,7 +22,9 @@ pub struct OpenOptions {
     pub memory_limit_bytes: u64,
     /// What is read from disk ahead of each reader, in bytes of charge.
     pub read_ahead_bytes: u64,
-    pub flush: FlushPolicy,
+    /// When a frame that is not resolved everywhere is written: after that time, and at once while
+    /// a reader lags by more or memory is short.
+    pub flush_after: Duration,
     /// How often cursors are written and segments without a reader are removed, while something is
     /// on disk. What was resolved since is delivered again after a crash.
     pub keep_interval: Duration,
@@ -66,7 +47,7 @@ impl OpenOptions {
             memory: Arc::default(),
             memory_limit_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
-            flush: FlushPolicy::OnDemand { after: Duration::from_millis(20) },
+            flush_after: Duration::from_millis(20),
             // Half of the second before a crash that may come again: writing takes time, too.
             keep_interval: Duration::from_millis(500),
             read_patience: Duration::from_secs(10),

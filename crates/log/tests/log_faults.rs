@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_log::{DiskTrouble, FileError, FlushPolicy, Keep, Log, OpenOptions, Sheds};
+use sluice_log::{DiskTrouble, FileError, Keep, Log, OpenOptions, Sheds};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -341,7 +341,7 @@ fn make_newer(file: &mut [u8]) {
 fn a_slow_disk_is_asked_for_one_sync_for_all_that_waits() {
     let disk = FaultyDisk::new(1);
     let options =
-        OpenOptions { flush: FlushPolicy::AtOnce, segment_bytes: 1 << 20, ..options(&disk) };
+        OpenOptions { flush_after: Duration::ZERO, segment_bytes: 1 << 20, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
     let durable = Durable::default();
@@ -394,7 +394,7 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
 fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
     let disk = FaultyDisk::new(7);
     let options =
-        OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes: 0, ..options(&disk) };
+        OpenOptions { flush_after: Duration::ZERO, memory_limit_bytes: 0, ..options(&disk) };
     let log: Log<Note> = Log::open(options).expect("the log opens").0;
     let (gone, stays) = (subscribe(&log, "gone"), subscribe(&log, "stays"));
     let durable = Durable::default();
@@ -441,7 +441,7 @@ fn a_read_that_hangs_does_not_hold_up_the_end() {
 fn what_is_on_disk_alone_does_not_count_as_taken() {
     let disk = FaultyDisk::new(7);
     let options =
-        OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes: 0, ..options(&disk) };
+        OpenOptions { flush_after: Duration::ZERO, memory_limit_bytes: 0, ..options(&disk) };
     let log: Log<Note> = Log::open(options).expect("the log opens").0;
     let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
     let durable = Durable::default();

@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_log::{CursorId, FlushPolicy, Keep, Log, Next, OpenOptions};
+use sluice_log::{CursorId, Keep, Log, Next, OpenOptions};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
 use support::note::*;
 
+/// Longer than a test takes.
+const NEVER: Duration = Duration::from_secs(3600);
 const NAMES: [&str; 3] = ["a", "b", "c/d"];
 
 #[derive(Clone, Debug)]
@@ -88,11 +90,15 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, flush: FlushPolicy, memory_limit_bytes: u64) -> Self {
+    fn new(seed: u64, flush_after: Duration, memory_limit_bytes: u64) -> Self {
         let disk = FaultyDisk::new(seed);
         disk.set_short_calls(seed.is_multiple_of(2));
-        let options =
-            OpenOptions { flush, memory_limit_bytes, read_ahead_bytes: 4000, ..options(&disk) };
+        let options = OpenOptions {
+            flush_after,
+            memory_limit_bytes,
+            read_ahead_bytes: 4000,
+            ..options(&disk)
+        };
         let mut world = World {
             disk,
             log: None,
@@ -352,7 +358,7 @@ impl World {
             Step::Wait { milliseconds } => {
                 std::thread::sleep(Duration::from_millis(milliseconds.into()))
             }
-            Step::WaitDurable if !self.is_failing && self.options.flush != FlushPolicy::Never => {
+            Step::WaitDurable if !self.is_failing && self.options.flush_after != NEVER => {
                 wait_until("all written", || self.log().unwritten_bytes() == 0);
             }
             Step::WaitDurable => {}
@@ -388,10 +394,8 @@ proptest! {
         memory_limit_bytes in prop_oneof![Just(0u64), Just(20_000), Just(1 << 30)],
         steps in proptest::collection::vec(step(), 1..120),
     ) {
-        let after = Duration::from_millis(2);
-        let on_demand = FlushPolicy::OnDemand { after };
-        let flush = [FlushPolicy::AtOnce, on_demand, FlushPolicy::Never][usize::from(policy)];
-        let mut world = World::new(seed, flush, memory_limit_bytes);
+        let flush_after = [Duration::ZERO, Duration::from_millis(2), NEVER][usize::from(policy)];
+        let mut world = World::new(seed, flush_after, memory_limit_bytes);
         for step in steps {
             world.apply(step);
         }
@@ -405,7 +409,7 @@ proptest! {
 /// oldest goes first.
 #[test]
 fn the_oldest_goes_first_also_after_what_was_not_written() {
-    let mut world = World::new(0, FlushPolicy::AtOnce, 1 << 30);
+    let mut world = World::new(0, Duration::ZERO, 1 << 30);
     for step in [
         Step::Append { mask: 2, len: 0, count: 1 },
         Step::Wait { milliseconds: 100 },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_log::disk::RealDisk;
-use sluice_log::{FlushPolicy, Keep, Log, Next, OpenOptions, Subscription};
+use sluice_log::{Keep, Log, Next, OpenOptions, Subscription};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced};
 use support::note::*;
 
@@ -40,9 +40,8 @@ fn what_is_durable_is_read_again_after_a_power_cut_in_order_with_its_offsets() {
 #[test]
 fn while_readers_keep_pace_nothing_is_written_and_no_system_call_made() {
     let disk = FaultyDisk::new(1);
-    let after = Duration::from_secs(3);
     let options = OpenOptions {
-        flush: FlushPolicy::OnDemand { after },
+        flush_after: Duration::from_secs(3),
         memory_limit_bytes: 1 << 20,
         ..options(&disk)
     };
@@ -64,9 +63,8 @@ fn while_readers_keep_pace_nothing_is_written_and_no_system_call_made() {
 #[test]
 fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_readers() {
     let disk = FaultyDisk::new(1);
-    let after = Duration::from_millis(20);
     let options = OpenOptions {
-        flush: FlushPolicy::OnDemand { after },
+        flush_after: Duration::from_millis(20),
         memory_limit_bytes: 1 << 20,
         ..options(&disk)
     };
@@ -126,11 +124,11 @@ fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
     }
     wait_durable(&durable, 2000);
     wait_until("memory within its limit", || log.stored_bytes() <= 10_000);
-    log.set_disk_limits(FlushPolicy::AtOnce, 10_000, 1_000);
+    log.set_disk_limits(Duration::ZERO, 10_000, 1_000);
     assert_eq!(next(&log, slow).unwrap().1.value, 0);
     std::thread::sleep(Duration::from_millis(20));
     assert!(log.stats().frames_read <= 20, "{:?}", log.stats());
-    log.set_disk_limits(FlushPolicy::AtOnce, 10_000, 100_000);
+    log.set_disk_limits(Duration::ZERO, 10_000, 100_000);
     assert_eq!(next(&log, slow).unwrap().1.value, 1);
     wait_until("more is read ahead", || log.stats().frames_read > 100);
 }
@@ -171,8 +169,11 @@ fn what_was_resolved_and_stored_does_not_come_back() {
 #[test]
 fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
     let disk = FaultyDisk::new(1);
-    let options =
-        OpenOptions { flush: FlushPolicy::Never, memory_limit_bytes: 1 << 20, ..options(&disk) };
+    let options = OpenOptions {
+        flush_after: Duration::from_secs(3600),
+        memory_limit_bytes: 1 << 20,
+        ..options(&disk)
+    };
     let (log, _) = Log::<Note>::open(options.clone()).unwrap();
     let id = subscribe(&log, "a");
     let durable = Durable::default();
@@ -283,7 +284,7 @@ fn a_real_disk_keeps_what_a_faulty_one_keeps() {
     let options = || OpenOptions {
         segment_bytes: 1 << 20,
         memory_limit_bytes: 0,
-        flush: FlushPolicy::AtOnce,
+        flush_after: Duration::ZERO,
         ..OpenOptions::new(Arc::new(RealDisk), directory.path().join("traces"), "traces")
     };
     let (log, _) = Log::<Note>::open(options()).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Recovered};
+use sluice_log::{Keep, Log, OpenOptions, Recovered};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced};
 use support::note::*;
 
@@ -257,7 +257,7 @@ fn what_a_reader_needs_whose_file_is_destroyed_is_kept_until_it_is_forgotten() {
 #[test]
 fn frames_larger_than_a_segment_get_one_of_their_own() {
     let disk = FaultyDisk::new(1);
-    let options = OpenOptions { flush: FlushPolicy::AtOnce, ..options(&disk) };
+    let options = OpenOptions { flush_after: Duration::ZERO, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
     let durable = Durable::default();

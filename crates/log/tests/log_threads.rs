@@ -12,8 +12,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Log, Next, OpenOptions, Record, RecordFacts,
-    StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
+    Subscription,
 };
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
@@ -91,11 +91,9 @@ fn receive(life: &Life, reader: usize, seed: u64) {
 fn live_until_the_power_goes(seed: u64) {
     let mut random = Rng::with_seed(seed);
     let disk = FaultyDisk::new(seed);
-    let after = Duration::from_millis(2);
-    let flush =
-        if seed.is_multiple_of(2) { FlushPolicy::AtOnce } else { FlushPolicy::OnDemand { after } };
+    let flush_after = Duration::from_millis(if seed.is_multiple_of(2) { 0 } else { 2 });
     let options = OpenOptions {
-        flush,
+        flush_after,
         memory_limit_bytes: 100_000,
         read_ahead_bytes: 20_000,
         ..options(&disk)

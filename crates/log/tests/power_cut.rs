@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use mounted::{FileSystem, Mounted};
 use sluice_log::disk::{Disk, RealDisk};
-use sluice_log::{FlushPolicy, Keep, Log, OpenOptions};
+use sluice_log::{Keep, Log, OpenOptions};
 use support::no_sync::NoSync;
 use support::note::*;
 
@@ -58,15 +58,12 @@ impl Setting {
     fn options(self, directory: &Path) -> OpenOptions {
         let disk: Arc<dyn Disk> =
             if self.syncs { Arc::new(RealDisk) } else { Arc::new(NoSync(RealDisk)) };
-        let flush = match self.at_once {
-            true => FlushPolicy::AtOnce,
-            false => FlushPolicy::OnDemand { after: Duration::from_millis(20) },
-        };
+        let flush_after = Duration::from_millis(if self.at_once { 0 } else { 20 });
         OpenOptions {
             segment_bytes: 256 << 10,
             memory_limit_bytes: 256 << 10,
             keep_interval: Duration::from_millis(20),
-            flush,
+            flush_after,
             ..OpenOptions::new(disk, directory, "traces")
         }
     }

@@ -2,15 +2,17 @@
 
 mod support;
 
+use std::time::Duration;
+
 use sluice_log::format::UNTAKEN_RANGES_LIMIT;
-use sluice_log::{CursorId, FlushPolicy, Keep, Log, OpenOptions, Sheds, Subscription};
+use sluice_log::{CursorId, Keep, Log, OpenOptions, Sheds, Subscription};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
 const FRAMES: u64 = 2_000;
 
 fn log_with(disk: &FaultyDisk, memory_limit_bytes: u64) -> Log<Note> {
-    let options = OpenOptions { flush: FlushPolicy::AtOnce, memory_limit_bytes, ..options(disk) };
+    let options = OpenOptions { flush_after: Duration::ZERO, memory_limit_bytes, ..options(disk) };
     Log::open(options).expect("the log opens").0
 }
 

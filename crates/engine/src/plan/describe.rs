@@ -94,7 +94,7 @@ impl Plan {
             (Some(_), _) if self.is_ack_durable() => "Survives kill -9 and power loss".to_owned(),
             (Some(disk), Acknowledge::Memory) if !delivery.senders_wait => format!(
                 "Survives kill -9 and power loss but for the last {}",
-                duration(disk.flush_after().unwrap_or_default())
+                duration(disk.flush_after)
             ),
             (Some(_), Acknowledge::Delivered) if !delivery.senders_wait => {
                 "Survives kill -9 and power loss but for what no delivery had taken when it was \
@@ -175,11 +175,11 @@ impl Plan {
 }
 
 fn describe_disk(text: &mut String, disk: &DiskPlan) {
-    let when = match disk.flush_after().map(duration) {
-        Some(after) => {
-            format!("what was not delivered after {after}, and everything while a delivery lags")
-        }
-        None => "everything at once".to_owned(),
+    let when = if disk.flush_after.is_zero() {
+        "everything at once".to_owned()
+    } else {
+        let after = duration(disk.flush_after);
+        format!("what was not delivered after {after}, and everything while a delivery lags")
     };
     let _ = writeln!(
         text,

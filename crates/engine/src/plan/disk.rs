@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
 use sluice_config::{Diagnostic, Diagnostics, Span};
-use sluice_log::FlushPolicy;
 use sluice_log::disk::{Disk, RealDisk};
 
 use super::read::{Read, extension};
@@ -27,7 +26,8 @@ const DIRECTORY_LEVELS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
     pub directory: PathBuf,
-    pub flush: FlushPolicy,
+    /// How long a frame waits for deliveries before it is written. Zero: with `ack: durable`.
+    pub flush_after: Duration,
     pub segment_bytes: u64,
     /// For all logs and dead letters together.
     pub limit_bytes: u64,
@@ -43,19 +43,20 @@ pub struct DiskPlan {
     pub read_ahead_bytes: u64,
 }
 
-/// Finds the acknowledgement, the directory and the flush policy, and contradictions among them.
+/// Finds the acknowledgement, the directory and when frames are written, and what contradicts
+/// itself among them.
 pub(super) fn settings(
     document: &Document,
     read: &Read,
     diagnostics: &mut Diagnostics,
-) -> (Acknowledge, Option<(PathBuf, FlushPolicy)>) {
+) -> (Acknowledge, Option<(PathBuf, Duration)>) {
     let directory = directory(document, read, diagnostics);
     let ack = ack(&document.buffer, directory.is_some(), diagnostics);
     if directory.is_none() {
         warn_of_disk_options(document, diagnostics);
     }
-    let flush = flush(&document.buffer, ack, directory.is_some(), diagnostics);
-    (ack, directory.map(|directory| (PathBuf::from(directory), flush)))
+    let flush_after = flush_after(&document.buffer, ack, directory.is_some(), diagnostics);
+    (ack, directory.map(|directory| (PathBuf::from(directory), flush_after)))
 }
 
 fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> Acknowledge {
@@ -75,12 +76,12 @@ fn ack(buffer: &Buffer, has_directory: bool, diagnostics: &mut Diagnostics) -> A
     *value
 }
 
-fn flush(
+fn flush_after(
     buffer: &Buffer,
     ack: Acknowledge,
     has_directory: bool,
     diagnostics: &mut Diagnostics,
-) -> FlushPolicy {
+) -> Duration {
     let after = buffer.flush_after.as_ref().map_or(Buffer::FLUSH_AFTER, |placed| placed.value);
     let span = span_of(&buffer.flush_after);
     if ack == Acknowledge::Durable {
@@ -89,14 +90,14 @@ fn flush(
                            with `ack: durable` everything is written at once";
             diagnostics.warning(span, message);
         }
-        return FlushPolicy::AtOnce;
+        return Duration::ZERO;
     }
     if has_directory && ack == Acknowledge::DeliveredOrDurable && buffer.linger >= after {
         let message = "`buffer.linger` must be less than `buffer.flush_after`, \
                        or everything is written before it can be delivered";
         diagnostics.error(span, message);
     }
-    FlushPolicy::OnDemand { after }
+    after
 }
 
 fn span_of<T>(placed: &Option<Placed<T>>) -> Option<Span> {
@@ -188,7 +189,7 @@ impl DiskPlan {
     /// Shares out the disk and the part of memory that is the backlog's among so many deliveries,
     /// best-effort ones left out. `signals` is the number of logs in use.
     pub(super) fn new(
-        (directory, flush): (PathBuf, FlushPolicy),
+        (directory, flush_after): (PathBuf, Duration),
         document: &Document,
         memory: &MemoryPlan,
         deliveries: usize,
@@ -217,20 +218,13 @@ impl DiskPlan {
         DiskPlan {
             segment_bytes: (segment_mib * MIB).min(segment_max_bytes),
             directory,
-            flush,
+            flush_after,
             limit_bytes,
             backlog_bytes,
             dead_letters_bytes,
             tail_bytes,
             lease_bytes: taken - read_ahead_bytes,
             read_ahead_bytes,
-        }
-    }
-
-    pub(crate) fn flush_after(&self) -> Option<Duration> {
-        match self.flush {
-            FlushPolicy::OnDemand { after } => Some(after),
-            FlushPolicy::AtOnce | FlushPolicy::Never => None,
         }
     }
 }
@@ -306,7 +300,7 @@ mod tests {
         );
         let document = document.expect("a document");
         let memory = MemoryPlan::new(512 * MIB, own_limits_mib.len(), Some(0), None);
-        let settings = (directory, FlushPolicy::AtOnce);
+        let settings = (directory, Duration::ZERO);
         let plan =
             DiskPlan::new(settings, &document, &memory, own_limits_mib.len(), 2, &mut diagnostics);
         (plan, diagnostics.errors().map(|error| error.message.clone()).collect())
@@ -386,21 +380,23 @@ mod tests {
         let ack = |buffer: &str, queue: &str, extensions: &str| {
             let (plan, said) = load(buffer, queue, extensions);
             let plan = plan.unwrap_or_else(|| panic!("{said:?}"));
-            (plan.ack, plan.disk.map(|disk| (disk.directory.display().to_string(), disk.flush)))
+            (
+                plan.ack,
+                plan.disk.map(|disk| (disk.directory.display().to_string(), disk.flush_after)),
+            )
         };
         assert_eq!(ack("", "", ""), (Acknowledge::Memory, None));
-        let on_demand = |ms| FlushPolicy::OnDemand { after: Duration::from_millis(ms) };
-        let at = |directory: &str, flush| Some((directory.to_owned(), flush));
+        let at = |directory: &str, ms| Some((directory.to_owned(), Duration::from_millis(ms)));
         assert_eq!(
             ack("directory: /tmp/d", "", ""),
-            (Acknowledge::DeliveredOrDurable, at("/tmp/d", on_demand(20)))
+            (Acknowledge::DeliveredOrDurable, at("/tmp/d", 20))
         );
         let durable = ack("directory: /tmp/d, ack: durable", "", "");
-        assert_eq!(durable, (Acknowledge::Durable, at("/tmp/d", FlushPolicy::AtOnce)));
+        assert_eq!(durable, (Acknowledge::Durable, at("/tmp/d", 0)));
         let memory = ack("directory: /tmp/d, ack: memory, flush_after: 1s", "", "");
-        assert_eq!(memory, (Acknowledge::Memory, at("/tmp/d", on_demand(1000))));
+        assert_eq!(memory, (Acknowledge::Memory, at("/tmp/d", 1000)));
         let storage = ack("", "storage: file_storage/b", "file_storage/b");
-        assert_eq!(storage, (Acknowledge::DeliveredOrDurable, at("/tmp/storage-b", on_demand(20))));
+        assert_eq!(storage, (Acknowledge::DeliveredOrDurable, at("/tmp/storage-b", 20)));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Storage {
     pub(crate) fn apply(&self, plan: &Plan) {
         let Some(disk) = &plan.disk else { return };
         for log in &self.logs {
-            log.set_disk_limits(disk.flush, disk.tail_bytes, disk.read_ahead_bytes);
+            log.set_disk_limits(disk.flush_after, disk.tail_bytes, disk.read_ahead_bytes);
         }
     }
 
@@ -167,7 +167,7 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StartError> {
             memory: memory.clone(),
             memory_limit_bytes: plan.tail_bytes,
             read_ahead_bytes: plan.read_ahead_bytes,
-            flush: plan.flush,
+            flush_after: plan.flush_after,
             ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
         };
         let (log, recovered) = Log::open(options).map_err(|error| {

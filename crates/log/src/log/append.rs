@@ -1,7 +1,7 @@
 //! Appending.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::store::WriterWaits;
 use super::{Log, Slot};
@@ -54,7 +54,7 @@ impl<T> Log<T> {
                 store.unwritten_bytes += charge.bytes;
                 inner.memory.unwritten_bytes.add(charge.bytes);
                 if lags
-                    || store.flush_after == Some(Duration::ZERO)
+                    || store.flush_after.is_zero()
                     || inner.memory.stored_bytes.get() > store.memory_limit_bytes
                 {
                     store.due_below = offset + 1;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::segments::Segments;
 use super::{Inner, Log, Shared};
-use crate::options::FlushPolicy;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// What the writer thread waits for, which says who has to wake it.
@@ -32,8 +31,8 @@ pub(crate) struct Store {
     pub(crate) unwritten_bytes: u64,
     pub(crate) memory_limit_bytes: u64,
     pub(crate) read_ahead_bytes: u64,
-    /// How long a frame may wait for its readers before it is due. None: for memory to be short.
-    pub(crate) flush_after: Option<Duration>,
+    /// How long a frame may wait for its readers before it is due.
+    pub(crate) flush_after: Duration,
     pub(crate) writer_waits: WriterWaits,
     /// The reader thread has nothing to do until it is woken.
     pub(crate) reader_waits: bool,
@@ -83,9 +82,9 @@ impl<T> Shared<T> {
 impl<T> Log<T> {
     /// Changes when frames are written, what is kept in memory of frames on disk, and what is read
     /// ahead (reload).
-    pub fn set_disk_limits(&self, flush: FlushPolicy, memory_bytes: u64, read_ahead_bytes: u64) {
+    pub fn set_disk_limits(&self, flush_after: Duration, memory_bytes: u64, read_ahead_bytes: u64) {
         if let Some(store) = &mut self.shared.inner.lock().store {
-            store.flush_after = flush.after();
+            store.flush_after = flush_after;
             store.memory_limit_bytes = memory_bytes;
             store.read_ahead_bytes = read_ahead_bytes;
             self.shared.writer_wake.notify_one();

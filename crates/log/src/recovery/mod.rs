@@ -73,7 +73,7 @@ impl<T: Record> Log<T> {
             due_below: head,
             memory_limit_bytes: options.memory_limit_bytes,
             read_ahead_bytes: options.read_ahead_bytes,
-            flush_after: options.flush.after(),
+            flush_after: options.flush_after,
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
             // Half of the range is left to count on.
             newest_persistent_id: persistent_ids as u32 / 2,

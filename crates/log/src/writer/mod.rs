@@ -2,7 +2,7 @@
 //! commit).
 //!
 //! Invariants
-//! - A frame is written as soon as it is due (see [`crate::FlushPolicy`]), with everything that was
+//! - A frame is written as soon as it is due ([`crate::OpenOptions::flush_after`]), with everything that was
 //!   appended before it and is unresolved. While readers resolve frames before they are due,
 //!   nothing is written and the thread wakes up only as often as frames come due.
 //! - After a failed write or sync the file is given up; what was not durable is still in memory and
@@ -110,7 +110,7 @@ impl<T: Record> Writer<T> {
             }
             let due_at = if let Due::At(at) = due { Some(at) } else { None };
             store.writer_waits =
-                if due == Due::Nothing { WriterWaits::ForAppend } else { WriterWaits::ForDue };
+                if due_at.is_none() { WriterWaits::ForAppend } else { WriterWaits::ForDue };
             match due_at.into_iter().chain(idle_at).min() {
                 Some(at) => {
                     shared.writer_wake.wait_until(&mut inner, at);
@@ -178,8 +178,6 @@ impl<T: Record> Writer<T> {
 enum Due {
     Now,
     At(Instant),
-    /// There are unwritten frames, which wait for the end or for memory to become short.
-    OnlyAtOnce,
     Nothing,
 }
 
@@ -201,20 +199,16 @@ impl<T> Inner<T> {
         {
             return Due::Now;
         }
-        match store.flush_after.map(|after| oldest.appended + after) {
-            Some(at) if at <= now => Due::Now,
-            Some(at) => Due::At(at),
-            None => Due::OnlyAtOnce,
-        }
+        let at = oldest.appended + store.flush_after;
+        if at <= now { Due::Now } else { Due::At(at) }
     }
 
     /// Which readers have left a frame unread for longer than a frame may wait for them.
     fn note_lags(&mut self, now: Instant) {
-        let after = self.store.as_ref().and_then(|store| store.flush_after);
+        let Some(after) = self.store.as_ref().map(|store| store.flush_after) else { return };
         for id in (0..self.cursors.len()).map(CursorId) {
             let Some(cursor) = &self.cursors[id.0] else { continue };
-            let lags = cursor.unread.frames > 0
-                && after.is_some_and(|after| self.has_unread_for(id, now, after));
+            let lags = cursor.unread.frames > 0 && self.has_unread_for(id, now, after);
             self.cursor_mut(id).lags = lags;
         }
     }

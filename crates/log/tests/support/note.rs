@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FileError, FlushPolicy, Log, Next, Offset, OpenOptions, Record,
-    RecordFacts, Recovered, Sheds, StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, FileError, Log, Next, Offset, OpenOptions, Record, RecordFacts,
+    Recovered, Sheds, StoredRecord, Subscription,
 };
 
 use super::faulty_disk::FaultyDisk;
@@ -77,7 +77,7 @@ pub fn options(disk: &FaultyDisk) -> OpenOptions {
     OpenOptions {
         segment_bytes: 64 << 10,
         memory_limit_bytes: 0,
-        flush: FlushPolicy::AtOnce,
+        flush_after: Duration::ZERO,
         keep_interval: Duration::from_millis(5),
         ..OpenOptions::new(Arc::new(disk.clone()), DIRECTORY, "traces")
     }

@@ -17,8 +17,8 @@ use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::Refusal;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FlushPolicy, Keep, Log, Next, OpenOptions, Record, RecordFacts,
-    StoredRecord, Subscription,
+    Charge, CursorId, DecodeError, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
+    Subscription,
 };
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -176,7 +176,7 @@ impl LogDirectory {
 
     pub(crate) fn open(&self) -> Log<Stored> {
         let options = OpenOptions {
-            flush: FlushPolicy::AtOnce,
+            flush_after: Duration::ZERO,
             segment_bytes: 1 << 20,
             ..OpenOptions::new(Arc::new(RealDisk) as Arc<dyn Disk>, self.traces(), "traces")
         };

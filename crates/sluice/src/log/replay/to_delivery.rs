@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use sluice_log::disk::RealDisk;
-use sluice_log::{FlushPolicy, Keep, Log, OpenOptions, Subscription};
+use sluice_log::{Keep, Log, OpenOptions, Subscription};
 
 use super::{StoredDelivery, letters, progress};
 use crate::log::directory::Cursor;
@@ -37,7 +37,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
     }
     let mut reader = letters(delivery)?;
     let options = OpenOptions {
-        flush: FlushPolicy::AtOnce,
+        flush_after: Duration::ZERO,
         segment_bytes: SEGMENT_LEN_BYTES,
         ..OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, delivery.log.signal.as_str())
     };
