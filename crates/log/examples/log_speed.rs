@@ -13,8 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate};
 use sluice_log::disk::RealDisk;
 use sluice_log::{
-    Charge, CursorId, DecodeError, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
-    Subscription,
+    Charge, CursorId, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -52,8 +51,8 @@ impl Record for Payload {
         &self.bytes
     }
 
-    fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
-        Ok(Payload { bytes: stored.payload, appended: Instant::now(), told: None })
+    fn decode(stored: StoredRecord) -> Option<Self> {
+        Some(Payload { bytes: stored.payload, appended: Instant::now(), told: None })
     }
 
     fn durable(&self) {

@@ -26,13 +26,6 @@ pub struct StoredRecord {
     pub payload: Bytes,
 }
 
-/// The stored bytes are whole but not understood. The entry counts as damaged.
-#[derive(Debug, thiserror::Error)]
-#[error("a stored record cannot be understood: {reason}")]
-pub struct DecodeError {
-    pub reason: String,
-}
-
 /// An entry that can be kept on disk.
 pub trait Record: Send + Sync + Sized + 'static {
     fn facts(&self) -> RecordFacts;
@@ -42,7 +35,8 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     fn payload(&self) -> &[u8];
 
-    fn decode(stored: StoredRecord) -> Result<Self, DecodeError>;
+    /// None if the bytes are whole but not understood: the entry counts as damaged.
+    fn decode(stored: StoredRecord) -> Option<Self>;
 
     /// The entry is on disk for good. Called once by the writer thread, without a lock, after the
     /// sync; not for entries that were read back. One that is resolved meanwhile may get it too.

@@ -12,8 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
-    Subscription,
+    Charge, CursorId, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
 };
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
@@ -180,8 +179,8 @@ impl Record for Fatal {
         &[]
     }
 
-    fn decode(_stored: StoredRecord) -> Result<Self, DecodeError> {
-        Ok(Fatal)
+    fn decode(_stored: StoredRecord) -> Option<Self> {
+        Some(Fatal)
     }
 
     fn durable(&self) {

@@ -358,6 +358,6 @@ fn decode<T: Record>(header: &FrameHeader, body: Body) -> Option<(Offset, Arc<T>
         metadata: body.metadata,
         payload: body.payload,
     };
-    let entry = T::decode(stored).ok()?;
+    let entry = T::decode(stored)?;
     Some((header.offset, Arc::new(entry), lease))
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_log::{
-    Charge, CursorId, DecodeError, FileError, Log, Next, Offset, OpenOptions, Record, RecordFacts,
-    Recovered, Sheds, StoredRecord, Subscription,
+    Charge, CursorId, FileError, Log, Next, Offset, OpenOptions, Record, RecordFacts, Recovered,
+    Sheds, StoredRecord, Subscription,
 };
 
 use super::faulty_disk::FaultyDisk;
@@ -54,18 +54,13 @@ impl Record for Note {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
-        let wrong = |reason: &str| DecodeError { reason: reason.to_owned() };
-        let value =
-            u64::from_le_bytes(stored.metadata[..].try_into().map_err(|_| wrong("the value"))?);
+    fn decode(stored: StoredRecord) -> Option<Self> {
+        let value = u64::from_le_bytes(stored.metadata[..].try_into().ok()?);
         let note = Note::new(value, stored.payload.len(), &Durable::default());
-        if note.payload != stored.payload
-            || note.facts() != stored.facts
-            || note.charge() != stored.charge
-        {
-            return Err(wrong("the payload"));
-        }
-        Ok(note)
+        let is_whole = note.payload == stored.payload
+            && note.facts() == stored.facts
+            && note.charge() == stored.charge;
+        is_whole.then_some(note)
     }
 
     fn durable(&self) {

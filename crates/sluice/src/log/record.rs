@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sluice_engine::stored::{self, FrameMetadata};
 use sluice_log::dead_letters::DeadLetter;
 use sluice_log::format::Refusal;
-use sluice_log::{Charge, DecodeError, Record, RecordFacts, StoredRecord};
+use sluice_log::{Charge, Record, RecordFacts, StoredRecord};
 
 /// What is stored of a request. The log appends, keeps and drops it without interpreting it.
 pub(super) struct Stored {
@@ -47,9 +47,9 @@ impl Record for Stored {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
+    fn decode(stored: StoredRecord) -> Option<Self> {
         let StoredRecord { offset: number, facts, charge, metadata, payload } = stored;
-        Ok(Stored { number, items: charge.items, facts, metadata, payload })
+        Some(Stored { number, items: charge.items, facts, metadata, payload })
     }
 
     /// No sender waits: closing the log says whether everything was written.

@@ -17,8 +17,7 @@ use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::Refusal;
 use sluice_log::{
-    Charge, CursorId, DecodeError, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
-    Subscription,
+    Charge, CursorId, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
 };
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -73,10 +72,10 @@ impl Record for Stored {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Result<Self, DecodeError> {
+    fn decode(stored: StoredRecord) -> Option<Self> {
         assert_eq!(stored.metadata, metadata(), "metadata is kept as it was");
         assert_eq!(stored.charge.bytes, stored::charge_bytes(stored.payload.len()));
-        Ok(Stored {
+        Some(Stored {
             facts: stored.facts,
             metadata: stored.metadata.to_vec(),
             payload: stored.payload,
