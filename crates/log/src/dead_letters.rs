@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use reader::{DeadLetter, DeadLetterReader};
+pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Access, Disk};

@@ -16,9 +16,10 @@ pub struct RecordFacts {
     pub uncompressed_len_bytes: u32,
 }
 
-/// An entry as it was read back.
-#[derive(Clone, Debug)]
+/// An entry, or a dead letter, as it was read back. As a record it is passed on unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
+    /// Of a dead letter: its number.
     pub offset: Offset,
     pub facts: RecordFacts,
     pub charge: Charge,
@@ -41,4 +42,25 @@ pub trait Record: Send + Sync + Sized + 'static {
     /// The entry is on disk for good. Called once by the writer thread, without a lock, after the
     /// sync; not for entries that were read back. One that is resolved meanwhile may get it too.
     fn durable(&self);
+}
+
+impl Record for StoredRecord {
+    fn facts(&self) -> RecordFacts {
+        self.facts
+    }
+
+    fn encode_metadata(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(&self.metadata);
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    fn decode(stored: StoredRecord) -> Option<Self> {
+        Some(stored)
+    }
+
+    /// Nobody waits: closing the log says whether everything was written.
+    fn durable(&self) {}
 }

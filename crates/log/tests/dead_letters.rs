@@ -6,12 +6,10 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::dead_letters::{
-    DeadLetter, DeadLetterReader, DeadLetters, NewDeadLetter, directory_of,
-};
+use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal};
-use sluice_log::{FileError, RecordFacts};
+use sluice_log::{FileError, RecordFacts, StoredRecord};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
 const LOG: &str = "/log/traces";
@@ -44,7 +42,7 @@ fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
     }
 }
 
-fn read(disk: &FaultyDisk, from: u64) -> Vec<DeadLetter> {
+fn read(disk: &FaultyDisk, from: u64) -> Vec<(StoredRecord, Refusal)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader =
         DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
@@ -65,15 +63,15 @@ fn a_letter_comes_back_with_its_reason_after_a_power_cut() {
     assert_eq!(letters.append(&[letter(2, b"third")]).unwrap(), 2);
     let disk = disk.cut_power(Unsynced::Lost);
     let found = read(&disk, 0);
-    assert_eq!(found.iter().map(|letter| letter.number).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(found[1].refusal, refusal(1));
-    assert_eq!((&found[1].payload[..], &found[1].metadata[..]), (&b"second"[..], &b"peer"[..]));
+    assert_eq!(found.iter().map(|(letter, _)| letter.offset).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(found[1].1, refusal(1));
+    assert_eq!((&found[1].0.payload[..], &found[1].0.metadata[..]), (&b"second"[..], &b"peer"[..]));
     assert_eq!(
         (
-            found[1].items,
-            found[1].facts.encoding,
-            found[1].facts.flags,
-            found[1].facts.received_unix_ns
+            found[1].0.charge.items,
+            found[1].0.facts.encoding,
+            found[1].0.facts.flags,
+            found[1].0.facts.received_unix_ns
         ),
         (3, 1, 2, 501)
     );
@@ -118,7 +116,7 @@ fn the_oldest_make_room_and_are_counted_across_restarts() {
         assert_eq!(letters.dropped().bytes, 10_000 * first);
         kept_least = kept_least.min(next - first);
         disk = if run % 2 == 0 { disk.cut_power(Unsynced::Mixed) } else { disk.kill_process() };
-        let numbers = read(&disk, 0).iter().map(|letter| letter.number).collect::<Vec<_>>();
+        let numbers = read(&disk, 0).iter().map(|(letter, _)| letter.offset).collect::<Vec<_>>();
         assert_eq!(numbers, (first..next).collect::<Vec<_>>());
     }
     assert!(kept_least >= 30, "{kept_least} letters of 10 kB in 512 KiB");
@@ -144,7 +142,7 @@ fn what_was_replayed_is_gone_for_good_and_numbers_are_not_used_again() {
     let mut letters = open(&disk, 1 << 20);
     (0..10).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
     letters.remove_below(4).unwrap();
-    assert_eq!(read(&disk, 0).first().unwrap().number, 4);
+    assert_eq!(read(&disk, 0).first().unwrap().0.offset, 4);
     letters.remove_below(u64::MAX).unwrap();
     assert_eq!((letters.range(), letters.len_bytes()), ((10, 10), 0));
     let disk = disk.cut_power(Unsynced::Mixed);
@@ -172,7 +170,7 @@ fn whichever_call_fails_no_stored_letter_is_lost_and_the_next_append_succeeds() 
             assert!(stored.len() >= 8, "call {number}: one failing call fails one append at most");
             let first = letters.range().0;
             let read = read(&disk.cut_power(Unsynced::Mixed), 0);
-            let numbers = read.iter().map(|letter| letter.number).collect::<Vec<_>>();
+            let numbers = read.iter().map(|(letter, _)| letter.offset).collect::<Vec<_>>();
             let missing = stored
                 .iter()
                 .filter(|number| **number >= first && !numbers.contains(number))
@@ -224,7 +222,7 @@ fn a_long_reason_is_cut() {
     let mut long = letter(0, b"payload");
     long.refusal.reason = "ü".repeat(5000);
     letters.append(&[long]).unwrap();
-    assert_eq!(read(&disk, 0)[0].refusal.reason, "ü".repeat(REASON_LIMIT_BYTES / 2));
+    assert_eq!(read(&disk, 0)[0].1.reason, "ü".repeat(REASON_LIMIT_BYTES / 2));
 }
 
 /// The store's segments, in order.
@@ -295,7 +293,7 @@ fn a_start_that_cannot_read_letters_keeps_them() {
     assert_eq!(open(&disk, 1 << 20).letters(), 6);
     let read = read(&disk, 0);
     assert_eq!(read.len(), 6);
-    assert!(read.windows(2).all(|pair| pair[0].number < pair[1].number));
+    assert!(read.windows(2).all(|pair| pair[0].0.offset < pair[1].0.offset));
 }
 
 /// Scenario: a disk refuses to sync for long. Guarantee: nothing is left of the tries: no file, and
@@ -327,5 +325,8 @@ fn tries_that_fail_leave_nothing_behind() {
     assert_eq!((letters.range(), letters.letters()), ((0, 3), 3));
     assert_eq!(files(&disk).len(), 2);
     let disk = disk.cut_power(Unsynced::Mixed);
-    assert_eq!(read(&disk, 0).iter().map(|it| it.number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(
+        read(&disk, 0).iter().map(|(letter, _)| letter.offset).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
 }

@@ -125,11 +125,8 @@ fn readers_and_dead_letters_of_version_1_are_read() {
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1.1")).unwrap(), cursor_state());
     let mut letters =
         DeadLetterReader::open(Arc::new(RealDisk), &directory_of(&directory, DELIVERY), 0).unwrap();
-    let letter = letters.next_letter().unwrap().unwrap();
-    assert_eq!(
-        (letter.number, letter.refusal, &letter.payload[..]),
-        (0, refusal(), &b"refused"[..])
-    );
+    let (letter, refused) = letters.next_letter().unwrap().unwrap();
+    assert_eq!((letter.offset, refused, &letter.payload[..]), (0, refusal(), &b"refused"[..]));
     assert_eq!(letters.next_letter().unwrap(), None);
     let verification = verify(&RealDisk, &fixtures("version-1"), &mut |_| {}).unwrap();
     assert!(verification.findings.is_empty(), "{:?}", verification.findings);

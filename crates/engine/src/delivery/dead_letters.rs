@@ -291,9 +291,9 @@ impl OnDisk {
         let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };
-        while let Ok(Some(letter)) = reader.next_letter() {
-            items += letter.items;
-            newest.push_front(summary(letter.items, &letter.refusal));
+        while let Ok(Some((letter, refusal))) = reader.next_letter() {
+            items += letter.charge.items;
+            newest.push_front(summary(letter.charge.items, &refusal));
             newest.truncate(count);
         }
         (items, newest)

@@ -3,27 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::state_path;
 use crate::cursor_file::CursorFile;
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::{CursorState, Refusal};
-use crate::record::RecordFacts;
-use crate::segment::{Damage, Located, SegmentChain};
-
-/// A frame that was refused, as it was read back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    pub number: u64,
-    pub refusal: Refusal,
-    pub facts: RecordFacts,
-    pub items: u64,
-    /// As it was in the log.
-    pub metadata: Bytes,
-    pub payload: Bytes,
-}
+use crate::record::StoredRecord;
+use crate::segment::{Damage, SegmentChain};
 
 /// Reads a delivery's letters, the oldest first, as they are when it is opened.
 pub struct DeadLetterReader {
@@ -50,19 +36,14 @@ impl DeadLetterReader {
         &self.state
     }
 
-    /// The next letter, None behind the last one. What is damaged is passed over and counted.
-    pub fn next_letter(&mut self) -> Result<Option<DeadLetter>> {
-        while let Some(Located { header, .. }) = self.segments.next_frame()? {
-            let Some(body) = self.segments.body()? else { continue };
-            let Some((refusal, len)) = Refusal::decode(&body.metadata) else { continue };
-            return Ok(Some(DeadLetter {
-                number: header.offset,
-                refusal,
-                facts: header.facts,
-                items: header.charge.items,
-                metadata: body.metadata.slice(len..),
-                payload: body.payload,
-            }));
+    /// The next letter, with the metadata that it had in the log, and why it was refused; None
+    /// behind the last one. What is damaged is passed over and counted.
+    pub fn next_letter(&mut self) -> Result<Option<(StoredRecord, Refusal)>> {
+        while self.segments.next_frame()?.is_some() {
+            let Some(stored) = self.segments.body()? else { continue };
+            let Some((refusal, len)) = Refusal::decode(&stored.metadata) else { continue };
+            let metadata = stored.metadata.slice(len..);
+            return Ok(Some((StoredRecord { metadata, ..stored }, refusal)));
         }
         Ok(None)
     }

@@ -25,8 +25,8 @@ use crate::log::segments::{Segment, Shed};
 use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
-use crate::record::{Record, StoredRecord};
-use crate::segment::{Body, ReaderOptions, SegmentReader};
+use crate::record::Record;
+use crate::segment::{ReaderOptions, SegmentReader};
 use crate::types::{CursorId, Offset};
 use tasks::{Found, Purpose, Step, Task};
 
@@ -327,13 +327,15 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
                 }
                 Purpose::Read { .. } => {
                     // A damaged body counts itself.
-                    let body = segment.body()?;
-                    let is_whole = body.is_some();
-                    match body.and_then(|body| decode(&header, body)) {
-                        Some(entry) => found.entries.push(entry),
+                    let stored = segment.body()?;
+                    let is_whole = stored.is_some();
+                    let FrameHeader { offset, facts, charge, .. } = header;
+                    let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
+                    match stored.and_then(T::decode) {
+                        Some(entry) => found.entries.push((offset, Arc::new(entry), lease)),
                         None => {
                             found.damaged += u64::from(is_whole);
-                            found.untaken.push((header.offset, header.offset + 1));
+                            found.untaken.push((offset, offset + 1));
                         }
                     }
                 }
@@ -346,18 +348,4 @@ fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T
             return Ok(());
         }
     }
-}
-
-fn decode<T: Record>(header: &FrameHeader, body: Body) -> Option<(Offset, Arc<T>, DiskLease)> {
-    let FrameHeader { facts, charge, .. } = *header;
-    let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
-    let stored = StoredRecord {
-        offset: header.offset,
-        facts,
-        charge,
-        metadata: body.metadata,
-        payload: body.payload,
-    };
-    let entry = T::decode(stored)?;
-    Some((header.offset, Arc::new(entry), lease))
 }

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Body, Damage, Located, ReaderOptions, SegmentName, SegmentReader, list_segments};
+use super::{Damage, Located, ReaderOptions, SegmentName, SegmentReader, list_segments};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
+use crate::record::StoredRecord;
 
 /// A position in a directory's segments, for looking at them.
 pub struct SegmentChain {
@@ -67,8 +68,8 @@ impl SegmentChain {
         self.current.as_ref().map_or(&[], SegmentReader::readers)
     }
 
-    /// The body of the frame that `next_frame` returned last, once. None if it is damaged.
-    pub fn body(&mut self) -> Result<Option<Body>> {
+    /// The frame that `next_frame` returned last, once. None if it is damaged.
+    pub fn body(&mut self) -> Result<Option<StoredRecord>> {
         self.current.as_mut().map_or(Ok(None), SegmentReader::body)
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 pub use chain::SegmentChain;
 pub(crate) use chain::open_if_there;
 pub use name::SegmentName;
-pub use reader::{Body, Damage, Located, ReaderOptions, SegmentReader};
+pub use reader::{Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::SegmentWriter;
 
 use rustix::io::retry_on_intr;

@@ -8,8 +8,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::SegmentInfo;
 use super::buffer::{ReadBuffer, Refused, read};
 use crate::disk::{Access, Disk, DiskFile};
@@ -19,6 +17,7 @@ use crate::format::{
     FileKind, Footer, FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION,
     align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
 };
+use crate::record::StoredRecord;
 
 /// How a segment is read.
 #[derive(Clone, Copy, Debug)]
@@ -78,13 +77,6 @@ impl Located {
     pub fn end(&self) -> u64 {
         self.position + self.header.frame_len_bytes()
     }
-}
-
-/// A frame's content, in memory of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
-    pub metadata: Bytes,
-    pub payload: Bytes,
 }
 
 /// A position in a segment.
@@ -166,10 +158,11 @@ impl SegmentReader {
         &self.readers
     }
 
-    /// The body of the frame that [`SegmentReader::next_frame`] returned last; to be called at most
-    /// once for each. None if it is damaged (counted) or goes on behind the end.
-    pub fn body(&mut self) -> Result<Option<Body>> {
+    /// The frame that [`SegmentReader::next_frame`] returned last, in memory of its own; to be
+    /// called at most once for each. None if it is damaged (counted) or goes on behind the end.
+    pub fn body(&mut self) -> Result<Option<StoredRecord>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
+        let FrameHeader { offset, facts, charge, .. } = header;
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
         // Nothing is allocated for a length that the file cannot hold.
@@ -177,13 +170,13 @@ impl SegmentReader {
             true => self.io(|buffer, end| buffer.copy(start, len as usize, end))?,
             false => None,
         };
-        let body = bytes.map(|mut bytes| {
+        let stored = bytes.map(|mut bytes| {
             let metadata = bytes.split_to(header.metadata_len_bytes as usize);
-            Body { metadata, payload: bytes }
+            StoredRecord { offset, facts, charge, metadata, payload: bytes }
         });
-        let is_whole =
-            |body: &Body| body_checksum(&body.metadata, &body.payload) == header.body_checksum;
-        let whole = body.filter(is_whole);
+        let whole = stored.filter(|stored| {
+            body_checksum(&stored.metadata, &stored.payload) == header.body_checksum
+        });
         if whole.is_none() {
             self.count_damaged_frame(position, header.frame_len_bytes());
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sluice_log::disk::{Access, Disk};
 use sluice_log::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use sluice_log::segment::{Body, Damage, Located, ReaderOptions, SegmentReader, SegmentWriter};
-use sluice_log::{Charge, RecordFacts};
+use sluice_log::segment::{Damage, Located, ReaderOptions, SegmentReader, SegmentWriter};
+use sluice_log::{Charge, RecordFacts, StoredRecord};
 
 pub const EPOCH: u64 = 0x005e_ed0f_e90c_4000_u64;
 
@@ -51,7 +51,7 @@ impl TestFrame {
         }
     }
 
-    pub fn from_read(located: &Located, readers: &[u32], body: Body) -> Self {
+    pub fn from_read(located: &Located, readers: &[u32], body: StoredRecord) -> Self {
         TestFrame {
             offset: located.header.offset,
             items: located.header.charge.items as u32,

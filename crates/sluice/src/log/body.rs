@@ -1,11 +1,10 @@
-//! A stored payload as OTLP JSON.
+//! What is in a stored frame or dead letter: its payload as OTLP JSON, and where it came from.
 
 use anyhow::{Context, Result};
-use sluice_engine::stored::encoding_of;
+use sluice_engine::stored::{FrameMetadata, encoding_of};
+use sluice_log::StoredRecord;
 use sluice_net::compress;
 use sluice_otlp::{Signal, json};
-
-use super::record::Stored;
 
 /// The largest inflated payload: the format's own bound of a body.
 const INFLATED_LIMIT_BYTES: usize = 1 << 30;
@@ -13,7 +12,7 @@ const INFLATED_LIMIT_BYTES: usize = 1 << 30;
 const JSON_LIMIT_BYTES: usize = 4 << 30;
 
 /// Appends one line with its line break.
-pub(super) fn append_line(signal: Signal, stored: &Stored, line: &mut Vec<u8>) -> Result<()> {
+pub(super) fn append_line(signal: Signal, stored: &StoredRecord, line: &mut Vec<u8>) -> Result<()> {
     let code = stored.facts.encoding;
     let encoding = encoding_of(code)
         .with_context(|| format!("its encoding code {code} is unknown to this release"))?;
@@ -29,4 +28,10 @@ pub(super) fn append_line(signal: Signal, stored: &Stored, line: &mut Vec<u8>) -
 pub(super) fn encoding_name(code: u8) -> String {
     encoding_of(code)
         .map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())
+}
+
+/// The receiver's name.
+pub(super) fn receiver(stored: &StoredRecord) -> String {
+    FrameMetadata::decode(&stored.metadata)
+        .map_or_else(|error| format!("({error})"), |metadata| metadata.receiver)
 }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use comfy_table::Cell;
 use serde_json::json;
+use sluice_log::StoredRecord;
 use sluice_log::format::Refusal;
 
 use super::arguments::ListArguments;
 use super::directory::{Directory, StoredDelivery};
 use super::frames::{readable, report_damage};
 use super::listing::{Entry, Kind, Listing};
-use super::record::Stored;
 use super::{body, text};
 use crate::output::complain;
 
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
         let (signal, name) = (delivery.log.signal, &delivery.name);
         let (heading, name) = (name.as_str(), format!("{name}: dead letter"));
         let kind = Kind { signal, heading, titles: &TITLES, name };
-        let next = || Ok(readable(|| letters.next_letter())?.map(Stored::of_letter));
+        let next = || readable(|| letters.next_letter());
         let listed = listing.list(&kind, next, |letter| describe(delivery, letter))?;
         printed += listed.printed;
         if let Some(next) = listed.next {
@@ -54,15 +54,18 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     listing.finish()
 }
 
-fn describe<'l>(delivery: &StoredDelivery, (stored, refusal): &'l (Stored, Refusal)) -> Entry<'l> {
+fn describe<'l>(
+    delivery: &StoredDelivery,
+    (stored, refusal): &'l (StoredRecord, Refusal),
+) -> Entry<'l> {
     let refused = text::time(refusal.refused_unix_ns);
-    let receiver = stored.receiver();
+    let receiver = body::receiver(stored);
     Entry {
         stored,
         cells: vec![
-            Cell::new(stored.number),
+            Cell::new(stored.offset),
             Cell::new(&refused),
-            Cell::new(text::count(stored.items)),
+            Cell::new(text::count(stored.charge.items)),
             Cell::new(text::count(stored.payload.len() as u64)),
             text::cell(&receiver),
             text::cell(&refusal.reason),
@@ -70,12 +73,12 @@ fn describe<'l>(delivery: &StoredDelivery, (stored, refusal): &'l (Stored, Refus
         json: json!({
             "signal": delivery.log.signal.as_str(),
             "delivery": delivery.name,
-            "number": stored.number,
+            "number": stored.offset,
             "refused": refused,
             "received": text::time(stored.facts.received_unix_ns),
             "code": refusal.code,
             "reason": refusal.reason,
-            "items": stored.items,
+            "items": stored.charge.items,
             "bytes": stored.payload.len(),
             "uncompressed_bytes": stored.facts.uncompressed_len_bytes,
             "encoding": body::encoding_name(stored.facts.encoding),

@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
-use sluice_log::{Holding, Log, OpenOptions};
+use sluice_log::{Holding, Log, OpenOptions, StoredRecord};
 
 use super::arguments::DropArguments;
 use super::directory::{Cursor, Directory, StoredDelivery};
-use super::record::Stored;
 use super::text;
 use crate::output::{self, complain};
 
@@ -74,7 +73,7 @@ fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) ->
 fn drop_backlog(delivery: &StoredDelivery) -> Result<Holding> {
     let signal = delivery.log.signal.as_str();
     let options = OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, signal);
-    let (log, _) = Log::<Stored>::open(options)?;
+    let (log, _) = Log::<StoredRecord>::open(options)?;
     let dropped = log.forget(&delivery.name).unwrap_or_default();
     log.close(CLOSE_TIMEOUT);
     let path = delivery.cursor_path();

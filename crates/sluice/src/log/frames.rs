@@ -5,19 +5,16 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sluice_log::disk::RealDisk;
-use sluice_log::format::{CursorState, FrameHeader};
-use sluice_log::segment::{Body, Damage, SegmentChain};
-use sluice_log::{FileError, RangeSet};
+use sluice_log::format::CursorState;
+use sluice_log::segment::{Damage, SegmentChain};
+use sluice_log::{FileError, RangeSet, StoredRecord};
 
 use super::directory::{Cursor, StoredDelivery};
-use super::record::Stored;
 use super::text;
 use crate::output::complain;
 
 pub(super) struct StoredFrame {
-    pub stored: Stored,
-    /// What it counts against budgets.
-    pub charge_bytes: u64,
+    pub stored: StoredRecord,
     /// Ids of its deliveries.
     pub readers: Vec<u32>,
 }
@@ -53,16 +50,15 @@ impl Frames {
     /// The next whole frame. Damaged frames are counted, unreadable segments reported.
     pub(super) fn next(&mut self) -> Result<Option<StoredFrame>> {
         while let Some(located) = readable(|| self.chain.next_frame())? {
-            let FrameHeader { offset: number, facts, charge, .. } = located.header;
+            let offset = located.header.offset;
             let readers = self.chain.readers().to_vec();
-            let waits = |cursor| waits_for(cursor, &readers, number);
-            if self.seen.contains(number) || !self.waiting_for.as_ref().is_none_or(waits) {
+            let waits = |cursor| waits_for(cursor, &readers, offset);
+            if self.seen.contains(offset) || !self.waiting_for.as_ref().is_none_or(waits) {
                 continue;
             }
-            let Some(Body { metadata, payload }) = self.chain.body()? else { continue };
-            self.seen.insert(number);
-            let stored = Stored { number, items: charge.items, facts, metadata, payload };
-            return Ok(Some(StoredFrame { stored, charge_bytes: charge.bytes, readers }));
+            let Some(stored) = self.chain.body()? else { continue };
+            self.seen.insert(offset);
+            return Ok(Some(StoredFrame { stored, readers }));
         }
         Ok(None)
     }

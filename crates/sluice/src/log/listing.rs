@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use comfy_table::{Cell, Table};
 use serde_json::Value;
+use sluice_log::StoredRecord;
 use sluice_otlp::Signal;
 
 use super::arguments::Output;
-use super::record::Stored;
 use super::{body, text};
 use crate::output::complain;
 
@@ -18,7 +18,7 @@ const ROWS_PER_TABLE: usize = 1000;
 
 /// A frame or a dead letter, in all its forms.
 pub(super) struct Entry<'e> {
-    pub stored: &'e Stored,
+    pub stored: &'e StoredRecord,
     pub cells: Vec<Cell>,
     pub json: Value,
 }
@@ -69,7 +69,7 @@ impl Listing {
         while let Some(entry) = next()? {
             let entry = describe(&entry);
             if listed.printed == self.limit {
-                listed.next = Some(entry.stored.number);
+                listed.next = Some(entry.stored.offset);
                 break;
             }
             listed.printed += 1;
@@ -102,12 +102,12 @@ impl Listing {
         Ok(if self.is_readable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn print_body(&mut self, kind: &Kind<'_>, stored: &Stored) -> io::Result<()> {
+    fn print_body(&mut self, kind: &Kind<'_>, stored: &StoredRecord) -> io::Result<()> {
         let mut line = Vec::new();
         match body::append_line(kind.signal, stored, &mut line) {
             Ok(()) => self.output.write_all(&line),
             Err(error) => {
-                complain!("sluice: {} {}: {error:#}", kind.name, stored.number);
+                complain!("sluice: {} {}: {error:#}", kind.name, stored.offset);
                 self.is_readable = false;
                 Ok(())
             }

@@ -12,7 +12,6 @@ mod drop;
 mod frames;
 mod listing;
 mod ls;
-mod record;
 mod replay;
 mod show;
 mod text;

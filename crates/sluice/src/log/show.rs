@@ -61,15 +61,15 @@ fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState])
     let stored = &frame.stored;
     let time = text::time(stored.facts.received_unix_ns);
     let encoding = body::encoding_name(stored.facts.encoding);
-    let (receiver, bytes) = (stored.receiver(), stored.payload.len());
+    let (receiver, bytes) = (body::receiver(stored), stored.payload.len());
     let waiting = names(frame, cursors, true);
     let shown = if waiting.is_empty() { "-".to_owned() } else { waiting.join(", ") };
     Entry {
         stored,
         cells: vec![
-            Cell::new(stored.number),
+            Cell::new(stored.offset),
             Cell::new(&time),
-            Cell::new(text::count(stored.items)),
+            Cell::new(text::count(stored.charge.items)),
             Cell::new(text::count(bytes as u64)),
             Cell::new(&encoding),
             text::cell(&receiver),
@@ -77,12 +77,12 @@ fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState])
         ],
         json: json!({
             "signal": signal.as_str(),
-            "offset": stored.number,
+            "offset": stored.offset,
             "received": time,
-            "items": stored.items,
+            "items": stored.charge.items,
             "bytes": bytes,
             "uncompressed_bytes": stored.facts.uncompressed_len_bytes,
-            "charge_bytes": frame.charge_bytes,
+            "charge_bytes": stored.charge.bytes,
             "encoding": encoding,
             "receiver": receiver,
             "for": names(frame, cursors, false),
@@ -94,7 +94,7 @@ fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState])
 /// The deliveries of a frame. One that was dropped since then has no name any more, and no backlog.
 fn names(frame: &StoredFrame, cursors: &[CursorState], only_waiting: bool) -> Vec<String> {
     let known = |id: u32| cursors.iter().find(|cursor| cursor.id == id);
-    let offset = frame.stored.number;
+    let offset = frame.stored.offset;
     let name = |&id: &u32| match known(id) {
         Some(cursor) if only_waiting && !waits_for(cursor, &frame.readers, offset) => None,
         Some(cursor) => Some(cursor.name.clone()),

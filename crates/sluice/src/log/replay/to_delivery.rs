@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use sluice_engine::stored::charge_bytes;
 use sluice_log::disk::RealDisk;
-use sluice_log::{Keep, Log, OpenOptions, Subscription};
+use sluice_log::{Charge, Keep, Log, OpenOptions, StoredRecord, Subscription};
 
 use super::{StoredDelivery, letters, progress};
 use crate::log::directory::Cursor;
 use crate::log::frames::{readable, report_damage};
-use crate::log::record::Stored;
 use crate::log::text;
 use crate::output;
 
@@ -41,20 +41,20 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
         segment_bytes: SEGMENT_LEN_BYTES,
         ..OpenOptions::new(Arc::new(RealDisk), &delivery.log.path, delivery.log.signal.as_str())
     };
-    let (log, _) = Log::<Stored>::open(options)?;
+    let (log, _) = Log::<StoredRecord>::open(options)?;
     let id = log.subscribe(Subscription::new(&delivery.name));
     let (mut appended, mut items, mut below) = (0, 0, 0);
     let bar = progress();
     while appended < limit
-        && let Some(letter) = readable(|| reader.next_letter())?
+        && let Some((letter, _)) = readable(|| reader.next_letter())?
     {
-        let (stored, _) = Stored::of_letter(letter);
         appended += 1;
-        items += stored.items;
-        below = stored.number + 1;
+        items += letter.charge.items;
+        below = letter.offset + 1;
         wait_written(&log, UNWRITTEN_LIMIT_BYTES)?;
-        let charge = stored.charge();
-        log.append(Arc::new(stored), charge, &Arc::from([id]));
+        // As the engine computed it: that of a letter is another one.
+        let charge = Charge { bytes: charge_bytes(letter.payload.len()), ..letter.charge };
+        log.append(Arc::new(letter), charge, &Arc::from([id]));
         bar.inc(1);
     }
     wait_written(&log, 0)?;
@@ -77,7 +77,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
 }
 
 /// Waits until at most this much waits in memory for the disk. An error if the disk does not work.
-fn wait_written(log: &Log<Stored>, left_bytes: u64) -> Result<()> {
+fn wait_written(log: &Log<StoredRecord>, left_bytes: u64) -> Result<()> {
     let mut trouble_since = None;
     while log.unwritten_bytes() > left_bytes {
         if log.trouble().is_none() {
@@ -91,7 +91,7 @@ fn wait_written(log: &Log<Stored>, left_bytes: u64) -> Result<()> {
 }
 
 /// The reason, and the remedy.
-fn and_why(log: &Log<Stored>) -> String {
+fn and_why(log: &Log<StoredRecord>) -> String {
     let reason = log.trouble().map_or(String::new(), |trouble| format!(": {}", trouble.reason));
     format!(
         "{reason}; the dead letters are kept: free space or repair the disk, and repeat the \

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use sluice_log::StoredRecord;
 use sluice_log::dead_letters::DeadLetterReader;
 use sluice_log::segment::Damage;
 
@@ -14,7 +15,6 @@ use super::{letters, progress};
 use crate::log::arguments::ReplayArguments;
 use crate::log::directory::StoredDelivery;
 use crate::log::frames::{Frames, readable, report_damage};
-use crate::log::record::Stored;
 use crate::log::{body, text};
 use crate::output::complain;
 
@@ -38,12 +38,12 @@ pub(super) fn run(
         && let Some(stored) = source.next()?
     {
         line.clear();
-        let number = stored.number;
+        let number = stored.offset;
         match body::append_line(delivery.log.signal, &stored, &mut line) {
             Ok(()) => {
                 sink.output.write_all(&line)?;
                 frames += 1;
-                items += stored.items;
+                items += stored.charge.items;
             }
             Err(error) => {
                 failed += 1;
@@ -86,10 +86,10 @@ impl Source {
         })
     }
 
-    fn next(&mut self) -> Result<Option<Stored>> {
+    fn next(&mut self) -> Result<Option<StoredRecord>> {
         Ok(match self {
             Source::Letters(letters) => {
-                readable(|| letters.next_letter())?.map(|letter| Stored::of_letter(letter).0)
+                readable(|| letters.next_letter())?.map(|(letter, _)| letter)
             }
             Source::Backlog(None) => None,
             Source::Backlog(Some(frames)) => frames.next()?.map(|frame| frame.stored),
