@@ -107,7 +107,7 @@ fn write_temporary(
         write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
             .at(path, "cannot write")?;
     }
-    file.sync_all().at(path, "cannot sync")?;
+    file.sync_data().at(path, "cannot sync")?;
     Ok(file)
 }
 

@@ -1,21 +1,61 @@
 //! One process owns a directory.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
-use crate::disk::Disk;
-pub use crate::disk::LockError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// Name of the lock file in the directory.
-pub const LOCK_FILE_NAME: &str = "lock";
+const LOCK_FILE_NAME: &str = "lock";
 
 /// The ownership of a directory: ends when it is dropped, and with the process, however that ends.
 pub struct DirectoryLock {
-    _guard: Box<dyn Send + Sync>,
+    _file: File,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
+    InUse {
+        path: PathBuf,
+        /// Process id of the owner, if it is known.
+        holder: Option<u32>,
+    },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+fn holder_name(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |pid| format!("the process {pid}"))
 }
 
 impl DirectoryLock {
     /// Takes ownership of a directory that exists, without waiting.
-    pub fn acquire(disk: &dyn Disk, directory: &Path) -> Result<Self, LockError> {
-        Ok(DirectoryLock { _guard: disk.lock(&directory.join(LOCK_FILE_NAME))? })
+    pub fn acquire(directory: &Path) -> Result<Self, LockError> {
+        let path = directory.join(LOCK_FILE_NAME);
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            let mut holder = String::new();
+            // Who holds it is only for the message.
+            let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
+            let holder = read.ok().and_then(|_| holder.trim().parse().ok());
+            return Err(LockError::InUse { path, holder });
+        }
+        locked.map_err(|error| failed(error.into()))?;
+        file.set_len(0).map_err(failed)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
+        Ok(DirectoryLock { _file: file })
     }
 }

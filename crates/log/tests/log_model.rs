@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => reader.prop_map(|reader| Step::DropUnwritten { reader }),
         4 => (0u8..15).prop_map(|milliseconds| Step::Wait { milliseconds }),
         4 => Just(Step::WaitDurable),
-        2 => (0u8..8, 0u8..3).prop_map(|(operation, error)| Step::Fail { operation, error }),
+        2 => (0u8..7, 0u8..3).prop_map(|(operation, error)| Step::Fail { operation, error }),
         3 => Just(Step::Heal),
         2 => (0u8..3).prop_map(|unsynced| Step::PowerCut { unsynced }),
         1 => Just(Step::Kill),
@@ -318,7 +318,6 @@ impl World {
         let operation = [
             Operation::Write,
             Operation::SyncData,
-            Operation::SyncAll,
             Operation::Allocate,
             Operation::CreateNew,
             Operation::SyncDirectory,

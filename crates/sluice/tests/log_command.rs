@@ -16,7 +16,6 @@ use log_directory::{
 use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
-use sluice_log::disk::RealDisk;
 use sluice_log::lock::DirectoryLock;
 use sluice_otlp::Encoding;
 
@@ -417,7 +416,7 @@ fn a_backlog_is_given_up_by_an_explicit_command_only() {
 #[test]
 fn a_directory_in_use_can_be_read_and_not_changed() {
     let directory = LogDirectory::filled();
-    let _lock = DirectoryLock::acquire(&RealDisk, &directory.path).expect("ours");
+    let _lock = DirectoryLock::acquire(&directory.path).expect("ours");
     let before = directory.contents();
     let elsewhere = tempfile::tempdir().expect("a directory");
     let file = elsewhere.path().join("letters.jsonl");

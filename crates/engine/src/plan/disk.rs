@@ -232,8 +232,7 @@ impl DiskPlan {
 /// `buffer.disk.limit_mib`, or half of what the file system has for the log.
 fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
     let existing = directory.ancestors().find(|path| path.is_dir());
-    let free_bytes = existing.and_then(|path| RealDisk.space(path).ok());
-    let free_bytes = free_bytes.map(|space| space.available_bytes);
+    let free_bytes = existing.and_then(|path| RealDisk.available_bytes(path).ok());
     let taken_bytes = || len_bytes(directory, DIRECTORY_LEVELS);
     let Some(Placed { value, span }) = &document.buffer.disk_limit_mib else {
         let default = |free_bytes| default_limit_bytes(free_bytes, taken_bytes());

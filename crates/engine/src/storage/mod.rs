@@ -156,7 +156,7 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StartError> {
     let path = &plan.directory;
     disk.create_directory(path)
         .map_err(|error| StartError(format!("buffer.directory {}: {error}", path.display())))?;
-    let lock = DirectoryLock::acquire(&*disk, path).map_err(|error| {
+    let lock = DirectoryLock::acquire(path).map_err(|error| {
         StartError(format!("buffer.directory: {error}; give each process a directory of its own"))
     })?;
     let memory = Arc::<MemoryUse>::default();

@@ -8,7 +8,7 @@ mod direct;
 mod real;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
@@ -31,14 +31,6 @@ pub struct DirectoryEntry {
     pub len_bytes: u64,
 }
 
-/// Space of the file system behind a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    pub total_bytes: u64,
-    /// What an unprivileged process may still write.
-    pub available_bytes: u64,
-}
-
 /// A file system. Nothing is durable before the file or the directory was synced.
 pub trait Disk: Send + Sync + 'static {
     /// Creates a file that must not exist (mode 0600) and opens it for reading and writing.
@@ -53,25 +45,6 @@ pub trait Disk: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
-    fn space(&self, path: &Path) -> io::Result<Space>;
-    /// Locks a file against other processes until what it returns is dropped.
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
-    InUse {
-        path: PathBuf,
-        /// Process id of the owner, if it is known.
-        holder: Option<u32>,
-    },
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-}
-
-fn holder_name(holder: Option<u32>) -> String {
-    holder.map_or_else(|| "another process".to_owned(), |pid| format!("the process {pid}"))
 }
 
 /// An open file, which several threads may use at once. Positions are in bytes.
@@ -87,8 +60,6 @@ pub trait DiskFile: Send + Sync {
     /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages
     /// are lost, even if a later call succeeds: never sync a file again that failed once.
     fn sync_data(&self) -> io::Result<()>;
-    /// As `sync_data`, with all of the file's attributes (fsync).
-    fn sync_all(&self) -> io::Result<()>;
     /// Makes the file `len_bytes` long and reserves its space.
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;

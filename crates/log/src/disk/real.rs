@@ -1,19 +1,17 @@
 //! The disk of the operating system.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{
-    Advice, FallocateFlags, FlockOperation, fadvise, fallocate, fdatasync, flock, fsync, statvfs,
-};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::direct::Direct;
-use super::{Access, DirectoryEntry, Disk, DiskFile, LockError, Space, write_all_at};
+use super::{Access, DirectoryEntry, Disk, DiskFile, write_all_at};
 
 /// Zeros are written in pieces of this size where the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
@@ -21,6 +19,14 @@ const ZEROS_LEN_BYTES: usize = 1 << 20;
 /// Files and directories of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
+
+impl RealDisk {
+    /// What an unprivileged process may still write to the file system behind a path.
+    pub fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        let status = statvfs(path)?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+}
 
 struct RealFile {
     file: File,
@@ -93,39 +99,6 @@ impl Disk for RealDisk {
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
-
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        let status = statvfs(path)?;
-        Ok(Space {
-            total_bytes: status.f_blocks.saturating_mul(status.f_frsize),
-            available_bytes: status.f_bavail.saturating_mul(status.f_frsize),
-        })
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
-        let failed = |source| LockError::Io { path: path.to_owned(), source };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        if locked == Err(Errno::WOULDBLOCK) {
-            let mut holder = String::new();
-            // Who holds it is only for the message.
-            let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
-            let holder = read.ok().and_then(|_| holder.trim().parse().ok());
-            return Err(LockError::InUse { path: path.to_owned(), holder });
-        }
-        locked.map_err(|error| failed(error.into()))?;
-        file.set_len(0).map_err(failed)?;
-        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
-        // The lock ends when the file is closed, also when the process is killed.
-        Ok(Box::new(file))
-    }
 }
 
 impl DiskFile for RealFile {
@@ -151,10 +124,6 @@ impl DiskFile for RealFile {
     // An interrupted sync has not failed: the pages are still dirty.
     fn sync_data(&self) -> io::Result<()> {
         Ok(retry_on_intr(|| fdatasync(&self.file))?)
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        Ok(retry_on_intr(|| fsync(&self.file))?)
     }
 
     fn allocate(&self, len_bytes: u64) -> io::Result<()> {

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, Space};
-use sluice_log::lock::LockError;
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile};
 
 pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
 use super::memory_file::MemoryFile;
@@ -64,7 +63,6 @@ struct State {
     names: BTreeMap<PathBuf, Node>,
     durable_names: BTreeMap<PathBuf, Node>,
     name_changes: Vec<NameChange>,
-    locked: Vec<PathBuf>,
     open_files: usize,
     /// Handles of an earlier generation are dead: their process or their power is gone.
     generation: u64,
@@ -98,7 +96,6 @@ impl FaultyDisk {
             durable_names: names.clone(),
             names,
             name_changes: Vec::new(),
-            locked: Vec::new(),
             open_files: 0,
             generation: 0,
             random: Rng::with_seed(seed),
@@ -117,7 +114,7 @@ impl FaultyDisk {
         FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
-    /// Kill -9: the files stay as they are, locks end. This handle and every file opened through it
+    /// Kill -9: the files stay as they are. This handle and every file opened through it
     /// are dead; the one that is returned goes on.
     pub fn kill_process(&self) -> FaultyDisk {
         let mut state = self.state.lock();
@@ -293,7 +290,6 @@ impl FaultyDisk {
 impl State {
     fn start_generation(&mut self) {
         self.generation += 1;
-        self.locked.clear();
         self.open_files = 0;
     }
 
@@ -442,36 +438,6 @@ impl Disk for FaultyDisk {
         state.name_changes = others;
         Ok(())
     }
-
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        let state = self.call(Operation::Space, path)?;
-        let total_bytes = state.capacity_bytes.unwrap_or(1 << 60);
-        Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(state.used_bytes()) })
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
-        let failed = |source| LockError::Io { path: path.to_owned(), source };
-        let mut state = self.call(Operation::Lock, path).map_err(failed)?;
-        if state.locked.iter().any(|locked| locked == path) {
-            return Err(LockError::InUse { path: path.to_owned(), holder: None });
-        }
-        state.locked.push(path.to_owned());
-        Ok(Box::new(FaultyLock { disk: self.clone(), path: path.to_owned() }))
-    }
-}
-
-struct FaultyLock {
-    disk: FaultyDisk,
-    path: PathBuf,
-}
-
-impl Drop for FaultyLock {
-    fn drop(&mut self) {
-        let mut state = self.disk.state.lock();
-        if state.generation == self.disk.generation {
-            state.locked.retain(|locked| *locked != self.path);
-        }
-    }
 }
 
 struct FaultyFile {
@@ -563,10 +529,6 @@ impl DiskFile for FaultyFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.sync(Operation::SyncData)
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.sync(Operation::SyncAll)
     }
 
     fn allocate(&self, len_bytes: u64) -> io::Result<()> {

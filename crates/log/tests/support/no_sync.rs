@@ -4,8 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, Space};
-use sluice_log::lock::LockError;
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile};
 
 pub struct NoSync<D>(pub D);
 
@@ -39,14 +38,6 @@ impl<D: Disk> Disk for NoSync<D> {
     fn sync_directory(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
-
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        self.0.space(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
-        self.0.lock(path)
-    }
 }
 
 impl DiskFile for NoSyncFile {
@@ -59,10 +50,6 @@ impl DiskFile for NoSyncFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Directory {
 
     /// Takes the directory's lock. The error names the process that has it, and what to do.
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
-        match DirectoryLock::acquire(&RealDisk, &self.path) {
+        match DirectoryLock::acquire(&self.path) {
             Err(error @ LockError::InUse { holder, .. }) => {
                 let stop =
                     holder.map_or("stop it".to_owned(), |pid| format!("stop it (`kill {pid}`)"));
