@@ -88,7 +88,7 @@ impl<T: Record> Writer<T> {
             let now = Instant::now();
             inner.pass_resolved();
             inner.note_lags(now);
-            let due = inner.due(now);
+            let due_at = inner.due_at();
             let idle_at = self.committed + self.home.keep_interval * IDLE_INTERVALS;
             let idle_at = self.segment.is_some().then_some(idle_at);
             let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
@@ -98,7 +98,7 @@ impl<T: Record> Writer<T> {
                 Ends::Closing => return Work::Commit,
                 Ends::No => {}
             }
-            if due == Due::Now || store.trouble.is_some() {
+            if due_at.is_some_and(|at| at <= now) || store.trouble.is_some() {
                 return Work::Commit;
             }
             if idle_at.is_some_and(|at| at <= now) {
@@ -108,7 +108,6 @@ impl<T: Record> Writer<T> {
                 }
                 continue;
             }
-            let due_at = if let Due::At(at) = due { Some(at) } else { None };
             store.writer_waits =
                 if due_at.is_none() { WriterWaits::ForAppend } else { WriterWaits::ForDue };
             match due_at.into_iter().chain(idle_at).min() {
@@ -173,14 +172,6 @@ impl<T: Record> Writer<T> {
     }
 }
 
-/// Whether something has to be written.
-#[derive(Clone, Copy, PartialEq)]
-enum Due {
-    Now,
-    At(Instant),
-    Nothing,
-}
-
 impl<T> Inner<T> {
     /// Lifts the mark of what is durable over what is resolved everywhere.
     fn pass_resolved(&mut self) {
@@ -190,17 +181,13 @@ impl<T> Inner<T> {
         store.durable_below = unwritten.map_or(self.slots.head(), |(offset, _)| offset);
     }
 
-    /// To be called after [`Inner::pass_resolved`].
-    fn due(&self, now: Instant) -> Due {
-        let Some(store) = &self.store else { return Due::Nothing };
-        let Some(oldest) = self.slots.get(store.durable_below) else { return Due::Nothing };
-        if store.durable_below < store.due_below
-            || self.memory.stored_bytes.get() > store.memory_limit_bytes
-        {
-            return Due::Now;
-        }
-        let at = oldest.appended + store.flush_after;
-        if at <= now { Due::Now } else { Due::At(at) }
+    /// From when on something has to be written. To be called after [`Inner::pass_resolved`].
+    fn due_at(&self) -> Option<Instant> {
+        let store = self.store.as_ref()?;
+        let oldest = self.slots.get(store.durable_below)?;
+        let is_due = store.durable_below < store.due_below
+            || self.memory.stored_bytes.get() > store.memory_limit_bytes;
+        Some(if is_due { oldest.appended } else { oldest.appended + store.flush_after })
     }
 
     /// Which readers have left a frame unread for longer than a frame may wait for them.
