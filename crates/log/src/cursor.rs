@@ -71,7 +71,7 @@ pub(crate) struct Cursor<T> {
     pub(crate) unread: Holding,
     /// That it took a frame is no reason to give the frame up for another reader.
     pub(crate) is_best_effort: bool,
-    /// For each kind of goal: nothing below is unread and may be given up for it, as far as
+    /// For each goal of shedding: nothing below is unread and may be given up for it, as far as
     /// shedding has looked.
     pub(crate) shed_from: [Offset; 3],
     /// What all of this comes to, for those who do not take the log's lock.

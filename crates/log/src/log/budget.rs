@@ -47,9 +47,9 @@ impl<T> Log<T> {
         }
         // What had to stay on disk may go the next time.
         cursor.ahead.dropped_until = 0;
+        let limit_bytes = cursor.gauges.limit_bytes.get();
         drop(inner);
-        let mut given_up = Vec::new();
-        self.shed(id, Goal::WithinBudget, &mut given_up);
+        let given_up = self.shed(id, Goal::Held, limit_bytes);
         given_up.iter().for_each(|given_up| dropped.add(given_up.charge));
         (dropped, given_up)
     }
@@ -58,23 +58,23 @@ impl<T> Log<T> {
     /// as it may, until at most `keep_bytes` of them are left: for a reader that rather loses
     /// frames than lets senders wait for a slow disk.
     pub fn drop_unwritten(&self, id: CursorId, keep_bytes: u64) -> Vec<GivenUp<T>> {
-        let mut given_up = Vec::new();
-        self.shed(id, Goal::Unwritten { bytes: keep_bytes }, &mut given_up);
-        given_up
+        self.shed(id, Goal::Unwritten, keep_bytes)
     }
 
     /// Walks until the goal is reached, or for a bounded time: the next call goes on.
-    fn shed(&self, id: CursorId, goal: Goal, given_up: &mut Vec<GivenUp<T>>) {
+    fn shed(&self, id: CursorId, goal: Goal, bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
         // The second round, from the front, finds what had to stay before and may go now.
         let mut rounds = 0;
         for _ in 0..WALKS_AT_ONCE {
-            match self.shared.inner.lock().shed_reader(id, goal, given_up) {
-                Walk::Reached => return,
-                Walk::AtEnd if rounds == 1 => return,
+            match self.shared.inner.lock().shed_reader(id, goal, bytes, &mut given_up) {
+                Walk::Reached => break,
+                Walk::AtEnd if rounds == 1 => break,
                 Walk::AtEnd => rounds += 1,
                 Walk::GoesOn => {}
             }
         }
+        given_up
     }
 
     /// What the reader thread dropped for the reader since this was last asked.

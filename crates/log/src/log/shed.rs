@@ -26,26 +26,16 @@ pub struct GivenUp<T> {
     pub is_lost: bool,
 }
 
-/// When a walk over one reader's frames has done enough.
+/// When a walk over one reader's frames has done enough. What may be given up for one goal may have
+/// to stay for another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Goal {
-    /// The reader holds no more than its budget.
-    WithinBudget,
+    /// The reader holds at most so many bytes.
+    Held,
     /// So many bytes are free that only this reader pinned.
-    Freed { bytes: u64 },
+    Freed,
     /// So many bytes at most are left that are not durable.
-    Unwritten { bytes: u64 },
-}
-
-impl Goal {
-    /// What may be given up for one may have to stay for another.
-    fn kind(self) -> usize {
-        match self {
-            Goal::WithinBudget => 0,
-            Goal::Freed { .. } => 1,
-            Goal::Unwritten { .. } => 2,
-        }
-    }
+    Unwritten,
 }
 
 /// How a walk ended.
@@ -64,7 +54,7 @@ impl<T> Log<T> {
     /// Leased ones stay. Bounded: where less was found than asked for, the next call goes on.
     pub fn shed_alone(&self, id: CursorId, bytes: u64) -> Vec<GivenUp<T>> {
         let mut given_up = Vec::new();
-        self.shared.inner.lock().shed_reader(id, Goal::Freed { bytes }, &mut given_up);
+        self.shared.inner.lock().shed_reader(id, Goal::Freed, bytes, &mut given_up);
         given_up
     }
 
@@ -83,14 +73,15 @@ impl<T> Inner<T> {
         &mut self,
         id: CursorId,
         goal: Goal,
+        bytes: u64,
         given_up: &mut Vec<GivenUp<T>>,
     ) -> Walk {
         let Some(cursor) = &self.cursors[id.0] else { return Walk::Reached };
         let below = self.slots.head().saturating_sub(1);
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
-        let is_unwritten = matches!(goal, Goal::Unwritten { .. });
+        let is_unwritten = matches!(goal, Goal::Unwritten);
         let least = if is_unwritten { durable_below } else { self.evicted_below() };
-        let mut offset = cursor.next.max(cursor.shed_from[goal.kind()]).max(least);
+        let mut offset = cursor.next.max(cursor.shed_from[goal as usize]).max(least);
         // What was dropped since the last frame that was kept.
         let (mut start, mut dropped) = (offset, Holding::default());
         // Nothing has been kept so far: the reader need not look at what lies behind.
@@ -98,7 +89,13 @@ impl<T> Inner<T> {
         let mut freed_bytes = 0;
         let mut walk = Walk::GoesOn;
         for _ in 0..LOOKED_AT_ONCE {
-            if self.has_reached(id, goal, freed_bytes) {
+            let cursor = self.cursor(id);
+            let is_reached = match goal {
+                Goal::Held => cursor.held().bytes <= bytes,
+                Goal::Freed => freed_bytes >= bytes,
+                Goal::Unwritten => cursor.unwritten.bytes <= bytes,
+            };
+            if is_reached {
                 walk = Walk::Reached;
                 break;
             }
@@ -129,26 +126,18 @@ impl<T> Inner<T> {
         }
         let cursor = self.cursor_mut(id);
         cursor.note_dropped_range(start, offset, dropped, unix_now_ns());
-        cursor.shed_from[goal.kind()] = if walk == Walk::AtEnd { 0 } else { offset };
+        cursor.shed_from[goal as usize] = if walk == Walk::AtEnd { 0 } else { offset };
         cursor.publish();
         walk
-    }
-
-    fn has_reached(&self, id: CursorId, goal: Goal, freed_bytes: u64) -> bool {
-        match goal {
-            Goal::WithinBudget => !self.cursor(id).is_over_limit(),
-            Goal::Freed { bytes } => freed_bytes >= bytes,
-            Goal::Unwritten { bytes } => self.cursor(id).unwritten.bytes <= bytes,
-        }
     }
 
     /// Whether the reader gives an entry up for the goal. None if it waits for nothing there.
     fn may_go(&self, id: CursorId, offset: Offset, goal: Goal) -> Option<bool> {
         let (cursor, slot) = (self.cursor(id), self.slots.get(offset)?);
         let is_useful = match goal {
-            Goal::WithinBudget => true,
-            Goal::Freed { .. } => slot.unresolved == 1,
-            Goal::Unwritten { .. } => !slot.is_durable,
+            Goal::Held => true,
+            Goal::Freed => slot.unresolved == 1,
+            Goal::Unwritten => !slot.is_durable,
         };
         let waits = slot.is_for(id) && !cursor.is_resolved(offset);
         waits.then(|| is_useful && may_give_up(cursor, slot))
