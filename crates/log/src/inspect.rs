@@ -7,7 +7,7 @@ mod verify;
 pub use overview::{
     CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, is_log, overview,
 };
-pub use verify::{Finding, Progress, Verification, verify};
+pub use verify::{Finding, Verification, verify};
 
 /// Name of the folder of the readers' files within a log's directory.
 pub const CURSORS_DIRECTORY: &str = "cursors";

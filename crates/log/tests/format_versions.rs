@@ -128,7 +128,7 @@ fn readers_and_dead_letters_of_version_1_are_read() {
     let (letter, refused) = letters.next_letter().unwrap().unwrap();
     assert_eq!((letter.offset, refused, &letter.payload[..]), (0, refusal(), &b"refused"[..]));
     assert_eq!(letters.next_letter().unwrap(), None);
-    let verification = verify(&RealDisk, &fixtures("version-1"), &mut |_| {}).unwrap();
+    let verification = verify(&RealDisk, &fixtures("version-1"), &mut |_, _| {}).unwrap();
     assert!(verification.findings.is_empty(), "{:?}", verification.findings);
     assert_eq!(verification.frames, 6);
 }

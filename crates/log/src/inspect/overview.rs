@@ -50,8 +50,6 @@ pub struct DeadLetterOverview {
     pub delivery: String,
     /// What there is, with the bytes of the payloads.
     pub held: Holding,
-    /// Numbers of the first letter and of the next one to come, if there are letters.
-    pub numbers: Option<(u64, u64)>,
     /// All that was ever dropped to make room for newer ones.
     pub dropped: Holding,
 }
@@ -152,14 +150,12 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
         let mut overview = DeadLetterOverview {
             delivery: if state.name.is_empty() { name } else { state.name },
             held: Holding::default(),
-            numbers: None,
             dropped: state.dropped,
             directory,
         };
         let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
         while let Some(Located { header, .. }) = chain.next_readable()? {
             overview.held.add(header.charge);
-            overview.numbers.get_or_insert((header.offset, 0)).1 = header.offset + 1;
         }
         overviews.push(overview);
     }

@@ -12,13 +12,6 @@ use crate::segment::{Damage, list_segments, open_if_there};
 /// Progress is told about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
 
-/// How far a verification is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub done_bytes: u64,
-    pub total_bytes: u64,
-}
-
 #[derive(Debug)]
 pub enum Finding {
     /// Frames or places that cannot be read. In a segment that was not sealed it may be what a
@@ -31,24 +24,11 @@ pub enum Finding {
         is_sealed: bool,
     },
     /// A sealed segment from which this many frames are missing.
-    MissingFrames {
-        path: PathBuf,
-        frames: u64,
-    },
-    /// Nothing of the file can be read.
-    UnreadableSegment {
-        path: PathBuf,
-        error: FileError,
-    },
+    MissingFrames { path: PathBuf, frames: u64 },
     /// One slot: an interrupted write. Both: the reader's place is lost.
-    DamagedCursor {
-        path: PathBuf,
-        slots: usize,
-    },
-    UnreadableCursor {
-        path: PathBuf,
-        error: FileError,
-    },
+    DamagedCursor { path: PathBuf, slots: usize },
+    /// Nothing of a file can be read.
+    Unreadable(FileError),
 }
 
 impl Finding {
@@ -57,9 +37,7 @@ impl Finding {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
             Finding::DamagedCursor { slots, .. } => *slots > 1,
-            Finding::MissingFrames { .. }
-            | Finding::UnreadableSegment { .. }
-            | Finding::UnreadableCursor { .. } => true,
+            Finding::MissingFrames { .. } | Finding::Unreadable(_) => true,
         }
     }
 }
@@ -76,11 +54,12 @@ pub struct Verification {
     pub findings: Vec<Finding>,
 }
 
-/// Reads everything below `directory`: logs, dead letters and readers' files.
+/// Reads everything below `directory`: logs, dead letters and readers' files. `progress` is told how
+/// many bytes are done and how many there are.
 pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Verification> {
     let mut segments = Vec::new();
     let mut cursors = Vec::new();
@@ -101,13 +80,13 @@ pub fn verify(
     for (path, len_bytes) in segments {
         let done_bytes = verification.bytes;
         let verified = verify_segment(disk, &path, &mut verification, &mut |position| {
-            progress(Progress { done_bytes: done_bytes + position.min(len_bytes), total_bytes });
+            progress(done_bytes + position.min(len_bytes), total_bytes);
         });
         if let Err(error) = verified {
-            verification.findings.push(Finding::UnreadableSegment { path, error });
+            verification.findings.push(Finding::Unreadable(error));
         }
         verification.bytes += len_bytes;
-        progress(Progress { done_bytes: verification.bytes, total_bytes });
+        progress(verification.bytes, total_bytes);
     }
     for path in cursors {
         verify_cursor(disk, path, &mut verification);
@@ -158,7 +137,7 @@ fn verify_cursor(disk: &dyn Disk, path: PathBuf, verification: &mut Verification
         Ok(slots) => verification.findings.push(Finding::DamagedCursor { path, slots }),
         // Removed meanwhile.
         Err(error) if error.is_not_found() => return,
-        Err(error) => verification.findings.push(Finding::UnreadableCursor { path, error }),
+        Err(error) => verification.findings.push(Finding::Unreadable(error)),
     }
     verification.cursors += 1;
 }

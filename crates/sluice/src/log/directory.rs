@@ -182,7 +182,7 @@ impl LogFolder {
 
     /// The cursor files with the names of their deliveries. A lost one has the name that opening
     /// the log gives its file.
-    fn cursor_files(&self) -> Result<Vec<(String, Cursor)>> {
+    pub(super) fn cursor_files(&self) -> Result<Vec<(String, Cursor)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();
         for entry in list(&folder)?.into_iter().filter(|entry| !entry.is_directory) {

@@ -38,10 +38,9 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
         let folder = wanted.iter().find(|folder| folder.path == log.directory);
         let Some(folder) = folder else { continue };
         let rows = rows(log, configured.as_deref())?;
-        let mut deliveries = folder.deliveries()?;
-        deliveries.retain(|delivery| matches!(delivery.cursor, Cursor::Lost));
-        // Their names are those of the files.
-        let lost: Vec<String> = deliveries.into_iter().map(|delivery| delivery.name).collect();
+        let mut lost = folder.cursor_files()?;
+        lost.retain(|(_, cursor)| matches!(cursor, Cursor::Lost));
+        let lost: Vec<String> = lost.into_iter().map(|(name, _)| name).collect();
         if arguments.json {
             listed.push(to_json(log, &rows, &lost));
         } else {

@@ -18,9 +18,9 @@ pub(super) fn run(directory: &Path) -> Result<ExitCode> {
     directory.logs(None)?;
     let template = "{elapsed:>4} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let bar = text::progress(ProgressBar::new(0), template);
-    let verification = verify(&RealDisk, &directory.path, &mut |progress| {
-        bar.set_length(progress.total_bytes);
-        bar.set_position(progress.done_bytes);
+    let verification = verify(&RealDisk, &directory.path, &mut |done_bytes, total_bytes| {
+        bar.set_length(total_bytes);
+        bar.set_position(done_bytes);
     });
     bar.finish_and_clear();
     let verification = verification.context("cannot verify the directory")?;
@@ -84,8 +84,6 @@ fn describe(finding: &Finding) -> String {
              and keeps everything on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
-        Finding::UnreadableSegment { error, .. } | Finding::UnreadableCursor { error, .. } => {
-            error.to_string()
-        }
+        Finding::Unreadable(error) => error.to_string(),
     }
 }
