@@ -1,6 +1,6 @@
 //! What is found on disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cursor::Cursor;
@@ -109,9 +109,10 @@ impl<'a, T> Recovery<'a, T> {
                 continue;
             }
             let last = next_first.replace(first).map(|next: Offset| next - 1);
+            let segment = Segment { path, first, len_bytes, ..Segment::default() };
             match last.filter(|&last| last < self.counted_from) {
-                Some(last) => self.add_segment(first, last, path, len_bytes, None),
-                None => self.read_segment(first, last, path, len_bytes)?,
+                Some(last) => self.add_segment(segment, last),
+                None => self.read_segment(segment, last)?,
             }
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
@@ -119,24 +120,19 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
-    fn read_segment(
-        &mut self,
-        first: Offset,
-        last: Option<Offset>,
-        path: PathBuf,
-        len_bytes: u64,
-    ) -> Result<()> {
+    fn read_segment(&mut self, mut segment: Segment, last: Option<Offset>) -> Result<()> {
+        let (first, path) = (segment.first, &segment.path);
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
-        let file = self.disk.open(&path, Access::Read).at(&path, "cannot open")?;
-        let open = || SegmentReader::open(file.clone(), &path, ReaderOptions::default());
+        let file = self.disk.open(path, Access::Read).at(path, "cannot open")?;
+        let open = || SegmentReader::open(file.clone(), path, ReaderOptions::default());
         let mut reader = match self.patiently(open) {
             Err(FileError::Io { .. }) => {
-                self.keep_unread(first, last, path, len_bytes);
+                self.keep_unread(segment, last);
                 return Ok(());
             }
             Err(FileError::Unfinished { .. }) => {
-                self.leftovers.files.push(path);
+                self.leftovers.files.push(segment.path);
                 return Ok(());
             }
             // Nothing can be read in it, and nothing is thrown away either: it is left as it is.
@@ -147,41 +143,36 @@ impl<'a, T> Recovery<'a, T> {
             }
             reader => reader?,
         };
-        self.check_log_id(&path, reader.info().header.log_id)?;
-        let info = reader.info().clone();
-        if let Some(footer) = info.footer
-            && footer.frames > 0
-            && footer.last_offset < self.counted_from
-        {
-            let last = last.unwrap_or(footer.last_offset);
-            self.add_segment(first, last, path, info.len_bytes, None);
+        self.check_log_id(path, reader.info().header.log_id)?;
+        let footer = reader.info().footer;
+        let sealed_last =
+            footer.filter(|footer| footer.frames > 0).map(|footer| footer.last_offset);
+        if let Some(sealed_last) = sealed_last.filter(|&last| last < self.counted_from) {
+            self.add_segment(segment, last.unwrap_or(sealed_last));
             return Ok(());
         }
         let scanned = match self.scan(&mut reader, last) {
             Err(FileError::Io { .. }) => {
-                let footer = info.footer.filter(|footer| footer.frames > 0);
-                let last = last.or(footer.map(|footer| footer.last_offset));
-                self.keep_unread(first, last, path, len_bytes);
+                self.keep_unread(segment, last.or(sealed_last));
                 return Ok(());
             }
             scanned => scanned?,
         };
-        self.found.bytes_scanned += info.len_bytes;
+        self.found.bytes_scanned += segment.len_bytes;
         self.found.frames_damaged += scanned.damaged_frames;
         let Some(last_offset) = scanned.last else {
             // Reserved, or never acknowledged. If it was sealed its frames are damaged.
-            self.leftovers.files.push(path);
+            self.leftovers.files.push(segment.path);
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
-        // One that was not sealed ends with the block of its last frame, which is whole.
-        let is_sealed = info.footer.is_some();
-        let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(info.len_bytes);
-        let end = (!is_sealed).then_some(end);
-        if let Some(end) = end {
-            self.leftovers.tails.push((first, path.clone(), end));
+        if footer.is_none() {
+            // It ends with the block of its last frame, which is whole.
+            let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(segment.len_bytes);
+            self.leftovers.tails.push((first, segment.path.clone(), end));
+            segment.end = Some(end);
         }
-        self.add_segment(first, last.unwrap_or(last_offset), path, info.len_bytes, end);
+        self.add_segment(segment, last.unwrap_or(last_offset));
         Ok(())
     }
 
@@ -214,10 +205,10 @@ impl<'a, T> Recovery<'a, T> {
 
     /// Readers come to what could not be read, and wait for the disk there. What is not counted of
     /// it is missing in what they hold, as after a crash.
-    fn keep_unread(&mut self, first: Offset, last: Option<Offset>, path: PathBuf, len_bytes: u64) {
+    fn keep_unread(&mut self, segment: Segment, last: Option<Offset>) {
         let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
-        self.found.unread.push(path.clone());
-        self.add_segment(first, last, path, len_bytes, None);
+        self.found.unread.push(segment.path.clone());
+        self.add_segment(segment, last);
     }
 
     /// Asks again, for a bounded time in all, while the disk refuses.
@@ -244,26 +235,18 @@ impl<'a, T> Recovery<'a, T> {
         }
     }
 
-    fn add_segment(
-        &mut self,
-        first: Offset,
-        last: Offset,
-        path: PathBuf,
-        len_bytes: u64,
-        end: Option<u64>,
-    ) {
+    fn add_segment(&mut self, segment: Segment, last: Offset) {
         self.head = self.head.max(last.saturating_add(1));
         // Of a damaged file it is not known what its reader needs.
         let needs = |index: &usize| {
             self.cursors.get(*index).is_none_or(|(_, cursor)| {
-                let from = cursor.floor.max(first);
+                let from = cursor.floor.max(segment.first);
                 from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
             })
         };
         let readers = self.cursors.len() + self.damaged.len();
         let unknown = (0..readers).filter(needs).map(CursorId).collect();
-        let found = Segment { path, first, last, len_bytes, end, unknown, ..Segment::default() };
-        self.segments.insert(found);
+        self.segments.insert(Segment { last, unknown, ..segment });
     }
 }
 
