@@ -150,14 +150,11 @@ impl<T> Cursor<T> {
 
     /// Marks an offset as resolved and lifts the floor. False if it was resolved before.
     pub(crate) fn resolve(&mut self, offset: Offset) -> bool {
-        if offset < self.floor || !self.resolved.insert(offset) {
-            return false;
+        let is_new = !self.is_resolved(offset);
+        if is_new {
+            self.resolve_run(offset, offset + 1);
         }
-        if let Some(end) = self.resolved.take_run_at(self.floor) {
-            self.floor = end;
-        }
-        self.is_changed = true;
-        true
+        is_new
     }
 
     /// Marks `start..end` as resolved.

@@ -11,14 +11,11 @@ pub struct RangeSet {
 impl RangeSet {
     /// Adds one offset. Returns false if it was in the set already.
     pub fn insert(&mut self, offset: u64) -> bool {
-        let before = self.starting_by(offset);
-        if before.is_some_and(|(_, end)| offset < end) {
-            return false;
+        let is_new = !self.contains(offset);
+        if is_new {
+            self.insert_run(offset, offset + 1);
         }
-        let start = before.filter(|&(_, end)| end == offset).map_or(offset, |(start, _)| start);
-        let end = self.end_by_start.remove(&(offset + 1)).unwrap_or(offset + 1);
-        self.end_by_start.insert(start, end);
-        true
+        is_new
     }
 
     /// Adds every offset of `start..end`.
@@ -40,11 +37,6 @@ impl RangeSet {
 
     pub fn contains(&self, offset: u64) -> bool {
         self.end_of_run_at(offset).is_some()
-    }
-
-    /// If a range starts at `floor`, removes it and returns its end: the new floor.
-    pub fn take_run_at(&mut self, floor: u64) -> Option<u64> {
-        self.end_by_start.remove(&floor)
     }
 
     /// The end of the range that `offset` lies in.
@@ -110,7 +102,7 @@ mod tests {
         }
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(5, 8)]);
         assert!(!ranges.insert(6));
-        assert_eq!(ranges.take_run_at(5), Some(8));
+        assert_eq!(ranges.forget_below(5), 8);
         assert!(ranges.is_empty());
     }
 
