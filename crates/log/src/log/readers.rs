@@ -49,18 +49,14 @@ impl<T> Log<T> {
                 return Holding::default();
             }
         }
-        let given_up = inner.remove_cursor(id);
-        self.shared.maintenance_wake.notify_all();
-        given_up
+        inner.remove_cursor(id)
     }
 
     /// Gives up the backlog of a reader without a subscriber. None if there is no such reader.
     pub fn forget(&self, name: &str) -> Option<Holding> {
         let mut inner = self.shared.inner.lock();
         let id = inner.find_orphan(name)?;
-        let given_up = inner.remove_cursor(id);
-        self.shared.maintenance_wake.notify_all();
-        Some(given_up)
+        Some(inner.remove_cursor(id))
     }
 }
 

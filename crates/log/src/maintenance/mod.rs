@@ -72,7 +72,6 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn keep(&mut self, at_the_end: bool) {
-        remove_gone(&mut self.cursor_files.lock(), &self.shared, &self.home);
         self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
@@ -83,29 +82,23 @@ impl<T: Record> Maintenance<T> {
     }
 
     /// True when it is time to look again, false at the end, which is after the writer.
-    fn wait(&mut self) -> bool {
+    fn wait(&self) -> bool {
         let mut next = Instant::now() + self.home.keep_interval;
-        let shared = self.shared.clone();
-        let mut inner = shared.inner.lock();
+        let mut inner = self.shared.inner.lock();
         loop {
             let store = inner.on_disk();
-            match store.ends {
-                Ends::Now => return false,
-                Ends::Closing if store.writer_has_ended => return false,
-                Ends::Closing => next = Instant::now() + self.home.keep_interval,
-                Ends::No => {}
+            if store.ends == Ends::Now || (store.ends == Ends::Closing && store.writer_has_ended) {
+                return false;
             }
+            if !self.shared.maintenance_wake.wait_until(&mut inner, next).timed_out() {
+                continue;
+            }
+            let store = inner.on_disk();
             let has_work = !store.segments.by_first.is_empty() || !store.gone_readers.is_empty();
-            let timed_out = if has_work || store.ends == Ends::Closing {
-                shared.maintenance_wake.wait_until(&mut inner, next).timed_out()
-            } else {
-                shared.maintenance_wake.wait(&mut inner);
-                next = Instant::now() + self.home.keep_interval;
-                false
-            };
-            if timed_out && inner.on_disk().ends == Ends::No {
+            if has_work && store.ends == Ends::No {
                 return true;
             }
+            next = Instant::now() + self.home.keep_interval;
         }
     }
 

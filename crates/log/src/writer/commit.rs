@@ -229,7 +229,6 @@ impl<T> Shared<T> {
         let new =
             Segment { path, first, last, epoch, len_bytes, end, is_open, ..Segment::default() };
         store.segments.insert(new);
-        self.maintenance_wake.notify_all();
     }
 }
 
