@@ -27,7 +27,7 @@ use crate::segment::{
 use crate::types::{Charge, Holding};
 
 /// Name of the folder of all dead letters within a log's directory.
-pub const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
+pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
 
 const STATE_NAME: &str = "state";
 /// A full store has about this many segments; the oldest of them goes at once.

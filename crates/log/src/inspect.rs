@@ -5,7 +5,8 @@ mod overview;
 mod verify;
 
 pub use overview::{
-    CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, is_log, overview,
+    CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, dead_letter_directories,
+    is_log, overview,
 };
 pub use verify::{Finding, Verification, verify};
 

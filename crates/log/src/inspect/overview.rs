@@ -163,7 +163,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
 }
 
 /// Names and paths of the folders of a log's dead letters.
-pub(super) fn dead_letter_directories(
+pub fn dead_letter_directories(
     disk: &dyn Disk,
     log_directory: &Path,
 ) -> Result<Vec<(String, PathBuf)>> {

@@ -31,7 +31,7 @@ pub fn random_u64() -> io::Result<u64> {
 }
 
 /// The entries of a directory, none if it is not there.
-pub(crate) fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>> {
+pub fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>> {
     match disk.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         entries => entries.at(path, "cannot list"),

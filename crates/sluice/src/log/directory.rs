@@ -7,11 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
 use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, file_name};
-use sluice_log::dead_letters::{self, DEAD_LETTERS_DIRECTORY, DeadLetterReader, DeadLetters};
-use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
+use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters};
+use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::{CURSORS_DIRECTORY, LogOverview, is_log, overview};
+use sluice_log::inspect::{
+    CURSORS_DIRECTORY, LogOverview, dead_letter_directories, is_log, overview,
+};
 use sluice_log::lock::{DirectoryLock, LockError};
+use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 
 /// A directory with logs.
@@ -70,7 +73,7 @@ impl Directory {
 
     /// The logs of the requested signals: at least one.
     pub(super) fn logs(&self, wanted: Option<Signal>) -> Result<Vec<LogFolder>> {
-        let entries = list(&self.path)?;
+        let entries = list_if_there(&RealDisk, &self.path)?;
         let is_there = |signal: &Signal| {
             entries.iter().any(|entry| entry.is_directory && entry.name == signal.as_str())
         };
@@ -152,14 +155,13 @@ impl LogFolder {
             let dead_letters = dead_letters.is_dir().then_some(dead_letters);
             deliveries.push(StoredDelivery { log: self.clone(), name, cursor, dead_letters });
         }
-        let folder = self.path.join(DEAD_LETTERS_DIRECTORY);
-        for entry in list(&folder)?.into_iter().filter(|entry| entry.is_directory) {
-            let dead_letters = Some(folder.join(&entry.name));
+        for (name, dead_letters) in dead_letter_directories(&RealDisk, &self.path)? {
+            let dead_letters = Some(dead_letters);
             if deliveries.iter().any(|delivery| delivery.dead_letters == dead_letters) {
                 continue;
             }
             let (log, cursor) = (self.clone(), Cursor::None);
-            let mut delivery = StoredDelivery { log, name: entry.name, cursor, dead_letters };
+            let mut delivery = StoredDelivery { log, name, cursor, dead_letters };
             if let Some(letters) = delivery.letters(0)?
                 && !letters.state().name.is_empty()
             {
@@ -185,7 +187,8 @@ impl LogFolder {
     pub(super) fn cursor_files(&self) -> Result<Vec<(String, Cursor)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();
-        for entry in list(&folder)?.into_iter().filter(|entry| !entry.is_directory) {
+        let entries = list_if_there(&RealDisk, &folder)?;
+        for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
             if entry.name.ends_with(DAMAGED_EXTENSION) {
                 cursors.push((entry.name, Cursor::Lost));
                 continue;
@@ -227,14 +230,6 @@ impl StoredDelivery {
             Cursor::Known(_) | Cursor::None => file_name(&self.name),
         };
         self.log.path.join(CURSORS_DIRECTORY).join(file_name)
-    }
-}
-
-/// The entries of a folder; none if it does not exist.
-fn list(path: &Path) -> Result<Vec<DirectoryEntry>> {
-    match RealDisk.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.with_context(|| path.display().to_string()),
     }
 }
 
