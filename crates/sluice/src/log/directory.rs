@@ -34,19 +34,11 @@ pub(super) struct LogFolder {
 pub(super) struct StoredDelivery {
     pub log: LogFolder,
     pub name: String,
-    pub cursor: Cursor,
+    /// None if its file cannot be read: the backlog that was on disk is kept under the file's name.
+    /// Without a file the default one, for which nothing waits: there are dead letters only.
+    pub cursor: Option<CursorState>,
     /// The folder of its dead letters, if it ever had any.
     pub dead_letters: Option<PathBuf>,
-}
-
-/// The state of a delivery's cursor.
-#[derive(Debug)]
-pub(super) enum Cursor {
-    Known(CursorState),
-    /// Its file cannot be read. The backlog that was on disk is kept under the file's name.
-    Lost,
-    /// There is none: the delivery has dead letters only.
-    None,
 }
 
 impl Directory {
@@ -160,7 +152,7 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters == dead_letters) {
                 continue;
             }
-            let (log, cursor) = (self.clone(), Cursor::None);
+            let (log, cursor) = (self.clone(), Some(CursorState::default()));
             let mut delivery = StoredDelivery { log, name, cursor, dead_letters };
             if let Some(letters) = delivery.letters(0)?
                 && !letters.state().name.is_empty()
@@ -175,30 +167,26 @@ impl LogFolder {
 
     /// The cursors whose files can be read.
     pub(super) fn cursors(&self) -> Result<Vec<CursorState>> {
-        let known = |(_, cursor)| match cursor {
-            Cursor::Known(state) => Some(state),
-            Cursor::Lost | Cursor::None => None,
-        };
-        Ok(self.cursor_files()?.into_iter().filter_map(known).collect())
+        Ok(self.cursor_files()?.into_iter().filter_map(|(_, cursor)| cursor).collect())
     }
 
-    /// The cursor files with the names of their deliveries. A lost one has the name that opening
-    /// the log gives its file.
-    pub(super) fn cursor_files(&self) -> Result<Vec<(String, Cursor)>> {
+    /// The cursors with the names of their deliveries. A lost one has the name that opening the log
+    /// gives its file.
+    pub(super) fn cursor_files(&self) -> Result<Vec<(String, Option<CursorState>)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();
         let entries = list_if_there(&RealDisk, &folder)?;
         for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
             if entry.name.ends_with(DAMAGED_EXTENSION) {
-                cursors.push((entry.name, Cursor::Lost));
+                cursors.push((entry.name, None));
                 continue;
             } else if !entry.name.ends_with(CURSOR_EXTENSION) {
                 continue;
             }
             match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
-                Ok(state) => cursors.push((state.name.clone(), Cursor::Known(state))),
+                Ok(state) => cursors.push((state.name.clone(), Some(state))),
                 Err(FileError::DamagedCursor { .. }) => {
-                    cursors.push((entry.name + DAMAGED_EXTENSION, Cursor::Lost))
+                    cursors.push((entry.name + DAMAGED_EXTENSION, None))
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error.into()),
@@ -226,8 +214,8 @@ impl StoredDelivery {
     /// The path of its cursor file after the log was opened.
     pub(super) fn cursor_path(&self) -> PathBuf {
         let file_name = match self.cursor {
-            Cursor::Lost => self.name.clone(),
-            Cursor::Known(_) | Cursor::None => file_name(&self.name),
+            None => self.name.clone(),
+            Some(_) => file_name(&self.name),
         };
         self.log.path.join(CURSORS_DIRECTORY).join(file_name)
     }

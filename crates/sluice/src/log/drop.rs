@@ -10,7 +10,7 @@ use sluice_log::format::CursorState;
 use sluice_log::{Holding, Log, OpenOptions, StoredRecord};
 
 use super::arguments::DropArguments;
-use super::directory::{Cursor, Directory, StoredDelivery};
+use super::directory::{Directory, StoredDelivery};
 use super::text;
 use crate::output::{self, complain};
 
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
 }
 
 fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
-    if matches!(delivery.cursor, Cursor::Lost) {
+    if delivery.cursor.is_none() {
         return "everything on disk that no other delivery needs".to_owned();
     }
     let Holding { frames, items, bytes } = holding;

@@ -9,7 +9,7 @@ use sluice_log::format::CursorState;
 use sluice_log::segment::{Damage, SegmentChain};
 use sluice_log::{FileError, RangeSet, StoredRecord};
 
-use super::directory::{Cursor, StoredDelivery};
+use super::directory::StoredDelivery;
 use super::text;
 use crate::output::complain;
 
@@ -34,17 +34,11 @@ impl Frames {
         Ok(Frames { chain, seen: RangeSet::default(), waiting_for: None })
     }
 
-    /// Only the backlog of a delivery: all frames if its cursor is lost, `None` without a cursor.
-    pub(super) fn backlog(delivery: &StoredDelivery, from: u64) -> Result<Option<Self>> {
-        let log = &delivery.log.path;
-        Ok(match &delivery.cursor {
-            Cursor::None => None,
-            Cursor::Lost => Some(Frames::from(log, from)?),
-            Cursor::Known(cursor) => {
-                let frames = Frames::from(log, from.max(cursor.floor))?;
-                Some(Frames { waiting_for: Some(cursor.clone()), ..frames })
-            }
-        })
+    /// Only the backlog of a delivery: all frames if its cursor is lost.
+    pub(super) fn backlog(delivery: &StoredDelivery, from: u64) -> Result<Self> {
+        let floor = delivery.cursor.as_ref().map_or(0, |cursor| cursor.floor);
+        let frames = Frames::from(&delivery.log.path, from.max(floor))?;
+        Ok(Frames { waiting_for: delivery.cursor.clone(), ..frames })
     }
 
     /// The next whole frame. Damaged frames are counted, unreadable segments reported.

@@ -12,7 +12,7 @@ use sluice_log::inspect::{DeadLetterOverview, LogOverview};
 use sluice_log::{FileError, Holding};
 
 use super::arguments::LsArguments;
-use super::directory::{Cursor, Directory};
+use super::directory::Directory;
 use super::{frames, text};
 use crate::configuration;
 
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
         let Some(folder) = folder else { continue };
         let rows = rows(log, configured.as_deref())?;
         let mut lost = folder.cursor_files()?;
-        lost.retain(|(_, cursor)| matches!(cursor, Cursor::Lost));
+        lost.retain(|(_, cursor)| cursor.is_none());
         let lost: Vec<String> = lost.into_iter().map(|(name, _)| name).collect();
         if arguments.json {
             listed.push(to_json(log, &rows, &lost));

@@ -25,9 +25,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     match &arguments.delivery {
         Some(name) => {
             let delivery = directory.delivery(signal, name)?;
-            if let Some(frames) = Frames::backlog(&delivery, from)? {
-                show(&delivery.log, frames, &mut listing)?;
-            }
+            show(&delivery.log, Frames::backlog(&delivery, from)?, &mut listing)?;
         }
         None => {
             for log in directory.logs(signal)? {

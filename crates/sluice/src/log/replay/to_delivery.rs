@@ -13,7 +13,6 @@ use sluice_log::disk::RealDisk;
 use sluice_log::{Charge, Keep, Log, OpenOptions, StoredRecord, Subscription};
 
 use super::{StoredDelivery, letters, progress};
-use crate::log::directory::Cursor;
 use crate::log::frames::{readable, report_damage};
 use crate::log::text;
 use crate::output;
@@ -28,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 const SEGMENT_LEN_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
-    if matches!(delivery.cursor, Cursor::Lost) {
+    if delivery.cursor.is_none() {
         bail!(
             "{}: this is a lost cursor, not a delivery; --backlog --to-file writes what is kept \
              for it",

@@ -74,8 +74,7 @@ pub(super) fn run(
 
 enum Source {
     Letters(DeadLetterReader),
-    /// `None` for a delivery without a cursor: it has no backlog.
-    Backlog(Option<Frames>),
+    Backlog(Frames),
 }
 
 impl Source {
@@ -91,8 +90,7 @@ impl Source {
             Source::Letters(letters) => {
                 readable(|| letters.next_letter())?.map(|(letter, _)| letter)
             }
-            Source::Backlog(None) => None,
-            Source::Backlog(Some(frames)) => frames.next()?.map(|frame| frame.stored),
+            Source::Backlog(frames) => frames.next()?.map(|frame| frame.stored),
         })
     }
 
@@ -106,7 +104,7 @@ impl Source {
     fn damage(&self) -> Damage {
         match self {
             Source::Letters(letters) => letters.damage(),
-            Source::Backlog(frames) => frames.as_ref().map(Frames::damage).unwrap_or_default(),
+            Source::Backlog(frames) => frames.damage(),
         }
     }
 }
