@@ -1,29 +1,23 @@
 //! Where and as what a log is kept.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use crate::disk::Disk;
 use crate::error::{IoContext as _, Result};
 use crate::format::{FileKind, SegmentHeader, VERSION};
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
+use crate::options::OpenOptions;
 use crate::segment::{ReaderOptions, SegmentReader, SegmentWriter, random_u64};
 use crate::types::Offset;
 
 #[derive(Clone)]
 pub(crate) struct Home {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) directory: PathBuf,
+    /// As they were at the start. Of those that a reload may change the store has the newest.
+    pub(crate) options: OpenOptions,
     pub(crate) cursors_directory: PathBuf,
     /// Where segments are written anew before they take the place of others.
     pub(crate) rewrite_directory: PathBuf,
-    pub(crate) name: String,
     pub(crate) log_id: u128,
-    pub(crate) segment_bytes: u64,
-    pub(crate) keep_interval: Duration,
-    pub(crate) read_patience: Duration,
 }
 
 impl Home {
@@ -40,14 +34,14 @@ impl Home {
             epoch: random_u64().at(directory, "cannot get a random number")?,
             first_offset,
             created_unix_ns: unix_now_ns(),
-            name: self.name.clone(),
+            name: self.options.name.clone(),
         };
-        SegmentWriter::create(&*self.disk, directory, header, len_bytes)
+        SegmentWriter::create(&*self.options.disk, directory, header, len_bytes)
     }
 
     /// Opens a segment up to where its durable frames end.
     pub(crate) fn open(&self, segment: &Segment, options: ReaderOptions) -> Result<SegmentReader> {
-        let mut reader = SegmentReader::open_path(&*self.disk, &segment.path, options)?;
+        let mut reader = SegmentReader::open_path(&*self.options.disk, &segment.path, options)?;
         // Another file may have taken its place: then its own end counts.
         let is_known = segment.epoch.is_none_or(|epoch| epoch == reader.info().header.epoch);
         segment.end.filter(|_| is_known).into_iter().for_each(|end| reader.set_end(end));

@@ -29,7 +29,7 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
         if names.any(|name| name == Some(file_name.as_ref())) {
             continue;
         }
-        match home.disk.remove_file(&home.cursors_directory.join(&file_name)) {
+        match home.options.disk.remove_file(&home.cursors_directory.join(&file_name)) {
             Ok(()) => removed = true,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(_) => left.push((id, file_name)),
@@ -37,7 +37,7 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
     }
     if removed {
         // If this fails the reader may come back after a power cut, as an orphan.
-        let _ = home.disk.sync_directory(&home.cursors_directory);
+        let _ = home.options.disk.sync_directory(&home.cursors_directory);
     }
     shared.with_store(|store| store.gone_readers.extend(left));
 }
@@ -52,7 +52,7 @@ impl<T> Maintenance<T> {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };
             let Some(file) = files.get_mut(&id) else { continue };
             let stored_below = state.head;
-            let stored = file.store(&*self.home.disk, &state);
+            let stored = file.store(&*self.home.options.disk, &state);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += u64::from(stored.is_ok());
             inner.on_disk().stats.failures += u64::from(stored.is_err());

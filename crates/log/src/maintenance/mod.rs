@@ -83,7 +83,7 @@ impl<T: Record> Maintenance<T> {
 
     /// True when it is time to look again, false at the end, which is after the writer.
     fn wait(&self) -> bool {
-        let mut next = Instant::now() + self.home.keep_interval;
+        let mut next = Instant::now() + self.home.options.keep_interval;
         let mut inner = self.shared.inner.lock();
         loop {
             let store = inner.on_disk();
@@ -98,7 +98,7 @@ impl<T: Record> Maintenance<T> {
             if has_work && store.ends == Ends::No {
                 return true;
             }
-            next = Instant::now() + self.home.keep_interval;
+            next = Instant::now() + self.home.options.keep_interval;
         }
     }
 
@@ -106,10 +106,10 @@ impl<T: Record> Maintenance<T> {
     fn clean_up(&mut self) {
         let leftovers = std::mem::take(&mut self.leftovers);
         for path in leftovers.files {
-            let _ = self.home.disk.remove_file(&path);
+            let _ = self.home.options.disk.remove_file(&path);
         }
         for (first, path, end) in leftovers.tails {
-            let file = self.home.disk.open(&path, crate::disk::Access::ReadWrite);
+            let file = self.home.options.disk.open(&path, crate::disk::Access::ReadWrite);
             // Synced before any cursor is stored: later starts do not look into this file.
             if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
                 self.shared.with_store(|store| {
@@ -139,7 +139,7 @@ impl<T: Record> Maintenance<T> {
         };
         for Segment { path, .. } in &unpinned {
             // One that stays behind is found again at the next start, and no reader needs it.
-            let _ = self.home.disk.remove_file(path);
+            let _ = self.home.options.disk.remove_file(path);
         }
     }
 }

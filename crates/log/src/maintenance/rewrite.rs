@@ -44,11 +44,12 @@ struct Rewritten {
 impl<T: Record> Maintenance<T> {
     /// Writes one run of old segments anew, if there is one.
     pub(super) fn rewrite(&mut self) {
-        let Some(mut olds) = self.shared.inner.lock().choose_olds(self.home.segment_bytes) else {
+        let Some(mut olds) = self.shared.inner.lock().choose_olds(self.home.options.segment_bytes)
+        else {
             return;
         };
         let result = self.without_strangers(&mut olds).and_then(|()| {
-            if is_worthwhile(&olds, self.home.segment_bytes) {
+            if is_worthwhile(&olds, self.home.options.segment_bytes) {
                 return self.rewrite_run(&olds);
             }
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
@@ -66,9 +67,9 @@ impl<T: Record> Maintenance<T> {
     /// only what is below that file's first offset would count.
     fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<()> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
-        let files = list_segments(&*self.home.disk, &self.home.directory)?;
+        let files = list_segments(&*self.home.options.disk, &self.home.options.directory)?;
         let is_stranger = |name: &SegmentName| {
-            let path = self.home.directory.join(name.to_string());
+            let path = self.home.options.directory.join(name.to_string());
             (first + 1..=last).contains(&name.first_offset)
                 && olds.iter().all(|old| old.segment.path != path)
         };
@@ -80,7 +81,7 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn rewrite_run(&self, olds: &[Old]) -> Result<()> {
-        let disk = &*self.home.disk;
+        let disk = &*self.home.options.disk;
         let directory = &self.home.rewrite_directory;
         disk.create_directory(directory).at(directory, "cannot create")?;
         for left in disk.list(directory).at(directory, "cannot list")? {
@@ -93,8 +94,8 @@ impl<T: Record> Maintenance<T> {
         rewritten.writer.seal()?;
         let path = olds[0].segment.path.clone();
         disk.rename(rewritten.writer.path(), &path).at(&path, "cannot rename")?;
-        disk.sync_directory(&self.home.directory)
-            .at(&self.home.directory, "cannot sync the directory")?;
+        disk.sync_directory(&self.home.options.directory)
+            .at(&self.home.options.directory, "cannot sync the directory")?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
         // Recovery looks for later frames in a file that stays: those behind it must stay too.
@@ -109,7 +110,7 @@ impl<T: Record> Maintenance<T> {
     fn copy(&self, olds: &[Old]) -> Result<Rewritten> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
-        let len_bytes = all_bytes.min(self.home.segment_bytes).max(first.len_bytes);
+        let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
         let writer = self.home.create_segment(
             &self.home.rewrite_directory,
             first.first,

@@ -72,7 +72,7 @@ impl<T: Record> Reader<T> {
         while let Some(task) = self.next_task(&mut turn) {
             let refusal = self.refusals.get(&task.id);
             let is_lasting =
-                refusal.is_some_and(|it| it.since.elapsed() >= self.home.read_patience);
+                refusal.is_some_and(|it| it.since.elapsed() >= self.home.options.read_patience);
             // What is only dated need not be passed.
             match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
                 Ok(found) => {

@@ -82,15 +82,11 @@ impl<T: Record> Log<T> {
         let home = Home {
             rewrite_directory: directory.join(REWRITE_DIRECTORY),
             cursors_directory,
-            disk: options.disk,
-            directory: options.directory,
-            name: options.name,
+            options,
             log_id,
-            segment_bytes: options.segment_bytes,
-            keep_interval: options.keep_interval,
-            read_patience: options.read_patience,
         };
-        let log = Log::of(Slots::starting_at(head), readers, options.memory, Some(store));
+        let memory = home.options.memory.clone();
+        let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
         log.start_threads(home, files, leftovers)?;
         Ok((log, found))
     }
@@ -107,7 +103,7 @@ impl<T: Record> Log<T> {
 
     fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         // Names of threads are cut at 15 bytes.
-        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.name));
+        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.options.name));
         let shared = self.shared.clone();
         shared.with_store(|store| store.threads += 1);
         let run = move || {
@@ -117,7 +113,7 @@ impl<T: Record> Log<T> {
             }
             shared.note_thread_end();
         };
-        let started = thread.spawn(run).at(&home.directory, "cannot start a thread");
+        let started = thread.spawn(run).at(&home.options.directory, "cannot start a thread");
         started.map(drop).inspect_err(|_| self.shared.note_thread_end())
     }
 }

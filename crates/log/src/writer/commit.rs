@@ -136,7 +136,7 @@ impl<T: Record> Writer<T> {
             let Some(state) = state else { continue };
             let file_name = file_name(&state.name);
             let path = self.home.cursors_directory.join(&file_name);
-            files.insert(id, CursorFile::create(&*self.home.disk, &path, &state)?);
+            files.insert(id, CursorFile::create(&*self.home.options.disk, &path, &state)?);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
@@ -153,8 +153,8 @@ impl<T: Record> Writer<T> {
         len_bytes: u64,
     ) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
-            let len_bytes = len_bytes.max(self.home.segment_bytes);
-            let created = self.home.create_segment(&self.home.directory, first, len_bytes);
+            let len_bytes = len_bytes.max(self.home.options.segment_bytes);
+            let created = self.home.create_segment(&self.home.options.directory, first, len_bytes);
             self.segment = Some(created?);
         }
         Ok(self.segment.as_mut().expect("it was created above"))
@@ -196,7 +196,7 @@ impl<T: Record> Writer<T> {
         segment.abandon();
         if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. Should it stay, a later attempt counts.
-            let _ = self.home.disk.remove_file(&path);
+            let _ = self.home.options.disk.remove_file(&path);
         }
     }
 }

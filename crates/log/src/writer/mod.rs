@@ -89,7 +89,7 @@ impl<T: Record> Writer<T> {
             inner.pass_resolved();
             inner.note_lags(now);
             let due_at = inner.due_at();
-            let idle_at = self.committed + self.home.keep_interval * IDLE_INTERVALS;
+            let idle_at = self.committed + self.home.options.keep_interval * IDLE_INTERVALS;
             let idle_at = self.segment.is_some().then_some(idle_at);
             let Inner { store: Some(store), slots, .. } = &mut *inner else { return Work::End };
             match store.ends {
