@@ -25,10 +25,7 @@ impl<T> Log<T> {
         {
             store.ends = Ends::Closing;
             self.shared.wake_all();
-            let goes_on = |inner: &mut Inner<T>| {
-                let store = inner.on_disk();
-                !(store.writer_has_ended && store.maintenance_has_ended)
-            };
+            let goes_on = |inner: &mut Inner<T>| inner.on_disk().ends == Ends::Closing;
             self.shared.maintenance_wake.wait_while_until(&mut inner, goes_on, deadline);
         }
         self.end_threads(&mut inner);

@@ -39,7 +39,6 @@ pub(crate) struct Store {
     /// Those that run and are waited for at the end.
     pub(crate) threads: u32,
     pub(crate) writer_has_ended: bool,
-    pub(crate) maintenance_has_ended: bool,
     pub(crate) ends: Ends,
     /// Why frames cannot be written.
     pub(crate) trouble: Option<DiskTrouble>,
@@ -60,7 +59,7 @@ pub(crate) struct Store {
 pub(crate) enum Ends {
     #[default]
     No,
-    /// What is unresolved is written, then the cursors.
+    /// What is unresolved is written, then the cursors. Maintenance is the last to do something.
     Closing,
     /// Nothing more is written.
     Now,

@@ -67,7 +67,7 @@ impl<T: Record> Maintenance<T> {
         if self.shared.with_store(|store| store.ends) == Ends::Closing {
             self.keep(true);
         }
-        self.shared.with_store(|store| store.maintenance_has_ended = true);
+        self.shared.with_store(|store| store.ends = Ends::Now);
         self.shared.maintenance_wake.notify_all();
     }
 

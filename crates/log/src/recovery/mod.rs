@@ -125,7 +125,6 @@ impl<T> Shared<T> {
             store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
             store.ends = Ends::Now;
             store.writer_has_ended = true;
-            store.maintenance_has_ended = true;
         });
         self.wake_all();
     }

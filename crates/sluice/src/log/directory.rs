@@ -203,11 +203,10 @@ impl StoredDelivery {
         Ok(self.dead_letters.as_deref().map(open).transpose()?)
     }
 
-    /// Removes the dead letters below a number, or all of them, for good.
-    pub(super) fn remove_letters(&self, below: Option<u64>) -> Result<()> {
+    /// Removes the dead letters below a number for good.
+    pub(super) fn remove_letters(&self, below: u64) -> Result<()> {
         let disk = Arc::new(RealDisk);
         let mut letters = DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?;
-        let below = below.unwrap_or_else(|| letters.range().1);
         Ok(letters.remove_below(below)?)
     }
 

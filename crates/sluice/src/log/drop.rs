@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
         (false, _) => drop_backlog(&delivery)?,
         (true, None) => Holding::default(),
         (true, Some(_)) => {
-            delivery.remove_letters(None)?;
+            delivery.remove_letters(u64::MAX)?;
             held
         }
     };

@@ -68,7 +68,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
         report_damage(path, reader.damage());
     }
     if appended > 0 {
-        delivery.remove_letters(Some(below))?;
+        delivery.remove_letters(below)?;
     }
     let (letters, items) = (text::counted(appended, "dead letter"), text::counted(items, "item"));
     let name = &delivery.name;

@@ -66,7 +66,7 @@ pub(super) fn run(
         bail!("{failed} could not be written as JSON{kept}");
     }
     if arguments.remove && frames > 0 {
-        delivery.remove_letters(Some(below))?;
+        delivery.remove_letters(below)?;
         complain!("sluice: {name}: {written} removed");
     }
     Ok(ExitCode::SUCCESS)
