@@ -1,8 +1,8 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
 //! A log is its memory tail; one that has a directory has segment files behind it, to which a frame
-//! goes only if its readers do not resolve it soon (`OpenOptions::flush_after`). Users do not see which:
-//! offsets, cursors made of a floor and resolved ranges, and reads by offset are the same.
+//! goes only if its readers do not resolve it soon. Users do not see which: offsets, cursors made
+//! of a floor and resolved ranges, and reads by offset are the same.
 //!
 //! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
 //! `cursor_file` and `dead_letters` (files), `log` (what is in memory, under one lock), and three

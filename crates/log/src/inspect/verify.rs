@@ -54,8 +54,8 @@ pub struct Verification {
     pub findings: Vec<Finding>,
 }
 
-/// Reads everything below `directory`: logs, dead letters and readers' files. `progress` is told how
-/// many bytes are done and how many there are.
+/// Reads everything below `directory`: logs, dead letters and readers' files. `progress` is told
+/// how many bytes are done and how many there are.
 pub fn verify(
     disk: &dyn Disk,
     directory: &Path,

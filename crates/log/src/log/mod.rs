@@ -8,9 +8,7 @@
 //!   disk or resolved everywhere. Offsets below `durable_below` are durable or resolved everywhere.
 //!   `evicted_below <= durable_below <= head`: what is not durable stays in memory whatever fails,
 //!   and is written again.
-//! - Frames become durable in the order of offsets. [`crate::Record::durable`] is called after the
-//!   sync that covers the frame and after every reader that it is for has a durable cursor file,
-//!   never before.
+//! - Frames become durable in the order of offsets.
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
 //! - The log's lock is never kept during a system call, and nothing of the readers is called
 //!   under it.

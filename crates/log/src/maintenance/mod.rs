@@ -1,5 +1,5 @@
-//! The maintenance thread: writes the cursors, removes segments that
-//! no reader needs and writes anew those that few frames pin.
+//! The maintenance thread: writes the cursors, removes segments that no reader needs and writes
+//! anew those that few frames pin.
 //!
 //! It looks at each interval ([`crate::OpenOptions::keep_interval`]), and only while something is
 //! on disk. Nothing that it does has to be done for safety: cursors that were not written mean that
@@ -9,9 +9,7 @@
 //! - Cursors are written before segments are removed.
 //! - A segment that is written anew holds every frame of the old ones that some reader has not
 //!   resolved; it takes the place of the first of them by a rename, when it is durable, and the
-//!   others are removed after that, in order. Recovery takes a segment for what is in it up to the
-//!   next file's first frame; so nothing is written anew across a file that is not among the old
-//!   ones.
+//!   others are removed after that, in order.
 
 mod cursors;
 mod rewrite;

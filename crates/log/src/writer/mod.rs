@@ -2,14 +2,12 @@
 //! commit).
 //!
 //! Invariants
-//! - A frame is written as soon as it is due ([`crate::OpenOptions::flush_after`]), with everything that was
-//!   appended before it and is unresolved. While readers resolve frames before they are due,
-//!   nothing is written and the thread wakes up only as often as frames come due.
-//! - After a failed write or sync the file is given up; what was not durable is still in memory and
-//!   is written to a new file.
+//! - A frame is written as soon as it is due ([`crate::OpenOptions::flush_after`]), with everything
+//!   that was appended before it and is unresolved. While readers resolve frames before they are
+//!   due, nothing is written and the thread wakes up only as often as frames come due.
 //! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
-//!   after all its readers have durable cursor files: without one, a restart would
-//!   not know that the frame is for a reader.
+//!   after all its readers have durable cursor files: without one, a restart would not know that
+//!   the frame is for a reader.
 
 mod commit;
 
