@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::store::WriterWaits;
 use super::{Log, Slot};
 use crate::types::{Appended, Charge, CursorId};
 
@@ -59,13 +58,9 @@ impl<T> Log<T> {
                 {
                     store.due_below = offset + 1;
                 }
-                let wakes = match store.writer_waits {
-                    WriterWaits::ForAppend => true,
-                    WriterWaits::ForDue => store.due_below > offset,
-                    WriterWaits::No => false,
-                };
-                if wakes {
-                    store.writer_waits = WriterWaits::No;
+                // After an error of the disk the writer looks by itself soon enough.
+                if store.trouble.is_none() && (store.writer_is_idle || store.due_below > offset) {
+                    store.writer_is_idle = false;
                     self.shared.writer_wake.notify_one();
                 }
             }

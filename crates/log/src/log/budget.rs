@@ -42,7 +42,7 @@ impl<T> Log<T> {
         let cursor = inner.cursor_mut(id);
         if cursor.is_over_limit() && cursor.next.max(cursor.ahead.dropped_until) < evicted_below {
             cursor.ahead.drops = true;
-            self.wake_reader(&mut inner);
+            self.shared.reader_wake.notify_one();
             return (dropped, Vec::new());
         }
         // What had to stay on disk may go the next time.

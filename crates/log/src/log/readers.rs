@@ -45,7 +45,7 @@ impl<T> Log<T> {
             cursor.ahead.is_awaited = false;
             cursor.gauges.limit_bytes.set(u64::MAX);
             if inner.is_needed(id) {
-                self.wake_reader(&mut inner);
+                self.shared.reader_wake.notify_one();
                 return Holding::default();
             }
         }

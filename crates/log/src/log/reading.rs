@@ -44,13 +44,13 @@ impl<T> Log<T> {
             inner.cursor_mut(id).ahead.is_active = true;
             if let Some((offset, entry)) = inner.take_ahead(id) {
                 if inner.wants_ahead(id) {
-                    self.wake_reader(inner);
+                    self.shared.reader_wake.notify_one();
                 }
                 return Next::Entry(offset, entry);
             }
             if inner.cursor(id).next < inner.evicted_below() {
                 inner.cursor_mut(id).ahead.is_awaited = true;
-                self.wake_reader(inner);
+                self.shared.reader_wake.notify_one();
                 return Next::Loading;
             }
         }
@@ -97,14 +97,6 @@ impl<T> Log<T> {
     /// Gives back all leases: what is not resolved is read again, in order.
     pub fn rewind(&self, id: CursorId) {
         self.shared.inner.lock().rewind(id);
-    }
-
-    pub(super) fn wake_reader(&self, inner: &mut Inner<T>) {
-        if let Some(store) = &mut inner.store
-            && std::mem::take(&mut store.reader_waits)
-        {
-            self.shared.reader_wake.notify_one();
-        }
     }
 }
 

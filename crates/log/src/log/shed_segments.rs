@@ -72,7 +72,7 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         let Some(segment) = inner.on_disk().segments.by_first.get_mut(&first) else { return false };
         segment.shed = Shed::Asked;
-        self.wake_reader(&mut inner);
+        self.shared.reader_wake.notify_one();
         true
     }
 

@@ -6,18 +6,6 @@ use super::segments::Segments;
 use super::{Inner, Log, Shared};
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
-/// What the writer thread waits for, which says who has to wake it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum WriterWaits {
-    /// It is at work, or will look by itself soon enough, as after an error of the disk.
-    #[default]
-    No,
-    /// Until the oldest frame is due: woken only by one that is due at once.
-    ForDue,
-    /// There is no frame: woken by the next one.
-    ForAppend,
-}
-
 /// Guarded by the log's lock.
 #[derive(Default)]
 pub(crate) struct Store {
@@ -33,9 +21,8 @@ pub(crate) struct Store {
     pub(crate) read_ahead_bytes: u64,
     /// How long a frame may wait for its readers before it is due.
     pub(crate) flush_after: Duration,
-    pub(crate) writer_waits: WriterWaits,
-    /// The reader thread has nothing to do until it is woken.
-    pub(crate) reader_waits: bool,
+    /// The writer thread waits for the next frame, be it due or not.
+    pub(crate) writer_is_idle: bool,
     /// Those that run and are waited for at the end.
     pub(crate) threads: u32,
     pub(crate) writer_has_ended: bool,

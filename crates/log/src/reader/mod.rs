@@ -129,7 +129,6 @@ impl<T: Record> Reader<T> {
                 MutexGuard::unlocked(&mut inner, || self.shed_segment());
                 continue;
             }
-            store.reader_waits = true;
             if self.refusals.is_empty() {
                 store.read_trouble = None;
             }

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{FileError, Result};
 use crate::home::Home;
-use crate::log::store::{Ends, WriterWaits};
+use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::maintenance::CursorFiles;
 use crate::record::Record;
@@ -106,15 +106,14 @@ impl<T: Record> Writer<T> {
                 }
                 continue;
             }
-            store.writer_waits =
-                if due_at.is_none() { WriterWaits::ForAppend } else { WriterWaits::ForDue };
+            store.writer_is_idle = due_at.is_none();
             match due_at.into_iter().chain(idle_at).min() {
                 Some(at) => {
                     shared.writer_wake.wait_until(&mut inner, at);
                 }
                 None => shared.writer_wake.wait(&mut inner),
             }
-            inner.on_disk().writer_waits = WriterWaits::No;
+            inner.on_disk().writer_is_idle = false;
         }
     }
 
