@@ -61,9 +61,7 @@ impl<T> Log<T> {
     /// Gives up entries all of whose readers may give them up, for all of them at once, until about
     /// `bytes` of memory are free. Leased ones stay. Bounded in the same way.
     pub fn shed_together(&self, bytes: u64) -> Vec<GivenUp<T>> {
-        let mut given_up = Vec::new();
-        self.shared.inner.lock().shed_together(bytes, &mut given_up);
-        given_up
+        self.shared.inner.lock().shed_together(bytes)
     }
 }
 
@@ -143,7 +141,8 @@ impl<T> Inner<T> {
         waits.then(|| is_useful && may_give_up(cursor, slot))
     }
 
-    fn shed_together(&mut self, bytes: u64, given_up: &mut Vec<GivenUp<T>>) {
+    fn shed_together(&mut self, bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
         let below = self.slots.head().saturating_sub(1);
         let (mut looked_at, mut freed_bytes, mut has_wrapped) = (0, 0, false);
         let mut offset = self.shed_from;
@@ -162,12 +161,13 @@ impl<T> Inner<T> {
                 looked_at += readers.len();
                 if self.all_may_give_up(slot, offset) {
                     freed_bytes += charge.bytes;
-                    readers.iter().for_each(|&id| self.give_up_of(id, offset, given_up));
+                    readers.iter().for_each(|&id| self.give_up_of(id, offset, &mut given_up));
                 }
             }
             offset += 1;
         }
         self.shed_from = offset;
+        given_up
     }
 
     /// Whether no reader of a slot wants it, nor has it leased.

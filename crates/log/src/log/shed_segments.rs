@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::segments::Shed;
+use super::segments::{Segment, Shed};
 use super::shed::{GivenUp, LOOKED_AT_ONCE};
 use super::{Inner, Log};
 use crate::cursor::Cursor;
@@ -36,11 +36,8 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         inner.update_pins();
         let Some(store) = &inner.store else { return 0 };
-        let needed = store
-            .segments
-            .by_first
-            .values()
-            .filter(|segment| segment.is_open || segment.is_pinned());
+        let is_needed = |segment: &&Segment| segment.is_open || segment.is_pinned();
+        let needed = store.segments.by_first.values().filter(is_needed);
         needed.map(|segment| segment.len_bytes).sum()
     }
 

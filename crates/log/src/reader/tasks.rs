@@ -139,8 +139,7 @@ impl<T> Inner<T> {
             if let Some(task) = self.find(id, purpose, from, below) {
                 return Step::Work(task);
             }
-            let cursor = self.cursor_mut(id);
-            cursor.drop_until(below);
+            self.cursor_mut(id).drop_until(below);
         }
         let cursor = self.cursor_mut(id);
         cursor.ahead.drops = false;

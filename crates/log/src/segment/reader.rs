@@ -178,7 +178,8 @@ impl SegmentReader {
             body_checksum(&stored.metadata, &stored.payload) == header.body_checksum
         });
         if whole.is_none() {
-            self.count_damaged_frame(position, header.frame_len_bytes());
+            let bytes = header.frame_len_bytes();
+            self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
         }
         Ok(whole)
     }
@@ -193,10 +194,6 @@ impl SegmentReader {
         self.first_damage
     }
 
-    fn count_damaged_frame(&mut self, position: u64, bytes: u64) {
-        self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
-    }
-
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
         self.damage.add(damage);
@@ -206,7 +203,8 @@ impl SegmentReader {
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
-            self.count_damaged_frame(self.position, self.end - self.position);
+            let bytes = self.end - self.position;
+            self.count_damage(self.position, Damage { frames: 1, regions: 0, bytes });
             self.position = self.end;
             self.readers.clear();
             return None;

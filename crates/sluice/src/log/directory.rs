@@ -165,11 +165,6 @@ impl LogFolder {
         Ok(deliveries)
     }
 
-    /// The cursors whose files can be read.
-    pub(super) fn cursors(&self) -> Result<Vec<CursorState>> {
-        Ok(self.cursor_files()?.into_iter().filter_map(|(_, cursor)| cursor).collect())
-    }
-
     /// The cursors with the names of their deliveries. A lost one has the name that opening the log
     /// gives its file.
     pub(super) fn cursor_files(&self) -> Result<Vec<(String, Option<CursorState>)>> {

@@ -32,14 +32,12 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
         );
         return Ok(ExitCode::FAILURE);
     }
-    let dropped = match (arguments.dead_letters, &delivery.dead_letters) {
-        (false, _) => drop_backlog(&delivery)?,
-        (true, None) => Holding::default(),
-        (true, Some(_)) => {
-            delivery.remove_letters(u64::MAX)?;
-            held
-        }
-    };
+    let mut dropped = held;
+    if !arguments.dead_letters {
+        dropped = drop_backlog(&delivery)?;
+    } else if delivery.dead_letters.is_some() {
+        delivery.remove_letters(u64::MAX)?;
+    }
     let dropped = describe(&delivery, dropped);
     output::print(&format!("dropped the {what} of {}: {dropped}\n", delivery.name))
 }

@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
 }
 
 fn show(log: &LogFolder, mut frames: Frames, listing: &mut Listing) -> Result<()> {
-    let cursors = log.cursors()?;
+    let cursors: Vec<_> = log.cursor_files()?.into_iter().filter_map(|(_, it)| it).collect();
     let signal = log.signal;
     let (heading, name) = (signal.as_str(), format!("{}: frame", log.path.display()));
     let kind = Kind { signal, heading, titles: &TITLES, name };
