@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Name of the lock file in the directory.
-const LOCK_FILE_NAME: &str = "lock";
-
 /// The ownership of a directory: ends when it is dropped, and with the process, however that ends.
 pub struct DirectoryLock {
     _file: File,
@@ -35,7 +32,7 @@ fn holder_name(holder: Option<u32>) -> String {
 impl DirectoryLock {
     /// Takes ownership of a directory that exists, without waiting.
     pub fn acquire(directory: &Path) -> Result<Self, LockError> {
-        let path = directory.join(LOCK_FILE_NAME);
+        let path = directory.join("lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
         let mut file = OpenOptions::new()
             .read(true)

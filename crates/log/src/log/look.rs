@@ -107,7 +107,8 @@ impl<T> Inner<T> {
         if let Some(received_unix_ns) = on_disk {
             return Some(Duration::from_nanos(unix_now_ns().saturating_sub(received_unix_ns)));
         }
-        self.oldest_in_memory(id).map(|slot| slot.appended.elapsed())
+        let oldest = self.unresolved_slots(id, cursor.floor).next();
+        oldest.map(|(_, slot)| slot.appended.elapsed())
     }
 
     /// The slots in memory, from an offset on, that a reader has not resolved.
@@ -123,10 +124,5 @@ impl<T> Inner<T> {
 
     pub(super) fn first_unresolved(&self, id: CursorId, from: Offset) -> Option<Offset> {
         self.unresolved_slots(id, from).next().map(|(offset, _)| offset)
-    }
-
-    /// The oldest slot in memory that the reader has not resolved.
-    pub(super) fn oldest_in_memory(&self, id: CursorId) -> Option<&Slot<T>> {
-        self.unresolved_slots(id, self.cursor(id).floor).next().map(|(_, slot)| slot)
     }
 }

@@ -86,7 +86,8 @@ impl<T> Inner<T> {
     /// True if anything may be unresolved. Counts do not tell: after a crash they may be too low.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
         let mut segments = self.store.iter().flat_map(|store| store.segments.by_first.values());
-        segments.any(|segment| segment.is_pinned_by(id)) || self.oldest_in_memory(id).is_some()
+        segments.any(|segment| segment.is_pinned_by(id))
+            || self.first_unresolved(id, self.cursor(id).floor).is_some()
     }
 
     /// Whether a reader without a subscriber waits for something, or segments may name it.
