@@ -17,7 +17,7 @@ use sluice_otlp::Encoding;
 
 use super::deflate::Wrapping;
 use super::output::Pieces;
-use super::{Ask, DecompressError, Output, Stop};
+use super::{Ask, DecompressError, InflateError, Output};
 
 /// A deflate block of only the longest matches: 258 bytes for two bits.
 const DEFLATE_RATIO_MAX: usize = 1032;
@@ -46,25 +46,25 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
 }
 
-const fn corrupt(wrapping: Wrapping, reason: &'static str) -> Stop {
+const fn corrupt(wrapping: Wrapping, reason: &'static str) -> DecompressError {
     let format = match wrapping {
         Wrapping::Gzip => "gzip",
         Wrapping::Zlib => "zlib",
     };
-    Stop::Failed(DecompressError::Corrupt { format, reason })
+    DecompressError::Corrupt { format, reason }
 }
 
-const TOO_MANY_MEMBERS: Stop = Stop::Failed(DecompressError::Unsupported {
+const TOO_MANY_MEMBERS: DecompressError = DecompressError::Unsupported {
     encoding: Encoding::Gzip,
     reason: "it has more than 2048 members",
-});
+};
 
 /// Returns whether it is exactly one member.
-pub(super) fn decompress(
+pub(super) fn decompress<R>(
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<bool, Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<bool, InflateError<R>> {
     if let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) {
         if inflates_whole(input, output.room(claimed)?) {
             output.filled = claimed;
@@ -79,12 +79,14 @@ pub(super) fn decompress(
                 output.filled = length;
                 return Ok(true);
             }
-            Err(DecompressionError::BadData) => return Err(corrupt(Wrapping::Gzip, MALFORMED)),
+            Err(DecompressionError::BadData) => {
+                return Err(corrupt(Wrapping::Gzip, MALFORMED).into());
+            }
             Ok(_) | Err(DecompressionError::InsufficientSpace) => {}
         }
     }
     if input.is_empty() {
-        return Err(corrupt(Wrapping::Gzip, "it is empty"));
+        return Err(corrupt(Wrapping::Gzip, "it is empty").into());
     }
     // Several members take long, even if they hold little.
     output.ask(Ask::Measure)?;
@@ -128,17 +130,17 @@ fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
     member.starts_with(&MAGIC_DEFLATE_PLAIN).then_some((stream, trailer))
 }
 
-pub(super) fn decompress_zlib(
+pub(super) fn decompress_zlib<R>(
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<(), InflateError<R>> {
     ask_about_blocks(input, output)?;
     output.fill_from(&mut Inflate::new(Wrapping::Zlib, input), limit_bytes)
 }
 
 /// Before a decoder that does not give up where blocks hold little.
-fn ask_about_blocks(input: &[u8], output: &mut Output<'_>) -> Result<(), Stop> {
+fn ask_about_blocks<R>(input: &[u8], output: &mut Output<'_, R>) -> Result<(), InflateError<R>> {
     if input.len() > BLOCKS_UNASKED_BYTES { output.ask(Ask::Measure) } else { Ok(()) }
 }
 
@@ -192,12 +194,12 @@ fn new_stream(wrapping: Wrapping) -> Decompress {
 }
 
 impl Pieces for Inflate<'_> {
-    fn restart(&mut self) -> Result<(), Stop> {
+    fn restart(&mut self) -> Result<(), DecompressError> {
         *self = Inflate::new(self.wrapping, self.input);
         Ok(())
     }
 
-    fn next(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
+    fn next(&mut self, room: &mut [u8]) -> Result<usize, DecompressError> {
         loop {
             if self.is_at_end {
                 match self.wrapping {

@@ -14,7 +14,7 @@ use lz4_flex::block;
 use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use twox_hash::XxHash32;
 
-use super::{DecompressError, Output, Stop};
+use super::{DecompressError, InflateError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
 /// Sixteen numbers from here: frames with anything in them, to be passed over.
@@ -26,30 +26,30 @@ const WINDOW_BYTES: usize = 64 << 10;
 /// The shortest match. Its length counts from here.
 const MATCH_LEAST_BYTES: usize = 4;
 
-const fn corrupt(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::Corrupt { format: "lz4", reason })
+const fn corrupt(reason: &'static str) -> DecompressError {
+    DecompressError::Corrupt { format: "lz4", reason }
 }
 
-const ENDS_EARLY: Stop = corrupt("it ends early");
-const BAD_CHECKSUM: Stop = corrupt("a checksum does not match");
-const MALFORMED_BLOCK: Stop = corrupt("a block is malformed");
+const ENDS_EARLY: DecompressError = corrupt("it ends early");
+const BAD_CHECKSUM: DecompressError = corrupt("a checksum does not match");
+const MALFORMED_BLOCK: DecompressError = corrupt("a block is malformed");
 
 /// What is left of the input.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Stop> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecompressError> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(ENDS_EARLY)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<u32, Stop> {
+    fn number(&mut self) -> Result<u32, DecompressError> {
         Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("are four bytes")))
     }
 
     /// A length of four bits, which goes on in further bytes if it is 15.
-    fn length(&mut self, first: u8) -> Result<usize, Stop> {
+    fn length(&mut self, first: u8) -> Result<usize, DecompressError> {
         let mut length = usize::from(first);
         let mut goes_on = first == 15;
         while goes_on {
@@ -72,11 +72,11 @@ struct Descriptor {
 
 /// Any number of frames, as senders' libraries read them. Nothing at all is an empty message. They
 /// are looked through first: that tells their size, and costs little beside decoding.
-pub(super) fn decompress(
+pub(super) fn decompress<R>(
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<(), InflateError<R>> {
     let mut length = 0;
     for_each_frame(input, |descriptor, rest| {
         let mut frame_bytes = 0;
@@ -131,8 +131,8 @@ pub(super) fn decompress(
 
 fn for_each_frame(
     input: &[u8],
-    mut read: impl FnMut(&Descriptor, &mut Rest<'_>) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+    mut read: impl FnMut(&Descriptor, &mut Rest<'_>) -> Result<(), DecompressError>,
+) -> Result<(), DecompressError> {
     let mut rest = Rest(input);
     while !rest.0.is_empty() {
         let magic = rest.number()?;
@@ -152,7 +152,7 @@ fn for_each_frame(
 fn next_block<'a>(
     rest: &mut Rest<'a>,
     descriptor: &Descriptor,
-) -> Result<Option<(&'a [u8], bool)>, Stop> {
+) -> Result<Option<(&'a [u8], bool)>, DecompressError> {
     let length = rest.number()?;
     if length == 0 {
         return Ok(None);
@@ -166,7 +166,7 @@ fn next_block<'a>(
 
 /// The unpacked size of a block: sequences of a token, literals and a match, which the last one
 /// does not have.
-fn block_len_bytes(block: &[u8]) -> Result<usize, Stop> {
+fn block_len_bytes(block: &[u8]) -> Result<usize, DecompressError> {
     let mut rest = Rest(block);
     let mut length = 0;
     loop {
@@ -183,7 +183,7 @@ fn block_len_bytes(block: &[u8]) -> Result<usize, Stop> {
     }
 }
 
-fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, Stop> {
+fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, DecompressError> {
     let start = rest.0;
     let [flags, sizes] = rest.take(2)? else { return Err(ENDS_EARLY) };
     let has = |bit: u8| flags & bit != 0;
@@ -238,8 +238,9 @@ mod tests {
     const LIMIT: usize = 8 << 20;
 
     fn unpacked(input: &[u8], limit_bytes: usize) -> Result<Vec<u8>, DecompressError> {
-        let mut output = Output::default();
-        decompress(input, limit_bytes, &mut output).map_err(super::super::only_failure)?;
+        let mut ask = super::super::admit;
+        let mut output = Output::reusing(Vec::new(), &mut ask);
+        decompress(input, limit_bytes, &mut output).map_err(super::super::failure)?;
         Ok(output.filled().to_vec())
     }
 
@@ -305,7 +306,8 @@ mod tests {
     fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
         let bomb =
             packed(FrameInfo::new().block_size(BlockSize::Max4MB), &vec![0; 16 << 20]).repeat(64);
-        let mut output = Output::default();
+        let mut ask = super::super::admit;
+        let mut output = Output::reusing(Vec::new(), &mut ask);
         let result = decompress(&bomb, 1 << 20, &mut output);
         assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()));
         assert!(output.bytes.capacity() <= 2 << 20, "grew to {}", output.bytes.capacity());
@@ -315,7 +317,8 @@ mod tests {
     #[test]
     fn claims_alone_allocate_nothing() {
         let good = packed(FrameInfo::new().block_size(BlockSize::Max4MB), b"x");
-        let mut output = Output::default();
+        let mut ask = super::super::admit;
+        let mut output = Output::reusing(Vec::new(), &mut ask);
         for length in [0x7fff_ffff_u32, 0xffff_ffff, 4 << 20] {
             let input =
                 [&good[..7], &length.to_le_bytes()[..], &[0x1f, b'x', 1, 0, 255, 255]].concat();

@@ -14,13 +14,14 @@ mod snappy;
 mod zstd;
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use sluice_otlp::Encoding;
 
 use self::deflate::Wrapping;
 pub use self::output::Ask;
-use self::output::{Asked, NotAdmitted, Output, Stop};
+use self::output::Output;
 pub use self::snappy::compress_block as compress_snappy_block;
 
 /// The largest zstd window that is accepted and passed on: what every zstd decoder has to support
@@ -95,7 +96,7 @@ pub fn decompress(
     input: &[u8],
     limit_bytes: usize,
 ) -> Result<Bytes, DecompressError> {
-    unpacked(packing.into(), input, limit_bytes, None).map_err(only_failure)
+    decompress_admitted(packing, input, limit_bytes, &mut admit).map_err(failure)
 }
 
 /// As [`decompress`], for payloads whose memory has to be admitted before it is held.
@@ -108,17 +109,8 @@ pub fn decompress_admitted<R>(
     limit_bytes: usize,
     ask: &mut dyn FnMut(Ask) -> Result<(), R>,
 ) -> Result<Bytes, InflateError<R>> {
-    asking(ask, |asked| unpacked(packing.into(), input, limit_bytes, Some(asked)))
-}
-
-fn unpacked(
-    packing: Packing,
-    input: &[u8],
-    limit_bytes: usize,
-    asked: Option<Asked<'_>>,
-) -> Result<Bytes, Stop> {
-    let mut output = Output::reusing(Vec::new(), asked);
-    unpack(packing, input, limit_bytes, &mut output)?;
+    let mut output = Output::reusing(Vec::new(), ask);
+    unpack(packing.into(), input, limit_bytes, &mut output)?;
     output.into_bytes()
 }
 
@@ -131,7 +123,7 @@ pub fn with_decompressed<T>(
     limit_bytes: usize,
     look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, DecompressError> {
-    with_unpacked(packing.into(), input, limit_bytes, None, look).map_err(only_failure)
+    with_decompressed_admitted(packing, input, limit_bytes, &mut admit, look).map_err(failure)
 }
 
 /// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
@@ -144,26 +136,9 @@ pub fn with_decompressed_admitted<T, R>(
     ask: &mut dyn FnMut(Ask) -> Result<(), R>,
     look: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, InflateError<R>> {
-    asking(ask, |asked| with_unpacked(packing.into(), input, limit_bytes, Some(asked), look))
-}
-
-fn with_unpacked<T>(
-    packing: Packing,
-    input: &[u8],
-    limit_bytes: usize,
-    asked: Option<Asked<'_>>,
-    look: impl FnOnce(Unpacked<'_>) -> T,
-) -> Result<T, Stop> {
-    if packing == Packing::Known(Encoding::Identity) {
-        return if input.len() > limit_bytes {
-            Err(DecompressError::TooLarge { limit_bytes }.into())
-        } else {
-            Ok(look(Unpacked { bytes: input, is_passable: true }))
-        };
-    }
     // Taken out of its cell, so that `look` may come back here.
-    let mut output = Output::reusing(SCRATCH.with(RefCell::take), asked);
-    let result = unpack(packing, input, limit_bytes, &mut output)
+    let mut output = Output::reusing(SCRATCH.with(RefCell::take), ask);
+    let result = unpack(packing.into(), input, limit_bytes, &mut output)
         .map(|is_passable| look(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
         SCRATCH.with(|cell| cell.replace(output.bytes));
@@ -171,39 +146,23 @@ fn with_unpacked<T>(
     result
 }
 
-/// Keeps the caller's refusal beside the decoders, which only need to know that there was one.
-fn asking<T, R>(
-    ask: &mut dyn FnMut(Ask) -> Result<(), R>,
-    work: impl FnOnce(Asked<'_>) -> Result<T, Stop>,
-) -> Result<T, InflateError<R>> {
-    let mut refusal = None;
-    let result = work(&mut |asked| {
-        ask(asked).map_err(|refused| {
-            refusal = Some(refused);
-            NotAdmitted
-        })
-    });
-    result.map_err(|stop| match (stop, refusal) {
-        (Stop::NotAdmitted, Some(refused)) => InflateError::Refused(refused),
-        (stop, _) => InflateError::Failed(only_failure(stop)),
-    })
+fn admit(_: Ask) -> Result<(), Infallible> {
+    Ok(())
 }
 
-/// Of a decoder that was not refused any memory.
-fn only_failure(stop: Stop) -> DecompressError {
-    match stop {
-        Stop::Failed(error) => error,
-        Stop::NotAdmitted => unreachable!("only a caller that is asked refuses memory"),
+fn failure(error: InflateError<Infallible>) -> DecompressError {
+    match error {
+        InflateError::Failed(error) => error,
     }
 }
 
 /// Returns whether the packed form is passable: see [`Unpacked`].
-fn unpack(
+fn unpack<R>(
     packing: Packing,
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<bool, Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<bool, InflateError<R>> {
     match packing {
         Packing::Known(Encoding::Identity) => {
             if input.len() > limit_bytes {
@@ -269,13 +228,8 @@ pub fn compress_lz4(chunks: &[Bytes]) -> std::io::Result<Bytes> {
 /// The chunks as one buffer: shared if it is one already, copied otherwise.
 fn joined(chunks: &[Bytes]) -> Bytes {
     match chunks {
-        [] => Bytes::new(),
         [single] => single.clone(),
-        several => {
-            let mut bytes = Vec::with_capacity(several.iter().map(Bytes::len).sum());
-            several.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
-            Bytes::from(bytes)
-        }
+        several => Bytes::from(several.concat()),
     }
 }
 

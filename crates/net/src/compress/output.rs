@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-use super::DecompressError;
+use super::{DecompressError, InflateError};
 
 /// What does not tell its size and is no longer than this is unpacked once. A thread keeps a buffer
 /// of this size.
@@ -24,35 +24,16 @@ pub enum Ask {
     Measure,
 }
 
-/// Why unpacking stopped.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Failed(DecompressError),
-    /// The caller did not admit what it was asked for.
-    NotAdmitted,
-}
-
-impl From<DecompressError> for Stop {
-    fn from(error: DecompressError) -> Self {
-        Stop::Failed(error)
-    }
-}
-
-/// The caller did not admit it.
-pub(crate) struct NotAdmitted;
-
-pub(crate) type Asked<'a> = &'a mut dyn FnMut(Ask) -> Result<(), NotAdmitted>;
-
 /// A decoder of a payload that does not tell its size.
 pub(super) trait Pieces {
     /// Begins again at the front.
-    fn restart(&mut self) -> Result<(), Stop>;
+    fn restart(&mut self) -> Result<(), DecompressError>;
 
     /// Unpacks the next bytes into `room` and returns their number: zero at the end.
-    fn next(&mut self, room: &mut [u8]) -> Result<usize, Stop>;
+    fn next(&mut self, room: &mut [u8]) -> Result<usize, DecompressError>;
 
     /// Unpacks until the room is full or the payload ends.
-    fn fill(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
+    fn fill(&mut self, room: &mut [u8]) -> Result<usize, DecompressError> {
         let mut filled = 0;
         while filled < room.len() {
             match self.next(&mut room[filled..])? {
@@ -66,22 +47,21 @@ pub(super) trait Pieces {
 
 /// A buffer that is filled up to some length. It is never shrunk while it lives, so that reuse
 /// costs no zeroing.
-#[derive(Default)]
-pub(crate) struct Output<'a> {
+pub(super) struct Output<'a, R> {
     pub(super) bytes: Vec<u8>,
     pub(super) filled: usize,
     /// What the decoder keeps beside the output, as far as the output reaches: zstd's window.
     pub(super) window_bytes: usize,
-    asked: Option<Asked<'a>>,
+    asked: &'a mut dyn FnMut(Ask) -> Result<(), R>,
 }
 
-impl<'a> Output<'a> {
-    pub(super) fn reusing(bytes: Vec<u8>, asked: Option<Asked<'a>>) -> Self {
-        Output { bytes, asked, ..Output::default() }
+impl<'a, R> Output<'a, R> {
+    pub(super) fn reusing(bytes: Vec<u8>, asked: &'a mut dyn FnMut(Ask) -> Result<(), R>) -> Self {
+        Output { bytes, filled: 0, window_bytes: 0, asked }
     }
 
     /// Room for exactly `length` bytes. What was in the buffer is lost.
-    pub(super) fn room(&mut self, length: usize) -> Result<&mut [u8], Stop> {
+    pub(super) fn room(&mut self, length: usize) -> Result<&mut [u8], InflateError<R>> {
         self.filled = 0;
         if self.bytes.len() < length {
             self.bytes = Vec::new();
@@ -99,15 +79,16 @@ impl<'a> Output<'a> {
         &mut self,
         pieces: &mut impl Pieces,
         limit_bytes: usize,
-    ) -> Result<(), Stop> {
-        let too_large = || Stop::Failed(DecompressError::TooLarge { limit_bytes });
+    ) -> Result<(), InflateError<R>> {
+        let too_large = DecompressError::TooLarge { limit_bytes };
         pieces.restart()?;
-        self.filled = PIECE.with_borrow_mut(|piece| {
+        self.filled = PIECE.with_borrow_mut(|piece| -> Result<usize, InflateError<R>> {
             piece.resize(PIECE_BYTES, 0);
             let mut length = pieces.fill(piece)?;
             if length < PIECE_BYTES {
-                let is_within = length <= limit_bytes;
-                is_within.then_some(()).ok_or_else(too_large)?;
+                if length > limit_bytes {
+                    return Err(too_large.into());
+                }
                 self.room(length)?.copy_from_slice(&piece[..length]);
                 return Ok(length);
             }
@@ -116,7 +97,7 @@ impl<'a> Output<'a> {
             self.ask(Ask::Hold { bytes: self.window_bytes })?;
             loop {
                 if length > limit_bytes {
-                    return Err(too_large());
+                    return Err(too_large.into());
                 }
                 match pieces.fill(piece)? {
                     0 => break,
@@ -124,16 +105,13 @@ impl<'a> Output<'a> {
                 }
             }
             pieces.restart()?;
-            pieces.fill(self.room(length)?)
+            Ok(pieces.fill(self.room(length)?)?)
         })?;
         Ok(())
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
-        match &mut self.asked {
-            Some(asked) => asked(ask).map_err(|NotAdmitted| Stop::NotAdmitted),
-            None => Ok(()),
-        }
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<(), InflateError<R>> {
+        (self.asked)(ask).map_err(InflateError::Refused)
     }
 
     pub(super) fn filled(&self) -> &[u8] {
@@ -141,7 +119,7 @@ impl<'a> Output<'a> {
     }
 
     /// Ends with the caller asked for the bytes that it gets.
-    pub(super) fn into_bytes(mut self) -> Result<Bytes, Stop> {
+    pub(super) fn into_bytes(mut self) -> Result<Bytes, InflateError<R>> {
         self.ask(Ask::Hold { bytes: self.filled })?;
         self.bytes.truncate(self.filled);
         Ok(Bytes::from(self.bytes))

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use sluice_otlp::Encoding;
 
-use super::{CompressError, DecompressError, Output, Stop};
+use super::{CompressError, DecompressError, InflateError, Output};
 
 /// The stream identifier that every framed stream starts with.
 const STREAM_IDENTIFIER: [u8; 10] = [0xff, 0x06, 0x00, 0x00, b's', b'N', b'a', b'P', b'p', b'Y'];
@@ -15,10 +15,10 @@ const STREAM_IDENTIFIER: [u8; 10] = [0xff, 0x06, 0x00, 0x00, b's', b'N', b'a', b
 /// A copy of 64 bytes takes three: no block grows by more.
 const BLOCK_RATIO_MAX: usize = 22;
 
-const MALFORMED: Stop = Stop::Failed(DecompressError::Corrupt {
+const MALFORMED: DecompressError = DecompressError::Corrupt {
     format: "snappy",
     reason: "a block is malformed or its checksum does not match",
-});
+};
 
 /// The unpacked size of all blocks, if they are well-formed as far as their headers tell.
 pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
@@ -57,11 +57,11 @@ fn framed_len_bytes(mut input: &[u8]) -> Option<usize> {
     input.is_empty().then_some(length)
 }
 
-pub(super) fn decompress(
+pub(super) fn decompress<R>(
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<(), InflateError<R>> {
     let claimed = claimed_len_bytes(input).ok_or(MALFORMED)?;
     if claimed > limit_bytes {
         return Err(DecompressError::TooLarge { limit_bytes }.into());
@@ -72,7 +72,7 @@ pub(super) fn decompress(
         decoder.read_exact(room).map_err(|_| MALFORMED)?;
         // Checks what follows: the payload ends here.
         if decoder.read(&mut [0]).map_err(|_| MALFORMED)? > 0 {
-            return Err(MALFORMED);
+            return Err(MALFORMED.into());
         }
     } else {
         snap::raw::Decoder::new().decompress(input, room).map_err(|_| MALFORMED)?;

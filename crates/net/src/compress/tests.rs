@@ -125,7 +125,8 @@ fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
         let one = compress(encoding, std::slice::from_ref(&zeros), Some(9)).expect("packs");
         let bomb = one.repeat(16);
         for payload in [&one[..], &bomb[..]] {
-            let mut output = Output::default();
+            let mut ask = admit;
+            let mut output = Output::reusing(Vec::new(), &mut ask);
             let result = unpack(encoding.into(), payload, 1 << 20, &mut output);
             assert_eq!(
                 result,
@@ -155,7 +156,8 @@ fn a_claimed_size_alone_allocates_nothing() {
         [(Encoding::Gzip, gzip), (Encoding::Zstd, zstd), (Encoding::Snappy, snappy)]
     {
         assert_eq!(claimed_len_bytes(encoding, &payload), None, "{encoding:?}");
-        let mut output = Output::default();
+        let mut ask = admit;
+        let mut output = Output::reusing(Vec::new(), &mut ask);
         assert!(
             unpack(encoding.into(), &payload, usize::MAX >> 1, &mut output).is_err(),
             "{encoding:?}"

@@ -9,7 +9,8 @@ use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, R
 
 use super::output::Pieces;
 use super::{
-    Ask, CompressError, DecompressError, Output, SCRATCH_KEPT_BYTES, Stop, ZSTD_WINDOW_LIMIT_BYTES,
+    Ask, CompressError, DecompressError, InflateError, Output, SCRATCH_KEPT_BYTES,
+    ZSTD_WINDOW_LIMIT_BYTES,
 };
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -32,57 +33,36 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
 }
 
-const fn corrupt(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::Corrupt { format: "zstd", reason })
+const fn corrupt(reason: &'static str) -> DecompressError {
+    DecompressError::Corrupt { format: "zstd", reason }
 }
 
-const fn unsupported(reason: &'static str) -> Stop {
-    Stop::Failed(DecompressError::Unsupported { encoding: Encoding::Zstd, reason })
+const fn unsupported(reason: &'static str) -> DecompressError {
+    DecompressError::Unsupported { encoding: Encoding::Zstd, reason }
 }
 
 /// What the header of a frame says.
-#[derive(Debug, PartialEq, Eq)]
 struct FrameHeader {
     window_bytes: u64,
     content_bytes: Option<u64>,
     has_dictionary: bool,
 }
 
-/// Reads the header of the frame at the start of `input` (RFC 8878, 3.1.1.1). `None` if there is
-/// none.
+/// Reads the header of the frame at the start of `input`. `None` if there is none. libzstd does not
+/// tell its window (RFC 8878, 3.1.1.1.2), which is the whole content if that is one segment.
 fn frame_header(input: &[u8]) -> Option<FrameHeader> {
-    let rest = input.strip_prefix(&MAGIC)?;
-    let (&descriptor, mut rest) = rest.split_first()?;
-    let single_segment = descriptor & 0x20 != 0;
-    let mut window_bytes = 0;
-    if !single_segment {
-        let (&window, after) = rest.split_first()?;
-        let base = 1_u64 << (10 + (window >> 3));
-        window_bytes = base + base / 8 * u64::from(window & 7);
-        rest = after;
-    }
-    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
-    let (dictionary, rest) = rest.split_at_checked(dictionary_len)?;
-    let content_len = match descriptor >> 6 {
-        0 => usize::from(single_segment),
-        1 => 2,
-        2 => 4,
-        _ => 8,
-    };
-    let mut content = [0; 8];
-    content[..content_len].copy_from_slice(rest.get(..content_len)?);
-    let content_bytes = match content_len {
-        0 => None,
-        2 => Some(u64::from_le_bytes(content) + 256),
-        _ => Some(u64::from_le_bytes(content)),
-    };
-    if single_segment {
-        window_bytes = content_bytes.unwrap_or(0);
-    }
+    let &[descriptor, window, ..] = input.strip_prefix(&MAGIC)? else { return None };
+    let content_bytes = zstd_safe::get_frame_content_size(input).ok()?;
+    let base = 1_u64 << (10 + (window >> 3));
+    let is_single_segment = descriptor & 0x20 != 0;
     Some(FrameHeader {
-        window_bytes,
+        window_bytes: if is_single_segment {
+            content_bytes?
+        } else {
+            base + base / 8 * u64::from(window & 7)
+        },
         content_bytes,
-        has_dictionary: dictionary.iter().any(|byte| *byte != 0),
+        has_dictionary: zstd_safe::get_dict_id_from_frame(input).is_some(),
     })
 }
 
@@ -109,17 +89,17 @@ pub(super) fn is_single_plain_frame(input: &[u8]) -> bool {
     }) && zstd_safe::find_frame_compressed_size(input) == Ok(input.len())
 }
 
-pub(super) fn decompress(
+pub(super) fn decompress<R>(
     input: &[u8],
     limit_bytes: usize,
-    output: &mut Output<'_>,
-) -> Result<(), Stop> {
+    output: &mut Output<'_, R>,
+) -> Result<(), InflateError<R>> {
     if input.is_empty() {
-        return Err(corrupt("it is empty"));
+        return Err(corrupt("it is empty").into());
     }
     if let Some(header) = frame_header(input) {
         if header.has_dictionary {
-            return Err(unsupported("it needs a dictionary"));
+            return Err(unsupported("it needs a dictionary").into());
         }
         if header.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
             return Err(DecompressError::TooLarge { limit_bytes }.into());
@@ -143,7 +123,7 @@ pub(super) fn decompress(
                 output.window_bytes = ZSTD_WINDOW_LIMIT_BYTES as usize;
                 output
                     .fill_from(&mut frames, limit_bytes)
-                    .and_then(|()| check_claimed_sizes(input, output.filled))
+                    .and_then(|()| Ok(check_claimed_sizes(input, output.filled)?))
             }
         };
         // A context that stopped in the middle of a frame is not worth repairing, and one with a
@@ -160,7 +140,7 @@ pub(super) fn keeps_decoder() -> bool {
     DECOMPRESSOR.with_borrow(Option::is_some)
 }
 
-fn new_context() -> Result<DCtx<'static>, Stop> {
+fn new_context() -> Result<DCtx<'static>, DecompressError> {
     let mut context = DCtx::try_create().ok_or(unsupported("no memory for a decoder"))?;
     context
         .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LIMIT_BYTES.trailing_zeros()))
@@ -178,11 +158,15 @@ struct Frames<'a> {
 
 impl Frames<'_> {
     /// libzstd decodes in one pass if there is room for the whole frame.
-    fn decompress_at_once(&mut self, length: usize, output: &mut Output<'_>) -> Result<(), Stop> {
+    fn decompress_at_once<R>(
+        &mut self,
+        length: usize,
+        output: &mut Output<'_, R>,
+    ) -> Result<(), InflateError<R>> {
         self.restart()?;
         let filled = self.fill(output.room(length)?)?;
         if filled < length || self.next(&mut [0])? > 0 {
-            return Err(WRONG_LENGTH);
+            return Err(WRONG_LENGTH.into());
         }
         output.filled = length;
         Ok(())
@@ -190,7 +174,7 @@ impl Frames<'_> {
 }
 
 impl Pieces for Frames<'_> {
-    fn restart(&mut self) -> Result<(), Stop> {
+    fn restart(&mut self) -> Result<(), DecompressError> {
         (self.rest, self.has_ended) = (self.input, false);
         self.context
             .reset(ResetDirective::SessionOnly)
@@ -198,7 +182,7 @@ impl Pieces for Frames<'_> {
             .map_err(|_| unsupported("the decoder cannot be reset"))
     }
 
-    fn next(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
+    fn next(&mut self, room: &mut [u8]) -> Result<usize, DecompressError> {
         while !self.has_ended {
             let mut source = InBuffer::around(self.rest);
             let mut target = OutBuffer::around(&mut *room);
@@ -219,11 +203,11 @@ impl Pieces for Frames<'_> {
     }
 }
 
-const WRONG_LENGTH: Stop = corrupt("its length is not what its header says");
+const WRONG_LENGTH: DecompressError = corrupt("its length is not what its header says");
 
 /// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last
 /// block is empty. Other decoders refuse that, so it must not be passed on.
-fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> {
+fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), DecompressError> {
     let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);
     while !rest.is_empty() {
         let frame_bytes = zstd_safe::find_frame_compressed_size(rest).map_err(stream_error)?;
@@ -240,7 +224,7 @@ fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), Stop> 
     Ok(())
 }
 
-fn stream_error(code: zstd_safe::ErrorCode) -> Stop {
+fn stream_error(code: zstd_safe::ErrorCode) -> DecompressError {
     match zstd_safe::get_error_name(code) {
         "Frame requires too much memory for decoding" => {
             unsupported("its window is larger than 8 MiB")
