@@ -90,8 +90,8 @@ fn points(data: &Option<Data>) -> usize {
 pub fn check_scan(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     match (scan(signal, request), prost_items(signal, request)) {
-        (Ok(summary), Some(items)) => {
-            assert_eq!(summary.items as usize, items, "scan and prost count alike")
+        (Ok(scanned), Some(items)) => {
+            assert_eq!(scanned as usize, items, "scan and prost count alike")
         }
         (Ok(_), None) => panic!("scan accepts what prost refuses"),
         (Err(error), Some(_)) => {
@@ -117,11 +117,11 @@ pub fn check_split(data: &[u8]) {
     };
     let scanned = scan(signal, &request);
     let parts = split(signal, &request, limits);
-    let Ok(summary) = scanned else { return };
+    let Ok(scanned) = scanned else { return };
     let parts = parts.expect("a valid request can be split");
     let mut items = 0;
     for part in &parts {
-        let counted = scan(signal, &part.bytes).expect("a part is a valid request").items;
+        let counted = scan(signal, &part.bytes).expect("a part is a valid request");
         assert_eq!(counted, part.items, "a part holds what it says");
         assert_eq!(count(signal, &part.bytes), Ok(counted), "counting and scanning agree");
         assert!(
@@ -133,7 +133,7 @@ pub fn check_split(data: &[u8]) {
         }
         items += counted;
     }
-    assert_eq!(items, summary.items, "no item is lost or doubled");
+    assert_eq!(items, scanned, "no item is lost or doubled");
 }
 
 /// Edits of a valid request give a valid request with the same items, in which the edit has nothing
@@ -141,16 +141,15 @@ pub fn check_split(data: &[u8]) {
 pub fn check_edit(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     let request = Bytes::copy_from_slice(request);
-    let mut value = Vec::new();
-    AnyValue::String("fuzzed".to_owned()).encode(&mut value);
+    let value = AnyValue::String("fuzzed".to_owned()).encoded();
     let on_resources = edit_resources(&request, |attributes| edit(attributes, &value));
     let on_items = edit_items(signal, &request, &mut EditAll { value: &value });
-    let Ok(summary) = scan(signal, &request) else { return };
+    let Ok(items) = scan(signal, &request) else { return };
     for edited in [on_resources, on_items] {
         if let Some(edited) = edited.expect("a valid request can be edited") {
             assert_eq!(
                 scan(signal, &edited),
-                Ok(summary),
+                Ok(items),
                 "an edit leaves a valid request with the same items"
             );
         }
@@ -208,11 +207,11 @@ pub fn check_json_out(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     let mut json = Vec::new();
     let result = to_json(signal, request, LIMIT_BYTES, &mut json);
-    let Ok(summary) = scan(signal, request) else { return };
+    let Ok(items) = scan(signal, request) else { return };
     match result {
         Ok(()) => {
             let read = from_json(signal, &json, LIMIT_BYTES).expect("what is written can be read");
-            assert_eq!(scan(signal, &read), Ok(summary), "no item is lost or doubled");
+            assert_eq!(scan(signal, &read), Ok(items), "no item is lost or doubled");
             assert_eq!(written(signal, &read), json, "JSON survives the way there and back");
         }
         Err(ToJsonError::TooLarge { .. }) => assert!(json.is_empty()),

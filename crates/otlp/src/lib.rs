@@ -14,7 +14,7 @@ pub mod wire;
 pub use civil::{civil_date, civil_time};
 pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Scope, edit_items, edit_resources};
 pub use encoding::Encoding;
-pub use scan::{NESTING_LIMIT, Summary, scan};
+pub use scan::{NESTING_LIMIT, scan};
 pub use signal::Signal;
 pub use split::{Part, SplitLimits, count, split};
 pub use value::{AnyValue, Value};

@@ -12,14 +12,8 @@ use crate::wire::{
 /// leaves them room.
 pub const NESTING_LIMIT: usize = 80;
 
-/// What one pass over a request tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Spans, metric points or log records.
-    pub items: u32,
-}
-
-/// Validates a request down to its last attribute and counts its items.
+/// Validates a request down to its last attribute and counts its spans, metric points or log
+/// records.
 ///
 /// Accepted is what both prost and the Collector decode: every length and varint within bounds,
 /// known fields with the wire type of their definition (repeated scalars packed or not), `string`
@@ -31,13 +25,17 @@ pub struct Summary {
 ///
 /// # Errors
 /// [`crate::Malformed`] with the offset and the first thing that is wrong.
-pub fn scan(signal: Signal, request: &[u8]) -> Result<Summary> {
-    let mut summary = Summary::default();
-    summary.message(request, 0, signal.request(), 0)?;
-    Ok(summary)
+pub fn scan(signal: Signal, request: &[u8]) -> Result<u32> {
+    let mut scan = Scan { items: 0 };
+    scan.message(request, 0, signal.request(), 0)?;
+    Ok(scan.items)
 }
 
-impl Summary {
+struct Scan {
+    items: u32,
+}
+
+impl Scan {
     /// Validates the message that lies at `position..` of `bytes`. Offsets stay those of the whole
     /// request, as `bytes` is always cut at its end only.
     fn message(

@@ -102,27 +102,28 @@ impl AnyValue {
         Ok(())
     }
 
-    /// Writes the value as the content of an `AnyValue` message.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// The content of an `AnyValue` message.
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
         match self {
             AnyValue::Empty => {}
-            AnyValue::String(text) => write_len_field(out, 1, text.as_bytes()),
+            AnyValue::String(text) => write_len_field(&mut out, 1, text.as_bytes()),
             AnyValue::Bool(value) => out.extend_from_slice(&[0x10, u8::from(*value)]),
             AnyValue::Int(value) => {
                 out.push(0x18);
-                write_varint(out, *value as u64);
+                write_varint(&mut out, *value as u64);
             }
             AnyValue::Double(value) => {
                 out.push(0x21);
                 out.extend_from_slice(&value.to_le_bytes());
             }
-            AnyValue::Bytes(bytes) => write_len_field(out, 7, bytes),
+            AnyValue::Bytes(bytes) => write_len_field(&mut out, 7, bytes),
             AnyValue::Array(values) => {
                 let mut array = Vec::new();
                 for value in values {
                     write_len_field(&mut array, 1, &value.encoded());
                 }
-                write_len_field(out, 5, &array);
+                write_len_field(&mut out, 5, &array);
             }
             AnyValue::Map(entries) => {
                 let mut map = Vec::new();
@@ -132,15 +133,9 @@ impl AnyValue {
                     write_len_field(&mut entry, 2, &value.encoded());
                     write_len_field(&mut map, 1, &entry);
                 }
-                write_len_field(out, 6, &map);
+                write_len_field(&mut out, 6, &map);
             }
         }
-    }
-
-    /// The content of an `AnyValue` message.
-    pub fn encoded(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.encode(&mut out);
         out
     }
 }

@@ -51,7 +51,7 @@ pub struct Attributes<'a> {
 /// What an attribute is set to.
 #[derive(Clone, Copy, Debug)]
 pub enum NewValue<'v> {
-    /// An encoded `AnyValue`: see [`crate::AnyValue::encode`].
+    /// An encoded `AnyValue`: see [`crate::AnyValue::encoded`].
     Encoded(&'v [u8]),
     /// The value of the attribute at this index.
     CopyOf(usize),

@@ -233,8 +233,7 @@ impl Work {
 
     fn count(&self, plain: &[u8]) -> Result<u32, Refused> {
         let signal = self.signal;
-        let scanned = sluice_otlp::scan(signal, plain);
-        scanned.map(|summary| summary.items).map_err(|malformed| {
+        sluice_otlp::scan(signal, plain).map_err(|malformed| {
             Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
         })
     }
