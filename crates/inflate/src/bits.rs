@@ -6,22 +6,16 @@ pub(super) struct Bits<'a> {
     pub(super) input: &'a [u8],
     /// Index of the next byte that is not counted yet.
     pub(super) next: usize,
-    /// The next bits. Those above `count` are zeros, or already the bits that follow.
+    /// The next bits, the first one lowest. Those above `count` are zeros, or already the bits that
+    /// follow.
     pub(super) ahead: u64,
-    /// How many of `ahead` are counted, at most 63.
+    /// How many of `ahead` are counted: 56 to 63 after [`Bits::fill`], less those taken since.
     pub(super) count: u32,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn of(input: &'a [u8]) -> Self {
         Bits { input, next: 0, ahead: 0, count: 0 }
-    }
-
-    /// The next bits, the first one lowest: at least 56 after [`Bits::fill`], less those taken
-    /// since.
-    #[inline(always)]
-    pub(super) fn peek(&self) -> u64 {
-        self.ahead
     }
 
     /// Takes as many bits as a table's entry says.
@@ -47,7 +41,8 @@ impl<'a> Bits<'a> {
             rest.first_chunk().map_or_else(|| last_bytes(rest), |bytes| u64::from_le_bytes(*bytes));
         // The bits above the counted ones are the same: to add them again changes nothing.
         self.ahead |= bytes << self.count;
-        self.next += whole_bytes(self.count);
+        // As many whole bytes as there is room for.
+        self.next += ((63 - self.count) >> 3) as usize;
         self.count |= 56;
     }
 
@@ -69,12 +64,6 @@ impl<'a> Bits<'a> {
         *self = Bits { next: from + length, ..Bits::of(self.input) };
         Some(bytes)
     }
-}
-
-/// How many whole bytes there is room for beside so many bits.
-#[inline(always)]
-pub(super) fn whole_bytes(count: u32) -> usize {
-    ((63 - count) >> 3) as usize
 }
 
 /// The lowest `count` bits, fewer than 32.

@@ -33,12 +33,12 @@ fn one(
     filled: &mut usize,
 ) -> Option<bool> {
     bits.fill();
-    let mut entry = tables.literals.get(bits.peek());
+    let mut entry = tables.literals.get(bits.ahead);
     if entry & (SPECIAL | END) == SPECIAL {
         bits.skip(entry);
-        entry = tables.literals.get_following(entry, bits.peek());
+        entry = tables.literals.get_following(entry, bits.ahead);
     }
-    let extra = extra_bits(entry, bits.peek());
+    let extra = extra_bits(entry, bits.ahead);
     bits.skip(entry);
     if entry & SPECIAL != 0 {
         return is_end_of_block(entry).then_some(false);
@@ -60,15 +60,15 @@ fn one(
     }
     let length = match_length(entry, extra);
     bits.fill();
-    let mut entry = tables.distances.get(bits.peek());
+    let mut entry = tables.distances.get(bits.ahead);
     if entry & (SPECIAL | END) == SPECIAL {
         bits.skip(entry);
-        entry = tables.distances.get_following(entry, bits.peek());
+        entry = tables.distances.get_following(entry, bits.ahead);
     }
     if entry & SPECIAL != 0 {
         return None;
     }
-    let distance = match_distance(entry, extra_bits(entry, bits.peek()));
+    let distance = match_distance(entry, extra_bits(entry, bits.ahead));
     bits.skip(entry);
     let (from, end) = (filled.checked_sub(distance)?, *filled + length);
     if end > output.len() {

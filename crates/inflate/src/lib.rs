@@ -124,7 +124,7 @@ fn described_codes(tables: &mut Tables, bits: &mut Bits<'_>) -> Option<()> {
     let mut known = 0;
     while known < literals + distances {
         bits.fill();
-        let entry = tables.code_lengths.get(bits.peek());
+        let entry = tables.code_lengths.get(bits.ahead);
         bits.skip(entry);
         let (length, times) = match entry >> 16 {
             length @ 0..16 => (length as u8, 1),
