@@ -16,10 +16,11 @@ use super::scheduler::{Arriving, ConnectionEntry};
 /// So many buffers that there is no room for a connection may keep until it has said goodbye.
 const UNCHARGED_BUFFERS_MAX: usize = 4;
 
-#[derive(Debug)]
 pub(super) struct Activity {
     pub(super) entry: Arc<ConnectionEntry>,
     served: AtomicU64,
+    /// Behind TLS.
+    pub(super) read_bytes: AtomicU64,
     /// Requests in flight whose bodies make no progress.
     stalled: AtomicUsize,
     charges: StreamCharges,
@@ -30,10 +31,10 @@ pub(super) struct Activity {
     /// Answers that are being sent, by whether the period in which each began is even or odd.
     sending: [AtomicUsize; 2],
     period: AtomicUsize,
-    evicted: Notify,
+    /// Notified if the connection has to make room.
+    pub(super) evicted: Notify,
 }
 
-#[derive(Debug)]
 struct Times {
     /// The last request in flight was answered, or the connection was opened.
     idle_since: Instant,
@@ -44,7 +45,7 @@ struct Times {
 }
 
 /// What a connection's requests came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     New,
     Accepted,
@@ -58,6 +59,7 @@ impl Activity {
         Activity {
             entry: Arc::default(),
             served: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
@@ -91,7 +93,7 @@ impl Activity {
     /// A body makes no progress, until this is dropped. `None`: it has to go, because others need
     /// its memory.
     pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Stalled> {
-        if self.charges.are_refused() {
+        if self.charges.budget.is_short() {
             self.times.lock().standing = Standing::Stalled;
             return None;
         }
@@ -109,7 +111,7 @@ impl Activity {
         self.header_bytes.fetch_add(bytes, Ordering::Relaxed);
         let uncharged = self.charges.keep_buffers(headers.pins());
         if uncharged > 0 {
-            self.evict();
+            self.evicted.notify_one();
         }
         if read.is_err() || uncharged > UNCHARGED_BUFFERS_MAX {
             self.must_end.store(true, Ordering::Relaxed);
@@ -153,19 +155,9 @@ impl Activity {
         self.period.store(next, Ordering::Relaxed);
         is_stalled
     }
-
-    pub(super) fn evict(&self) {
-        self.evicted.notify_one();
-    }
-
-    /// Waits until the connection has to make room.
-    pub(super) async fn evicted(&self) {
-        self.evicted.notified().await;
-    }
 }
 
 /// A stream beyond its request: the charge for it.
-#[derive(Debug)]
 pub(super) struct KeptStream(Arc<Activity>);
 
 impl Drop for KeptStream {
@@ -175,7 +167,6 @@ impl Drop for KeptStream {
 }
 
 /// A body that makes no progress.
-#[derive(Debug)]
 pub(super) struct Stalled(Arc<Activity>);
 
 impl Drop for Stalled {
@@ -185,23 +176,18 @@ impl Drop for Stalled {
 }
 
 /// A request until its answer is sent.
-#[derive(Debug)]
 pub(super) struct InFlight {
     activity: Arc<Activity>,
     /// Charged now.
     bytes: usize,
-    is_charged: bool,
+    /// False: the budget of connections has no room for it.
+    pub(super) is_charged: bool,
     is_answered: bool,
     /// In which its answer began to be sent.
     period: Option<usize>,
 }
 
 impl InFlight {
-    /// False: the budget of connections has no room for it.
-    pub(super) fn is_charged(&self) -> bool {
-        self.is_charged
-    }
-
     /// There is an answer.
     pub(super) fn answered(&mut self, is_accepted: bool) {
         self.is_answered = true;
@@ -335,7 +321,7 @@ mod tests {
         drop(stalled);
         assert_eq!(activity.useless_for(Instant::now()), None);
         let refused = activity.begin(1 << 20);
-        assert!(!refused.0.is_charged() && activity.note_stalled().is_none());
+        assert!(!refused.0.is_charged && activity.note_stalled().is_none());
         drop(refused);
         drop(in_flight);
         assert_eq!(activity.useless_for(Instant::now()), Some(Duration::MAX));

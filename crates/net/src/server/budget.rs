@@ -9,7 +9,6 @@
 //! streams a new one may have.
 //! `docs/decisions/034-connection-memory.md` has the reasons.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::open::{OpenConnections, Port};
-use super::windows::{Window, Windows};
+use super::windows::Windows;
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
 const OPEN_BYTES: usize = 18 << 10;
@@ -50,31 +49,21 @@ const DESCRIPTORS_PERCENT: usize = 75;
 const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
 
 /// What all ports of a process may take for connections.
-#[derive(Debug)]
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
     /// So that file descriptors are left for backends, files and probes.
     max_connections: usize,
     open_bytes: AtomicUsize,
     pub(super) streams_bytes: AtomicUsize,
-    lender: OnceLock<Lender>,
+    /// Says how much memory beyond the budget connections may have borrowed as things stand.
+    lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     open: Mutex<OpenConnections>,
-    windows: Windows,
+    pub(super) windows: Windows,
     /// When a request last found no memory.
     refused_at: Mutex<Option<Instant>>,
 }
 
-/// Says how much memory beyond the budget connections may have borrowed as things stand.
-struct Lender(Box<dyn Fn() -> usize + Send + Sync>);
-
-impl fmt::Debug for Lender {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Lender")
-    }
-}
-
 /// The place of an open connection, given back when it is dropped.
-#[derive(Debug)]
 pub(super) struct ConnectionPlace {
     budget: Arc<ConnectionBudget>,
     id: u64,
@@ -116,7 +105,7 @@ impl ConnectionBudget {
     /// [`ConnectionBudget::borrowed_bytes`] as used.
     pub fn set_lender(&self, lendable_bytes: impl Fn() -> usize + Send + Sync + 'static) {
         // The first one stays.
-        let _ = self.lender.set(Lender(Box::new(lendable_bytes)));
+        let _ = self.lender.set(Box::new(lendable_bytes));
     }
 
     /// What connections hold beyond their budget.
@@ -133,11 +122,7 @@ impl ConnectionBudget {
         let beyond_bytes = own_bytes
             .saturating_sub(share_bytes)
             .max((own_bytes + other_bytes).saturating_sub(limit_bytes));
-        beyond_bytes == 0 || self.lender.get().is_some_and(|lender| beyond_bytes <= lender.0())
-    }
-
-    pub(super) fn take_window(&self) -> Window<'_> {
-        self.windows.take()
+        beyond_bytes == 0 || self.lender.get().is_some_and(|lender| beyond_bytes <= lender())
     }
 
     /// How many of the streams that it wants a new connection may have at a time.
@@ -157,7 +142,7 @@ impl ConnectionBudget {
         if is_one_of_few { FRAME_MAX_BYTES } else { FRAME_LEAST_BYTES }
     }
 
-    /// Whether requests are being refused for want of memory.
+    /// Whether requests, of any connection, are being refused for want of memory.
     pub(super) fn is_short(&self) -> bool {
         self.refused_at.lock().is_some_and(|at| at.elapsed() < SHORT_FOR)
     }
@@ -321,7 +306,7 @@ mod tests {
         let later = Instant::now() + EVICTED_AFTER_IDLE;
         let newcomer = open(later).expect("the third makes room");
         let is_evicted =
-            activities.iter().map(|activity| activity.evicted().now_or_never().is_some());
+            activities.iter().map(|activity| activity.evicted.notified().now_or_never().is_some());
         assert_eq!(is_evicted.collect::<Vec<_>>(), [false, false, true]);
         let next = open(later).expect("the second makes room");
         assert!(open(later).is_none(), "one is busy, and the others are new");

@@ -18,9 +18,8 @@ const STREAMS_BLOCK_BYTES: usize = 24 << 10;
 const KEPT_BUFFER_BYTES: usize = 16 << 10;
 
 /// What the requests in flight of one connection hold, charged to the budget in blocks.
-#[derive(Debug)]
 pub(super) struct StreamCharges {
-    budget: Arc<ConnectionBudget>,
+    pub(super) budget: Arc<ConnectionBudget>,
     needed_bytes: AtomicUsize,
     taken_bytes: AtomicUsize,
     /// Buffers that the table of headers keeps, beyond the first one.
@@ -74,11 +73,6 @@ impl StreamCharges {
             return 0;
         }
         more_buffers
-    }
-
-    /// Whether requests, of any connection, are being refused for want of memory.
-    pub(super) fn are_refused(&self) -> bool {
-        self.budget.is_short()
     }
 
     pub(super) fn give_back(&self, bytes: usize) {

@@ -29,9 +29,8 @@ use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
-use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, ServerResources};
+use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
-use crate::tls::ServerTls;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
 const HANDSHAKE_BYTES: u64 = 24 + 9;
@@ -57,15 +56,10 @@ const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What all connections of a port share.
 pub(super) struct Context<H> {
-    pub options: ServerOptions,
-    pub tls: Option<ServerTls>,
-    pub handler: Arc<H>,
-    pub counters: Arc<ServerCounters>,
+    pub serving: Serving,
+    pub handler: H,
     /// When the last failed TLS handshake was warned of.
     pub tls_warned_at: Mutex<Option<Instant>>,
-    pub resources: ServerResources,
-    /// Ask connections to go.
-    pub shutdown: CancellationToken,
     /// Close them whatever they do.
     pub cut_off: CancellationToken,
 }
@@ -92,52 +86,50 @@ pub(super) async fn serve_connection<H: Handler>(
     activity: Arc<Activity>,
     context: Arc<Context<H>>,
 ) {
-    let _open = Open::new(&context.counters);
-    let reads =
-        ScheduledReads::new(context.resources.scheduler.clone(), Arc::clone(&activity.entry));
-    let write_timeout = context.options.write_timeout;
+    let Serving { options, tls, counters, resources, shutdown } = &context.serving;
+    let _open = Open::new(counters);
+    let reads = ScheduledReads::new(resources.scheduler.clone(), Arc::clone(&activity.entry));
+    let write_timeout = options.write_timeout;
     let mut socket = ScheduledSocket::new(socket, reads, Arc::clone(&activity), write_timeout);
-    let stream = match &context.tls {
+    let stream = match tls {
         None => Either::Left(socket),
         Some(tls) => {
-            socket.read_at_most(TLS_HANDSHAKE_MAX_BYTES);
+            socket.left_bytes = TLS_HANDSHAKE_MAX_BYTES;
             let handshake = TlsAcceptor::from(tls.current()).accept(socket);
-            let handshake = timeout(context.options.handshake_timeout, handshake);
+            let handshake = timeout(options.handshake_timeout, handshake);
             let handshake = tokio::select! {
-                () = context.shutdown.cancelled() => return,
-                () = activity.evicted() => {
-                    ServerCounters::count(&context.counters.evicted);
+                () = shutdown.cancelled() => return,
+                () = activity.evicted.notified() => {
+                    ServerCounters::count(&counters.evicted);
                     return;
                 }
                 handshake = handshake => handshake,
             };
             match handshake {
                 Ok(Ok(mut stream)) => {
-                    stream.get_mut().0.read_at_most(u64::MAX);
+                    stream.get_mut().0.left_bytes = u64::MAX;
                     peer.is_tls = true;
                     Either::Right(Box::new(stream))
                 }
                 Ok(Err(error)) => {
-                    ServerCounters::count(&context.counters.tls_failures);
+                    ServerCounters::count(&counters.tls_failures);
                     report_failed_handshake(&context.tls_warned_at, &peer, &error);
                     return;
                 }
                 Err(_) => {
-                    ServerCounters::count(&context.counters.tls_failures);
+                    ServerCounters::count(&counters.tls_failures);
                     tracing::debug!(peer = ?peer.address, "a TLS handshake took too long");
                     return;
                 }
             }
         }
     };
-    let read_bytes = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&read_bytes);
-    let (mut headers, of_headers) = (HeaderBlocks::default(), Arc::clone(&activity));
+    let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport = InspectReader::new(stream, move |bytes: &[u8]| {
-        counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        of_headers.note_headers(headers.read(bytes), &mut headers);
+        reading.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        reading.note_headers(headers.read(bytes), &mut headers);
     });
-    drive(transport, read_bytes, activity, &peer, &context).await;
+    drive(transport, activity, &peer, &context).await;
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
@@ -164,11 +156,11 @@ pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> boo
 
 async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
-    read_bytes: Arc<AtomicU64>,
     activity: Arc<Activity>,
     peer: &Peer,
     context: &Arc<Context<H>>,
 ) {
+    let Serving { options, counters, resources, shutdown, .. } = &context.serving;
     let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
@@ -177,8 +169,8 @@ async fn drive<H: Handler>(
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request =
             request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
-        let admitted = if is_http2 && !in_flight.is_charged() {
-            ServerCounters::count(&context.counters.refused_streams);
+        let admitted = if is_http2 && !in_flight.is_charged {
+            ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();
             // Its headers are dropped here: what is refused for want of memory must not wait.
             Err(context.handler.refuse_for_memory(request))
@@ -192,7 +184,7 @@ async fn drive<H: Handler>(
                 Ok(request) => {
                     let response = context.handler.handle(&known, request).await;
                     in_flight.answered(is_accepted(&response));
-                    if context.resources.holds_answers() {
+                    if context.serving.resources.holds_answers() {
                         in_flight.hold().await;
                     }
                     response
@@ -202,41 +194,40 @@ async fn drive<H: Handler>(
             Ok::<_, Infallible>(response.map(|body| Answer { body, _in_flight: in_flight }))
         }
     });
-    let budget = &context.resources.connections;
-    let window = budget.take_window();
+    let budget = &resources.connections;
+    let window = budget.windows.take();
     let sizes = window.sizes();
     activity.entry.unread.set_sizes(sizes);
-    let streams = budget.streams(context.options.max_concurrent_streams);
-    let header_timer =
-        HeaderTimer { read_bytes: Arc::clone(&read_bytes), activity: Arc::clone(&activity) };
-    let builder = protocol(&context.options, sizes, streams, budget.frame_bytes(), header_timer);
+    let streams = budget.streams(options.max_concurrent_streams);
+    let header_timer = HeaderTimer(Arc::clone(&activity));
+    let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
-    let mut schedule = Schedule::new(&context.options);
+    let mut schedule = Schedule::new(options);
     let mut timer = pin!(sleep_until(schedule.next()));
-    let mut shutdown = pin!(context.shutdown.cancelled());
+    let mut shutdown = pin!(shutdown.cancelled());
     let mut cut_off = pin!(context.cut_off.cancelled());
-    let mut evicted = pin!(activity.evicted());
+    let mut evicted = pin!(activity.evicted.notified());
     loop {
         let event = tokio::select! {
             biased;
             result = connection.as_mut() => {
                 if let Err(error) = result {
-                    ServerCounters::count(&context.counters.failed);
+                    ServerCounters::count(&counters.failed);
                     tracing::debug!(peer = ?peer.address, %error, "a connection failed");
                 }
                 return;
             }
-            () = cut_off.as_mut() => Event::End(&context.counters.cut_off),
-            () = shutdown.as_mut(), if !schedule.is_closing() => {
+            () = cut_off.as_mut() => Event::End(&counters.cut_off),
+            () = shutdown.as_mut(), if !schedule.closing => {
                 schedule.close(None);
                 Event::AskToGo
             }
-            () = evicted.as_mut(), if !schedule.is_closing() => {
-                ServerCounters::count(&context.counters.evicted);
-                schedule.close(Some(context.options.evicted_after));
+            () = evicted.as_mut(), if !schedule.closing => {
+                ServerCounters::count(&counters.evicted);
+                schedule.close(Some(options.evicted_after));
                 Event::AskToGo
             }
-            () = timer.as_mut() => schedule.fire(&read_bytes, &activity, &context.counters),
+            () = timer.as_mut() => schedule.fire(&activity, counters),
         };
         match event {
             Event::Wait => {}
@@ -316,33 +307,28 @@ enum Event<'a> {
 }
 
 /// The deadlines of one connection, behind one timer.
-struct Schedule {
+struct Schedule<'a> {
+    options: &'a ServerOptions,
     handshake: Option<Instant>,
     age: Option<Instant>,
-    grace: Option<Duration>,
-    idle_after: Option<Duration>,
     idle_check: Option<Instant>,
-    /// Answers must not be stalled for longer than this.
-    write_timeout: Duration,
     answers_check: Instant,
     /// When a connection that was asked to go is cut off.
     end: Option<Instant>,
     closing: bool,
 }
 
-impl Schedule {
-    fn new(options: &ServerOptions) -> Self {
+impl<'a> Schedule<'a> {
+    fn new(options: &'a ServerOptions) -> Self {
         let now = Instant::now();
         // ± 10 %, so that connections that were opened together do not come back together.
         let age =
             options.max_connection_age.map(|age| now + age.mul_f64(0.9 + 0.2 * fastrand::f64()));
         Schedule {
+            options,
             handshake: Some(now + options.handshake_timeout),
             age,
-            grace: options.max_connection_age_grace,
-            idle_after: options.max_connection_idle,
             idle_check: options.max_connection_idle.map(|idle| now + idle),
-            write_timeout: options.write_timeout,
             answers_check: now + options.write_timeout,
             end: None,
             closing: false,
@@ -354,29 +340,19 @@ impl Schedule {
         due.into_iter().flatten().fold(self.answers_check, Instant::min)
     }
 
-    fn is_closing(&self) -> bool {
-        self.closing
-    }
-
     fn close(&mut self, grace: Option<Duration>) {
         self.closing = true;
         (self.age, self.idle_check) = (None, None);
         self.end = grace.map(|grace| Instant::now() + grace);
     }
 
-    fn fire<'a>(
-        &mut self,
-        read_bytes: &AtomicU64,
-        activity: &Activity,
-        counters: &'a ServerCounters,
-    ) -> Event<'a> {
+    fn fire<'c>(&mut self, activity: &Activity, counters: &'c ServerCounters) -> Event<'c> {
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
             self.handshake = None;
-            let is_silent =
-                !activity.has_served() && read_bytes.load(Ordering::Relaxed) < HANDSHAKE_BYTES;
-            if is_silent {
+            let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
+            if !activity.has_served() && read_bytes < HANDSHAKE_BYTES {
                 return Event::End(&counters.handshake_timeouts);
             }
         }
@@ -384,7 +360,7 @@ impl Schedule {
             return Event::End(&counters.cut_off);
         }
         if self.answers_check <= now {
-            self.answers_check = now + self.write_timeout;
+            self.answers_check = now + self.options.write_timeout;
             // The socket may take all bytes, and HTTP/2's flow control none.
             if activity.has_stalled_answers() {
                 return Event::End(&counters.failed);
@@ -392,14 +368,14 @@ impl Schedule {
         }
         if is_due(self.age) {
             ServerCounters::count(&counters.aged);
-            self.close(self.grace);
+            self.close(self.options.max_connection_age_grace);
             return Event::AskToGo;
         }
-        if let (true, Some(idle)) = (is_due(self.idle_check), self.idle_after) {
+        if let (true, Some(idle)) = (is_due(self.idle_check), self.options.max_connection_idle) {
             let idle_since = activity.idle_since();
             if activity.entry.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
-                self.close(self.grace);
+                self.close(self.options.max_connection_age_grace);
                 return Event::AskToGo;
             }
             self.idle_check = Some((idle_since + idle).max(now + idle / 8));

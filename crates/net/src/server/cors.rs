@@ -15,12 +15,6 @@ use super::ReplyBody;
 const ALWAYS_ALLOWED: [&str; 6] =
     ["Origin", "Accept", "Content-Type", "X-Requested-With", "Content-Encoding", "Authorization"];
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{value}` cannot be an HTTP header value")]
-pub struct CorsError {
-    pub value: String,
-}
-
 /// Which origins may send, and what their browsers are told.
 #[derive(Clone, Debug)]
 pub struct Cors {
@@ -39,9 +33,11 @@ impl Cors {
         headers: &[String],
         exposed: &[String],
         max_age: Option<Duration>,
-    ) -> Result<Self, CorsError> {
-        let value =
-            |text: String| HeaderValue::from_str(&text).map_err(|_| CorsError { value: text });
+    ) -> Result<Self, String> {
+        let value = |text: String| {
+            HeaderValue::from_str(&text)
+                .map_err(|_| format!("`{text}` cannot be an HTTP header value"))
+        };
         let allowed: Vec<&str> =
             ALWAYS_ALLOWED.into_iter().chain(headers.iter().map(String::as_str)).collect();
         let (mut always, mut preflight) = (HeaderMap::new(), HeaderMap::new());

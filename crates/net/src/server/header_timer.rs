@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,15 @@ use hyper_util::rt::TokioTimer;
 
 use super::activity::Activity;
 
-pub(super) struct HeaderTimer {
-    /// Of the connection.
-    pub(super) read_bytes: Arc<AtomicU64>,
-    pub(super) activity: Arc<Activity>,
-}
+pub(super) struct HeaderTimer(pub(super) Arc<Activity>);
 
 impl Timer for HeaderTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         // A new connection has sent bytes already: they told which protocol it speaks.
-        let is_idle = self.activity.has_served();
-        let idle_bytes = if is_idle { self.read_bytes.load(Ordering::Relaxed) } else { 0 };
-        let read_bytes = Arc::clone(&self.read_bytes);
-        Box::pin(HeaderSleep { duration, read_bytes, idle_bytes, sleep: None })
+        let activity = Arc::clone(&self.0);
+        let is_idle = activity.has_served();
+        let idle_bytes = if is_idle { activity.read_bytes.load(Ordering::Relaxed) } else { 0 };
+        Box::pin(HeaderSleep { duration, activity, idle_bytes, sleep: None })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
@@ -35,7 +31,7 @@ impl Timer for HeaderTimer {
 
 struct HeaderSleep {
     duration: Duration,
-    read_bytes: Arc<AtomicU64>,
+    activity: Arc<Activity>,
     /// As many as had been read when the request could begin.
     idle_bytes: u64,
     sleep: Option<Pin<Box<dyn Sleep>>>,
@@ -48,7 +44,8 @@ impl Future for HeaderSleep {
 
     /// hyper polls it after each read.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.sleep.is_none() && self.read_bytes.load(Ordering::Relaxed) == self.idle_bytes {
+        let read_bytes = self.activity.read_bytes.load(Ordering::Relaxed);
+        if self.sleep.is_none() && read_bytes == self.idle_bytes {
             return Poll::Pending;
         }
         let duration = self.duration;

@@ -51,7 +51,7 @@ use http::{Request, Response};
 
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
 pub use budget::ConnectionBudget;
-pub use cors::{Cors, CorsError};
+pub use cors::Cors;
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
@@ -67,7 +67,7 @@ pub struct Peer {
 }
 
 /// What all ports of a process share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerResources {
     pub connections: Arc<ConnectionBudget>,
     /// `None`: connections are read from as soon as there is something to read.

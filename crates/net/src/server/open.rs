@@ -21,7 +21,6 @@ const CANDIDATES: usize = 64;
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the connections of one port have in common.
-#[derive(Debug)]
 pub(super) struct Port {
     pub(super) has_tls: bool,
     max_connections: usize,
@@ -42,7 +41,6 @@ impl Port {
     }
 }
 
-#[derive(Debug)]
 struct Open {
     activity: Arc<Activity>,
     port: Arc<Port>,
@@ -56,13 +54,13 @@ impl Open {
 }
 
 /// The longest idle connections when they were last looked for, the longest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Candidates {
     ids: VecDeque<u64>,
     searched_in_vain_at: Option<Instant>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct OpenConnections {
     next_id: u64,
     open: HashMap<u64, Open>,
@@ -113,7 +111,7 @@ impl OpenConnections {
             Some(port) => port.candidates.lock().next(&self.open, of, now),
             None => self.candidates.next(&self.open, of, now),
         }?;
-        self.open.get(&id)?.activity.evict();
+        self.open.get(&id)?.activity.evicted.notify_one();
         let bytes = self.remove(id);
         self.leaving += 1;
         Some(bytes)

@@ -30,6 +30,7 @@ pub struct Serving {
     pub counters: Arc<ServerCounters>,
     /// Shared with other ports.
     pub resources: ServerResources,
+    /// Asks connections to go.
     pub shutdown: CancellationToken,
 }
 
@@ -37,47 +38,37 @@ pub struct Serving {
 /// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
 /// closed.
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
-    let Serving { options, tls, counters, resources, shutdown } = serving;
-    let drain_timeout = options.drain_timeout;
-    let port = Port::new(tls.is_some(), options.max_connections, options.evicted_after);
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let context = Arc::new(Context {
-        options,
-        tls,
-        handler: Arc::new(handler),
-        counters,
-        tls_warned_at: Mutex::default(),
-        resources,
-        shutdown,
-        cut_off,
-    });
-    let (mut warned_at, mut warned_of) = (None, context.counters.crowded_out());
+    let context = Arc::new(Context { serving, handler, tls_warned_at: Mutex::default(), cut_off });
+    let Serving { options, tls, counters, resources, shutdown } = &context.serving;
+    let port = Port::new(tls.is_some(), options.max_connections, options.evicted_after);
+    let (mut warned_at, mut warned_of) = (None, counters.crowded_out());
     let mut accept_warned_at = None;
     loop {
-        let crowded_out = context.counters.crowded_out();
+        let crowded_out = counters.crowded_out();
         if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
             tracing::warn!(
                 "{} connections were closed because there was no room for all; {} (such warnings \
                  are at least {CROWDED_WARNING_INTERVAL:?} apart)",
                 crowded_out - warned_of,
-                context.options.if_crowded
+                options.if_crowded
             );
             warned_of = crowded_out;
         }
         let accepted = tokio::select! {
             biased;
-            () = context.shutdown.cancelled() => break,
+            () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((socket, peer)) => {
-                ServerCounters::count(&context.counters.accepted);
-                let budget = &context.resources.connections;
+                ServerCounters::count(&counters.accepted);
+                let budget = &resources.connections;
                 let activity = Arc::new(Activity::new(budget));
                 let Some(place) = budget.try_open(&port, &activity, Instant::now()) else {
                     // The client sees an orderly end and tries again.
-                    ServerCounters::count(&context.counters.refused);
+                    ServerCounters::count(&counters.refused);
                     continue;
                 };
                 let context = Arc::clone(&context);
@@ -87,9 +78,9 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
                 });
             }
             Err(error) => {
-                ServerCounters::count(&context.counters.accept_errors);
+                ServerCounters::count(&counters.accept_errors);
                 if !concerns_one_connection(&error) {
-                    context.resources.connections.evict_longest_idle(Instant::now());
+                    resources.connections.evict_longest_idle(Instant::now());
                     if is_due(&mut accept_warned_at, CROWDED_WARNING_INTERVAL) {
                         tracing::warn!(%error, "cannot accept connections for the moment");
                     }
@@ -100,7 +91,7 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+    if tokio::time::timeout(options.drain_timeout, connections.wait()).await.is_err() {
         context.cut_off.cancel();
         connections.wait().await;
     }

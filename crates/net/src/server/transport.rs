@@ -30,8 +30,8 @@ pub(super) struct ScheduledSocket {
     reads: ScheduledReads,
     activity: Arc<Activity>,
     read_at_once_bytes: usize,
-    /// What its peer may still send.
-    left_bytes: u64,
+    /// What its peer may still send. The connection ends if it sends more.
+    pub(super) left_bytes: u64,
     /// A write without progress for so long ends the connection.
     write_timeout: Duration,
     /// Runs while a write waits for the peer to read.
@@ -54,11 +54,6 @@ impl ScheduledSocket {
             write_timeout,
             write_stall: None,
         }
-    }
-
-    /// The connection ends if its peer sends more.
-    pub(super) fn read_at_most(&mut self, bytes: u64) {
-        self.left_bytes = bytes;
     }
 
     fn poll_write_with(

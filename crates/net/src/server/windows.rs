@@ -14,17 +14,14 @@ const CONNECTION_MAX_BYTES: usize = 2 << 20;
 const PART_OF_REST: usize = 64;
 
 /// The budget for windows beyond the least.
-#[derive(Debug)]
 pub(super) struct Windows(Mutex<Given>);
 
-#[derive(Debug)]
 struct Given {
     budget_bytes: usize,
     given_bytes: usize,
 }
 
 /// A connection's window, given back when it is dropped.
-#[derive(Debug)]
 pub(super) struct Window<'a> {
     windows: &'a Windows,
     /// Beyond the least.
@@ -60,16 +57,9 @@ impl Windows {
 }
 
 impl Window<'_> {
-    fn len_bytes(&self) -> usize {
-        WINDOW_LEAST_BYTES + self.given_bytes
-    }
-
     pub(super) fn sizes(&self) -> WindowSizes {
-        let window_bytes = u32::try_from(self.len_bytes()).unwrap_or(u32::MAX);
-        WindowSizes {
-            connection_bytes: window_bytes,
-            stream_bytes: window_bytes.min(STREAM_MAX_BYTES),
-        }
+        let connection_bytes = (WINDOW_LEAST_BYTES + self.given_bytes) as u32;
+        WindowSizes { connection_bytes, stream_bytes: connection_bytes.min(STREAM_MAX_BYTES) }
     }
 }
 
@@ -89,7 +79,7 @@ mod tests {
         let windows = Windows::new(BUDGET);
         let taken: Vec<_> = (0..500).map(|_| windows.take()).collect();
         let sizes: Vec<_> = taken.iter().map(|window| window.sizes()).collect();
-        assert!(taken.windows(2).all(|pair| pair[0].len_bytes() >= pair[1].len_bytes()));
+        assert!(taken.windows(2).all(|pair| pair[0].given_bytes >= pair[1].given_bytes));
         assert_eq!(
             sizes[0],
             WindowSizes { connection_bytes: (256 + 64) << 10, stream_bytes: (256 + 64) << 10 }

@@ -98,7 +98,7 @@ fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
             return None;
         }
         Cors::new(origins, &headers, &exposed, max_age)
-            .inspect_err(|error| fields.error(&error.to_string()))
+            .inspect_err(|error| fields.error(error))
             .ok()
     });
     section.flatten()
