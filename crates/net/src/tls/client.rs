@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::ServerName;
 
 use super::self_signed::AnyServer;
 use super::{ClientTlsOptions, TlsError, material, provider, self_signed, unusable};
@@ -30,11 +29,6 @@ impl ClientTls {
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         Arc::new(config)
     }
-}
-
-/// Whether a certificate can bear this name.
-pub fn is_server_name(name: &str) -> bool {
-    ServerName::try_from(name).is_ok()
 }
 
 fn build(

@@ -59,10 +59,8 @@ pub(super) fn trusted(options: &TlsOptions, snapshot: &Snapshot) -> Result<Trust
         trusted.roots.add_parsable_certificates(system.certs);
     }
     if trusted.roots.is_empty() {
-        return Err(TlsError::Empty {
-            origin: "the system's certificate store".to_owned(),
-            what: "authority's certificate; name one with ca_file",
-        });
+        let reason = "holds no authority's certificate; name one with ca_file";
+        return Err(TlsError(format!("the system's certificate store {reason}")));
     }
     Ok(trusted)
 }
@@ -76,7 +74,7 @@ fn certificates(
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| not_pem(source, &error))?;
     if certificates.is_empty() {
-        return Err(TlsError::Empty { origin: origin(source), what });
+        return Err(TlsError(format!("{} holds no {what}", origin(source))));
     }
     Ok(certificates)
 }
@@ -84,7 +82,7 @@ fn certificates(
 fn private_key(source: &Pem, snapshot: &Snapshot) -> Result<PrivateKeyDer<'static>, TlsError> {
     use rustls::pki_types::pem::Error;
     PrivateKeyDer::from_pem_slice(bytes(source, snapshot)?).map_err(|error| match error {
-        Error::NoItemsFound => TlsError::Empty { origin: origin(source), what: "private key" },
+        Error::NoItemsFound => TlsError(format!("{} holds no private key", origin(source))),
         error => not_pem(source, &error),
     })
 }
@@ -92,15 +90,14 @@ fn private_key(source: &Pem, snapshot: &Snapshot) -> Result<PrivateKeyDer<'stati
 fn bytes<'a>(source: &'a Pem, snapshot: &'a Snapshot) -> Result<&'a [u8], TlsError> {
     match source {
         Pem::Inline(text) => Ok(text.expose().as_bytes()),
-        Pem::File(path) => snapshot.content(path).map_err(|reason| TlsError::Unreadable {
-            path: path.display().to_string(),
-            reason: reason.to_owned(),
-        }),
+        Pem::File(path) => snapshot
+            .content(path)
+            .map_err(|reason| TlsError(format!("cannot read {}: {reason}", path.display()))),
     }
 }
 
 fn not_pem(source: &Pem, error: &dyn Display) -> TlsError {
-    TlsError::NotPem { origin: origin(source), reason: error.to_string() }
+    TlsError(format!("{} is not valid PEM: {error}", origin(source)))
 }
 
 fn origin(source: &Pem) -> String {

@@ -12,28 +12,18 @@ mod section;
 mod self_signed;
 mod server;
 
-pub use client::{ClientTls, is_server_name};
+pub use client::ClientTls;
 pub use options::{ClientTlsOptions, Pem, ServerTlsOptions, TlsOptions, TlsVersion};
 pub use section::ClientTlsSection;
 pub use server::ServerTls;
 
 /// Why TLS settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TlsError {
-    #[error("cannot read {path}: {reason}")]
-    Unreadable { path: String, reason: String },
-    #[error("{origin} holds no {what}")]
-    Empty { origin: String, what: &'static str },
-    #[error("{origin} is not valid PEM: {reason}")]
-    NotPem { origin: String, reason: String },
-    #[error("the certificate and the key cannot be used: {reason}")]
-    Unusable { reason: String },
-    #[error("{option}: {reason}")]
-    Option { option: &'static str, reason: String },
-}
+#[error("{0}")]
+pub struct TlsError(String);
 
 fn unusable(error: impl std::fmt::Display) -> TlsError {
-    TlsError::Unusable { reason: error.to_string() }
+    TlsError(format!("the certificate and the key cannot be used: {error}"))
 }
 
 #[cfg(test)]

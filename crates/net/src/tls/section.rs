@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use rustls::pki_types::ServerName;
 use sluice_config::Fields;
 
-use super::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions, is_server_name};
+use super::{ClientTls, ClientTlsOptions, Pem, TlsError, TlsOptions};
 
 /// The options of the section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ fn read(fields: &mut Fields<'_>) -> ClientTlsSection {
         "The name that the backend's certificate has to bear, instead of the endpoint's host.";
     let server_name_override = fields.optional_string("server_name_override", doc);
     let server_name_override = server_name_override.filter(|name| !name.is_empty());
-    if server_name_override.as_deref().is_some_and(|name| !is_server_name(name)) {
+    if server_name_override.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
         fields.error_at("server_name_override", "must be a host name or an address");
     }
     let doc = "Our certificate for mTLS, followed by its chain";

@@ -48,11 +48,8 @@ fn build(
             builder.with_client_cert_verifier(self_signed::client_verifier(trusted, provider)?)
         }
     };
-    let (chain, key) =
-        material::identity(&options.common, snapshot)?.ok_or_else(|| TlsError::Option {
-            option: "cert_file",
-            reason: "a server needs a certificate and its key".to_owned(),
-        })?;
+    let none = || TlsError("cert_file: a server needs a certificate and its key".to_owned());
+    let (chain, key) = material::identity(&options.common, snapshot)?.ok_or_else(none)?;
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)

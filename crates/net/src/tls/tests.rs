@@ -271,10 +271,10 @@ fn errors_name_the_file_and_what_is_wrong() {
     let empty = with_certificate(Pem::File(path.clone())).to_string();
     assert!(empty.contains("file.pem holds no certificate"), "{empty}");
     let other_key = with_certificate(inline(authority.issue().0));
-    assert!(matches!(other_key, TlsError::Unusable { .. }), "{other_key}");
+    assert!(other_key.to_string().contains("cannot be used"), "{other_key}");
     let alone = TlsOptions { key: None, ..authority.identity() };
     let alone = ServerTls::new(ServerTlsOptions { common: alone, client_authorities: None }, ALPN);
-    assert!(matches!(alone, Err(TlsError::Option { option: "cert_file", .. })));
+    assert!(alone.err().expect("is refused").to_string().starts_with("cert_file: "));
 }
 
 #[test]
