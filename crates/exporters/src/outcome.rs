@@ -20,9 +20,10 @@ pub(crate) fn of_transport_error(error: &TransportError) -> Outcome {
 }
 
 pub(crate) fn of_auth_error(error: CredentialsError) -> Outcome {
-    match error {
-        CredentialsError::Misconfigured { reason } => Outcome::Misconfigured { reason },
-        CredentialsError::Unavailable { reason } => Outcome::RetryAfter { delay: None, reason },
+    let CredentialsError { reason, is_temporary } = error;
+    match is_temporary {
+        true => Outcome::RetryAfter { delay: None, reason },
+        false => Outcome::Misconfigured { reason },
     }
 }
 

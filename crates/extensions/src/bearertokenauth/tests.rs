@@ -125,7 +125,7 @@ async fn a_token_file_may_come_later() {
     let path = directory.path().join("token");
     let auth = Config { filename: Some(path.display().to_string()), ..config(&[]) }.shown();
     let result = auth.authenticate(&mut HeaderMap::new(), &[]).await;
-    let Err(client::CredentialsError::Misconfigured { reason }) = result else {
+    let Err(client::CredentialsError { reason, is_temporary: false }) = result else {
         panic!("{result:?}")
     };
     assert!(reason.contains("token"), "{reason}");
@@ -151,7 +151,7 @@ async fn a_client_shows_the_first_token_of_a_file() {
 async fn a_token_cannot_smuggle_headers() {
     let mut headers = HeaderMap::new();
     let result = config(&["a\r\nx: y"]).shown().authenticate(&mut headers, &[]).await;
-    assert!(matches!(result, Err(client::CredentialsError::Misconfigured { .. })));
+    assert!(matches!(result, Err(client::CredentialsError { is_temporary: false, .. })));
     assert!(headers.is_empty());
 }
 

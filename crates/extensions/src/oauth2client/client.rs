@@ -69,13 +69,6 @@ impl ClientAuth for OAuth2Client {
     }
 }
 
-fn failed(is_temporary: bool, reason: String) -> CredentialsError {
-    match is_temporary {
-        true => CredentialsError::Unavailable { reason },
-        false => CredentialsError::Misconfigured { reason },
-    }
-}
-
 impl OAuth2Client {
     pub fn new(config: &Config) -> Result<OAuth2Client, BuildError> {
         let origin = Origin::of(&config.token_url)?;
@@ -159,9 +152,9 @@ impl OAuth2Client {
                 "no answer of the token endpoint within {timeout:?}"
             ))
         })?;
-        answer.map_err(|error| {
-            let reason = format!("token endpoint: {error}");
-            failed(!error.is_configuration(), reason)
+        answer.map_err(|error| CredentialsError {
+            reason: format!("token endpoint: {error}"),
+            is_temporary: !error.is_configuration(),
         })
     }
 
@@ -172,7 +165,7 @@ impl OAuth2Client {
             let (code, text) = (status.as_u16(), peer_text(&text));
             let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
             let reason = format!("the token endpoint answered {code}: {text}");
-            return Err(failed(is_temporary, reason));
+            return Err(CredentialsError { reason, is_temporary });
         }
         let granted = Granted::read(&answer.body)?;
         let now = Instant::now();

@@ -10,23 +10,21 @@ use sluice_config::Fields;
 
 /// Why a request could not be authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CredentialsError {
-    /// The configuration or a file must change: a file cannot be read, the token endpoint refuses
-    /// the client.
-    #[error("{reason}")]
-    Misconfigured { reason: String },
-    /// The token endpoint cannot be reached or is overloaded.
-    #[error("{reason}")]
-    Unavailable { reason: String },
+#[error("{reason}")]
+pub struct CredentialsError {
+    pub reason: String,
+    /// The token endpoint cannot be reached or is overloaded. Otherwise the configuration or a file
+    /// must change: a file cannot be read, the token endpoint refuses the client.
+    pub is_temporary: bool,
 }
 
 impl CredentialsError {
     pub fn misconfigured(reason: impl Into<String>) -> CredentialsError {
-        CredentialsError::Misconfigured { reason: reason.into() }
+        CredentialsError { reason: reason.into(), is_temporary: false }
     }
 
     pub fn unavailable(reason: impl Into<String>) -> CredentialsError {
-        CredentialsError::Unavailable { reason: reason.into() }
+        CredentialsError { reason: reason.into(), is_temporary: true }
     }
 }
 
