@@ -55,11 +55,8 @@ pub(in crate::server) struct ConnectionEntry {
 impl ConnectionEntry {
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
-        self.forecast.store(self.most_in_flight.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-        let read_bytes = self.read_bytes.swap(0, Ordering::Relaxed);
-        let begun = self.begun.swap(0, Ordering::Relaxed);
-        if let Some(request_bytes) = read_bytes.checked_div(begun) {
-            self.request_bytes.store(request_bytes, Ordering::Relaxed);
+        for counter in [&self.most_in_flight, &self.begun, &self.read_bytes] {
+            counter.store(0, Ordering::Relaxed);
         }
         self.is_drained.store(false, Ordering::Relaxed);
         self.left_bytes.store(SLICE_BYTES, Ordering::Release);
@@ -67,6 +64,11 @@ impl ConnectionEntry {
 
     pub(super) fn end_slice(&self) {
         self.left_bytes.store(0, Ordering::Relaxed);
+        self.forecast.store(self.most_in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
+        let begun = self.begun.load(Ordering::Relaxed);
+        if let Some(request_bytes) = self.read_bytes.load(Ordering::Relaxed).checked_div(begun) {
+            self.request_bytes.store(request_bytes, Ordering::Relaxed);
+        }
         self.all_have_arrived.notify_waiters();
     }
 
@@ -126,8 +128,12 @@ impl ConnectionEntry {
         in_flight.max(forecast).max(weight_of_bytes(bytes))
     }
 
-    /// What it is likely to send in a slice is little. A connection that has sent nothing yet
-    /// counts as one of these.
+    /// Nothing is known of its requests: it has had no slice, or sent none.
+    pub(super) fn is_new(&self) -> bool {
+        self.request_bytes.load(Ordering::Relaxed) == 0
+    }
+
+    /// What it is likely to send in a slice is little. A new connection counts as one of these.
     pub(super) fn has_small_requests(&self) -> bool {
         let requests = self.forecast.load(Ordering::Relaxed).max(1);
         requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES

@@ -61,16 +61,21 @@ impl Line {
 
     /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
     /// time, whatever the others do. Connections with large requests are passed over unless
-    /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it.
+    /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it. So are
+    /// new ones unless `admits_new`: their requests may be large.
     pub(super) fn next_overdue(
         &mut self,
         tick: u64,
         admits_large: bool,
+        admits_new: bool,
     ) -> Option<Arc<ConnectionEntry>> {
         let is_overdue = |entry: &ConnectionEntry| {
             tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
         };
-        let is_next = |entry: &Arc<ConnectionEntry>| admits_large || entry.has_small_requests();
+        let is_next = |entry: &Arc<ConnectionEntry>| match entry.is_new() {
+            true => admits_new,
+            false => admits_large || entry.has_small_requests(),
+        };
         let index = self.queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
         self.begin(index, tick)
     }

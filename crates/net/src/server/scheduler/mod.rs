@@ -60,6 +60,10 @@ pub use rules::{Rule, UnknownRule};
 
 /// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
 const LARGE_TICKS: u64 = 8;
+/// In the first idle window so many overdue new connections are let in, and in each further one
+/// twice as many: a window may be idle only because the few that are read from have sent nothing
+/// for a moment, and what new ones bring is known once they have a slice.
+const NEW_AT_FIRST: usize = 4;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
 /// if no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
@@ -77,6 +81,9 @@ pub struct ReadScheduler {
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
     is_cpu_idle: AtomicBool,
+    /// New connections that may be let in while the CPU is idle: in a window, and still in this one.
+    new_in_window: AtomicUsize,
+    new_left: AtomicUsize,
     limit: InFlightLimit,
     rules: Rules,
 }
@@ -156,7 +163,12 @@ impl ReadScheduler {
         if let Some(load) = load {
             self.is_cpu_bound
                 .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
-            self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
+            let is_idle = load == CpuLoad::Idle;
+            self.is_cpu_idle.store(is_idle, Ordering::Relaxed);
+            let twice = self.new_in_window.load(Ordering::Relaxed).saturating_mul(2);
+            let new_in_window = if is_idle { twice.max(NEW_AT_FIRST) } else { 0 };
+            self.new_in_window.store(new_in_window, Ordering::Relaxed);
+            self.new_left.store(new_in_window, Ordering::Relaxed);
             self.limit.look(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
         let mut line = self.line.lock();
@@ -166,10 +178,13 @@ impl ReadScheduler {
         if self.is_cpu_idle.load(Ordering::Relaxed) {
             // Of those with large requests one now and then.
             let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
-            while let Some(entry) = line.next_overdue(tick, admits_large) {
+            let mut new_left = self.new_left.load(Ordering::Relaxed);
+            while let Some(entry) = line.next_overdue(tick, admits_large, new_left > 0) {
+                new_left -= usize::from(entry.is_new());
                 admits_large &= entry.has_small_requests();
                 self.wake(&entry);
             }
+            self.new_left.store(new_left, Ordering::Relaxed);
         }
     }
 
