@@ -4,35 +4,48 @@ use crate::{Fields, Kind};
 
 /// A kind of component. `C` is what its options become.
 #[derive(Debug)]
-pub struct ComponentKind<C> {
+pub struct ComponentKind<C, M = ()> {
     kind: Kind,
+    /// What it exposes, where that is known without an instance.
+    metrics: Option<M>,
     /// None for a kind that is only known by name.
     read: Option<fn(&mut Fields<'_>) -> C>,
 }
 
-impl<C> ComponentKind<C> {
+impl<C, M: Copy> ComponentKind<C, M> {
     pub const fn new(kind: Kind, read: fn(&mut Fields<'_>) -> C) -> Self {
-        ComponentKind { kind, read: Some(read) }
+        ComponentKind { kind, metrics: None, read: Some(read) }
+    }
+
+    #[must_use]
+    pub const fn metrics(mut self, metrics: M) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// A kind that cannot be used; `reason` is the text of the error.
     pub const fn missing(name: &'static str, reason: &'static str) -> Self {
         let kind = Kind { missing: Some(reason), ..Kind::new(name, "") };
-        ComponentKind { kind, read: None }
+        ComponentKind { kind, metrics: None, read: None }
     }
 }
 
 /// All kinds of one class that a crate has.
 #[derive(Debug)]
-pub struct ComponentKinds<C: 'static>(&'static [ComponentKind<C>]);
+pub struct ComponentKinds<C: 'static, M: 'static = ()>(&'static [ComponentKind<C, M>]);
 
-impl<C> ComponentKinds<C> {
-    pub const fn new(list: &'static [ComponentKind<C>]) -> Self {
+impl<C, M: Copy> ComponentKinds<C, M> {
+    pub const fn new(list: &'static [ComponentKind<C, M>]) -> Self {
         ComponentKinds(list)
     }
 
     pub fn kinds(&self) -> Vec<Kind> {
         self.0.iter().map(|known| known.kind).collect()
+    }
+
+    /// What the kinds expose.
+    pub fn metrics(&self) -> impl Iterator<Item = M> {
+        self.0.iter().filter_map(|known| known.metrics)
     }
 
     /// Reads a component's options by its kind's name or one of its aliases. None: no such kind.

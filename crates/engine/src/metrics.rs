@@ -8,6 +8,7 @@ mod process;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use sluice_receivers::RECEIVERS;
 use sluice_telemetry::exposition::{Exposition, Naming};
 use sluice_telemetry::table::TableDoc;
 
@@ -20,7 +21,7 @@ const LISTED_LETTERS: usize = 20;
 pub fn tables() -> Vec<TableDoc> {
     let mut tables =
         vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
-    tables.extend(sluice_receivers::metric_tables());
+    tables.extend(RECEIVERS.metrics().map(|describe| describe()));
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables
 }

@@ -1,12 +1,10 @@
 //! Receivers: what brings telemetry in. Each sees the engine only as a
 //! [`sluice_flow::source::Ingress`].
 //!
-//! One folder a receiver, and its line in the lists below: nothing else knows of a kind.
+//! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
 pub mod otlp;
 mod receiver;
-
-use sluice_telemetry::table::TableDoc;
 
 pub use receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
@@ -15,8 +13,3 @@ pub use receiver::{
 
 /// The kinds of receivers in this build.
 pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);
-
-/// The metrics that these kinds expose.
-pub fn metric_tables() -> [TableDoc; 1] {
-    [otlp::METRICS.describe()]
-}

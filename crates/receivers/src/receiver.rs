@@ -13,11 +13,12 @@ use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{Listener, ServerResources};
 use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::table::TableDoc;
 
-/// A kind of receivers.
-pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>>;
+/// A kind of receivers, with the table of the metrics that it exposes.
+pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 /// A list of kinds of receivers.
-pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>>;
+pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
 /// The options of one receiver.
 pub trait ReceiverConfig: Send + Sync {

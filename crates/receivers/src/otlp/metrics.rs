@@ -80,7 +80,7 @@ fn events(counters: &ServerCounters) -> [(&'static str, &AtomicU64); 11] {
     ]
 }
 
-pub(crate) const METRICS: Table<Counters> = Table {
+pub(super) const METRICS: Table<Counters> = Table {
     title: "Receiver otlp",
     labels: &["receiver"],
     metrics: &[

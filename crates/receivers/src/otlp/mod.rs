@@ -42,15 +42,14 @@ use crate::receiver::{
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
-pub(crate) use metrics::METRICS;
-
 pub use counters::{Counters, SignalCounters, Transport};
 pub use refusal::{Refused, RefusedReason};
 
 pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
     Kind::new("otlp", "Receives OTLP over gRPC and HTTP, in protobuf and JSON"),
     |fields| Box::new(OtlpConfig::read(fields)),
-);
+)
+.metrics(|| metrics::METRICS.describe());
 
 impl ReceiverConfig for OtlpConfig {
     fn authenticators(&self) -> Vec<&str> {

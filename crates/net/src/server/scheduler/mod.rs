@@ -8,7 +8,8 @@
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the
 //! queue longer than 50 ms, whatever other connections trickle and however short memory is
-//! (`line.rs`).
+//! (`line.rs`). Of new connections that wait together, four are let in first, and twice as many
+//! every 25 ms.
 //!
 //! The rules, and in brackets what each is for:
 //!

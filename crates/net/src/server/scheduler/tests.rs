@@ -263,7 +263,15 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     const TICKS: u64 = 2 * 3600 * 200;
     let scheduler = limited();
     let mut trickling: [_; 10] = queued(&scheduler);
-    let streams: Vec<_> = trickling.iter().map(|connection| connection.begin(12)).collect();
+    let first_slice = |connection: &mut Connection| {
+        park(&scheduler);
+        assert!(connection.may_read());
+        let streams = connection.begin(12);
+        connection.reads.note_read(PROGRESS_LEAST_BYTES);
+        connection.requests.end_slice();
+        streams
+    };
+    let streams: Vec<_> = trickling.iter_mut().map(first_slice).collect();
     let mut client = Connection::new(&scheduler);
     let (mut queued_at, mut answers, mut longest) = (0, 0, 0);
     for tick in 1..TICKS {
@@ -353,6 +361,30 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     }
     assert!((ROUNDS - 1..=ROUNDS).contains(&begun), "{begun}");
     assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
+}
+
+/// Scenario: many new connections wait beside one with as many requests as the limit lets in, and
+/// the CPU has nothing to do for a moment. Guarantee: a few of them are let in, and twice as many
+/// with each further window in which it has nothing to do.
+#[test]
+fn while_the_cpu_is_idle_new_connections_are_let_in_a_few_at_a_time() {
+    let scheduler = limited();
+    let [mut busy] = queued(&scheduler);
+    park(&scheduler);
+    assert!(busy.may_read());
+    let _arriving = busy.begin(LEAST_WEIGHT);
+    let mut new: [_; 40] = queued(&scheduler);
+    let mut let_in_by = |load: CpuLoad| {
+        for tick in 0..WINDOW_TICKS {
+            busy.reads.note_read(PROGRESS_LEAST_BYTES);
+            scheduler.tick(true, (tick == 0).then_some(load));
+        }
+        new.iter_mut().filter_map(|connection| connection.reads.may_read().then_some(())).count()
+    };
+    assert_eq!(let_in_by(CpuLoad::Full), 0);
+    assert_eq!([CpuLoad::Idle, CpuLoad::Idle].map(&mut let_in_by), [4, 4 + 8]);
+    assert_eq!(let_in_by(CpuLoad::Full), 4 + 8);
+    assert_eq!(let_in_by(CpuLoad::Idle), 4 + 8 + 4);
 }
 
 fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
