@@ -29,8 +29,8 @@ const FLOODS: [(&str, &str, usize); 6] = [
     ("memory 16 × 16", "m16", 0),
     ("delivered 256 × 1", "d256", 0),
     ("delivered 16 × 16", "d16", 0),
-    // More than there is memory for.
-    ("memory 16 × 32", "m32", 0),
+    // Many times what there is memory for.
+    ("memory 64 × 32", "m64", 0),
     ("memory 16 × 16", "stalled", STALLED),
 ];
 /// More than the lowest limit on requests in flight.
@@ -61,8 +61,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("memory", |series| series.cell("d256_memory_ratio", 2)),
         ("delivered 16 × 16: rate", |series| series.cell("d16_rate_ratio", 2)),
         ("memory", |series| series.cell("d16_memory_ratio", 2)),
-        ("memory 16 × 32: rate", |series| series.cell("m32_rate_ratio", 2)),
-        ("memory", |series| series.cell("m32_memory_ratio", 2)),
+        ("memory 64 × 32: rate", |series| series.cell("m64_rate_ratio", 2)),
+        ("memory", |series| series.cell("m64_memory_ratio", 2)),
         ("beside stalled: rate", |series| series.cell("stalled_rate_ratio", 2)),
         ("memory", |series| series.cell("stalled_memory_ratio", 2)),
     ],

@@ -215,8 +215,8 @@ fn spec(pipeline: &sluice_config::Pipeline) -> PipelineSpec {
 }
 
 /// Reads a component's options and reports unknown ones.
-fn options<C>(
-    kinds: &ComponentKinds<C>,
+fn options<C, M: Copy>(
+    kinds: &ComponentKinds<C, M>,
     component: &Component,
     diagnostics: &mut Diagnostics,
 ) -> C {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use http::HeaderValue;
 use sluice_config::Fields;
 use sluice_net::client::{Balancer, ChannelOptions, Endpoint, Keepalive};
 use sluice_otlp::Encoding;
@@ -34,7 +35,7 @@ pub(crate) struct OtlpConfig {
     pub endpoint: String,
     pub compression: Encoding,
     pub client: ClientOptions,
-    pub user_agent: Option<String>,
+    pub user_agent: Option<HeaderValue>,
     /// Without what depends on the endpoint.
     pub channel: ChannelOptions,
 }
@@ -58,6 +59,10 @@ impl OtlpConfig {
         let given = |text: &String| !text.is_empty();
         let doc = "`user-agent` of requests.";
         let user_agent = fields.optional_string("user_agent", doc).filter(given);
+        let user_agent = user_agent.and_then(|agent| {
+            let value = HeaderValue::from_str(&agent);
+            value.inspect_err(|_| fields.error_at("user_agent", "cannot be a header's value")).ok()
+        });
         let doc = "`:authority` of requests, instead of the endpoint's host and port.";
         let authority = fields.optional_string("authority", doc).filter(given);
         let keepalive = keepalive(fields);

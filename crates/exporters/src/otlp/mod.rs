@@ -80,10 +80,9 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
 }
 
 fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encoding, HeaderMap> {
-    let own_agent = config.user_agent.as_deref().and_then(|agent| agent.parse().ok());
-    let user_agent = own_agent.unwrap_or_else(|| context.user_agent.clone());
+    let user_agent = config.user_agent.as_ref().unwrap_or(&context.user_agent);
     let of = |encoding: Encoding| {
-        let mut headers = call_headers(encoding, &user_agent, Some(config.client.timeout));
+        let mut headers = call_headers(encoding, user_agent, Some(config.client.timeout));
         for (name, value) in &config.client.headers {
             headers.insert(name.clone(), value.clone());
         }

@@ -114,8 +114,8 @@ impl TlsOptions {
         let doc = "Key exchange curves, the preferred one first. Without it, all.";
         let names = CURVES.map(|(name, _)| name);
         let curve_preferences = fields.name_list("curve_preferences", &names, doc);
-        let doc = "How often the files are looked at. Unlike in the Collector, they are looked at \
-                   by default.";
+        let doc = "How often the files are looked at; 0: never. Unlike in the Collector, they are \
+                   looked at by default.";
         let reload_interval = fields.duration("reload_interval", DEFAULT_RELOAD_INTERVAL, doc);
         let reason = "insecure cipher suites are not available";
         fields.no_effect("include_insecure_cipher_suites", reason);
@@ -123,16 +123,13 @@ impl TlsOptions {
         if min_version > max_version {
             fields.error_at("min_version", "is above `max_version`");
         }
-        let mut options = TlsOptions {
+        TlsOptions {
             min_version,
             max_version,
             cipher_suites,
             curve_preferences,
+            reload_interval: (!reload_interval.is_zero()).then_some(reload_interval),
             ..TlsOptions::default()
-        };
-        if !reload_interval.is_zero() {
-            options.reload_interval = Some(reload_interval);
         }
-        options
     }
 }

@@ -101,6 +101,8 @@ pub(super) const METRICS: Table<Counters> = Table {
             "Bytes of accepted requests, as sent."),
         row!(counters "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
             Counters::refused, "Requests that were refused, read or not."),
+        row!(counter "sluice_receiver_unknown_requests", |it: &Counters| it.unknown_requests.value(),
+            "Requests to no known method or path, or with another HTTP method."),
         row!(gauges "sluice_receiver_open_connections" by ["transport"],
             Counters::open, "Connections that are open."),
         row!(counters "sluice_receiver_connections" by ["transport", "event"],
