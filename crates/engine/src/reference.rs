@@ -27,10 +27,10 @@ const METRICS_HEAD: &str = "\
 
 All metrics that `/metrics` exposes on the metrics address (`localhost:8888` by default). This page
 is generated from the tables that the program writes them from (`sluice docs metrics`). The names of
-the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluice_`. By
-default counters' names have no `_total`, and the Collector's have no unit; a `prometheus` reader of
-the configuration adds both, as in the Collector, unless `without_type_suffix` and `without_units`
-are set. The attributes of `service.telemetry.resource` are labels of every metric.
+the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluice_`. As in the
+Collector, counters' names have no `_total`, and its own metrics no unit, unless a `prometheus`
+reader says `without_type_suffix: false` or `without_units: false`. The attributes of
+`service.telemetry.resource` are labels of every metric.
 
 `/log` on the same address describes the logs as text: the backlog of each delivery, deliveries that
 the configuration no longer has, and dropped data with its time. `/dead-letters` lists the newest

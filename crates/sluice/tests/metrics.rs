@@ -162,18 +162,20 @@ async fn a_queue_refusals_and_failures_show() {
     assert_eq!(of(&refused, "otelcol_receiver_refused_spans", &labels[..2]), 0);
 }
 
-/// Guarantee: names end in `_total` or not, as `without_type_suffix` says.
+/// Guarantee: names end in `_total` or not, as `without_type_suffix` says. Without it they do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suffixes_are_as_configured() {
     let backend = Backend::healthy().await.expect("a backend");
-    for without in [false, true] {
+    for without in [Some(false), Some(true), None] {
+        let option = without.map(|without| format!("without_type_suffix: {without}"));
         let gateway = Gateway::start(&three_signals(&backend)).await;
         let reader = format!(
             "service:\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            exporter:\n              \
              prometheus:\n                host: 127.0.0.1\n                \
              port: {}\n                \
-             without_type_suffix: {without}\n",
-            gateway.metrics.port()
+             {}\n",
+            gateway.metrics.port(),
+            option.unwrap_or_default()
         );
         let config = three_signals(&backend).replace("service:\n", &reader);
         gateway.reload(&config).await;
@@ -188,7 +190,7 @@ async fn suffixes_are_as_configured() {
         for name in names {
             assert_eq!(
                 name.starts_with("otelcol_receiver_accepted_spans_total{"),
-                !without,
+                without == Some(false),
                 "{name}"
             );
         }

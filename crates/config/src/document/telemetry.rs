@@ -148,8 +148,8 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     PrometheusReader {
         host: fields.string("host", "localhost", "Address to listen on."),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
-        without_type_suffix: fields.boolean("without_type_suffix", false, "Leave out `_total`."),
-        without_units: fields.boolean("without_units", false, doc),
+        without_type_suffix: fields.boolean("without_type_suffix", true, "Leave out `_total`."),
+        without_units: fields.boolean("without_units", true, doc),
     }
 }
 

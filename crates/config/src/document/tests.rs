@@ -365,7 +365,7 @@ fn reads_telemetry() {
       level: normal
       readers:
         - pull: {exporter: {prometheus:
-            {host: 0.0.0.0, port: 8889, without_units: true, without_scope_info: true}}}
+            {host: 0.0.0.0, port: 8889, without_units: false, without_scope_info: true}}}
     logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}}
     resource: {service.name: gateway, host.name: }
 ",
@@ -375,8 +375,8 @@ fn reads_telemetry() {
     let reader = PrometheusReader {
         host: "0.0.0.0".to_owned(),
         port: 8889,
-        without_type_suffix: false,
-        without_units: true,
+        without_type_suffix: true,
+        without_units: false,
     };
     assert_eq!(readers, [reader]);
     let expected_logs = OwnLogs {

@@ -160,7 +160,7 @@ fn expands_like_the_collector() {
 #[test]
 fn strings_keep_their_text() {
     let environment = environment()
-        .file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}");
+        .file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}\ne: {k: '${yaml:#pw}', l: '${yaml:~}', m: }");
     let mut diagnostics = Diagnostics::default();
     let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
     let span = tree.span;
@@ -169,6 +169,8 @@ fn strings_keep_their_text() {
         assert_eq!(fields.integer("b", 1u16, 1..=u16::MAX, ""), 4317);
         assert_eq!(fields.optional_string("c", ""), Some(String::new()));
         assert_eq!(fields.integer("d", 7, 1..=9, ""), 7);
+        let map = [("k", "#pw"), ("l", "~"), ("m", "")];
+        assert_eq!(fields.string_map("e", ""), map.map(|(k, v)| (k.to_owned(), v.to_owned())));
     });
     assert!(!diagnostics.has_errors());
     assert_eq!(diagnostics.warnings().count(), 2);

@@ -93,7 +93,9 @@ impl<'a> Fields<'a> {
         };
         let read = |(name, node): (&str, &Node)| {
             let path = format!("{}.{name}", self.path_of(key));
-            let value = match node.is_null() {
+            // Of what comes from outside the text counts, even if it reads as null: `~`, `#x`.
+            let is_empty = node.as_scalar().is_some_and(|it| it.is_null() && !it.expanded);
+            let value = match is_empty {
                 true => String::new(),
                 false => self.string_at(&path, "a string", node, is_secret)?,
             };

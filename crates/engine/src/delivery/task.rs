@@ -390,14 +390,18 @@ impl Task {
 
     fn log_outcome(&self, outcome: &Outcome, items: u64) {
         let (reason, what) = match outcome {
-            Outcome::RetryAfter { reason, .. } => {
-                (reason, "the backend did not take a request; it is sent again")
-            }
+            Outcome::RetryAfter { reason, .. } => (
+                reason,
+                "the backend does not take a request for now; `retry_on_failure` says when it is sent again",
+            ),
             Outcome::TooLarge { reason } => {
                 (reason, "a request was too large for the backend; it is cut and sent again")
             }
-            Outcome::Rejected { reason } | Outcome::Failed { reason } => {
+            Outcome::Rejected { reason } | Outcome::Failed { reason } if items > 1 => {
                 (reason, "the backend refused a request; it is cut to find the culprit")
+            }
+            Outcome::Rejected { reason } | Outcome::Failed { reason } => {
+                (reason, "the backend refused an item")
             }
             Outcome::Misconfigured { reason } => (
                 reason,
