@@ -178,3 +178,73 @@ fn what_cannot_be_read_does_not_keep_a_reader_from_dropping_the_rest() {
     let read = values(&read_all(&log, id));
     assert!(read.len() < 100 && read.starts_with(&[0, 1, 2]) && read.ends_with(&[199]), "{read:?}");
 }
+
+/// Scenario: a start at which one file cannot be opened once. Guarantee: it is opened then.
+#[test]
+fn a_file_that_cannot_be_opened_at_once_is_opened_a_little_later() {
+    for what in [".seg", ".cursor"] {
+        let disk = disk_with_backlog(&["a"]);
+        let mut is_first = true;
+        disk.set_fault(move |call| {
+            let is_opened = call.operation == Operation::Open
+                && call.path.to_string_lossy().ends_with(what)
+                && std::mem::take(&mut is_first);
+            is_opened.then(input_output)
+        });
+        let (log, recovered) = open_with(&disk, Duration::from_secs(5));
+        assert!(recovered.unread.is_empty(), "{what}");
+        let id = subscribe(&log, "a");
+        assert_eq!(read_all(&log, id).len() as u64, FRAMES, "{what}");
+    }
+}
+
+/// Scenario: few frames of each segment wait for a dead reader, and one segment cannot be read.
+/// Guarantee: the others are written anew all the same.
+#[test]
+fn a_segment_that_cannot_be_read_keeps_no_other_from_being_written_anew() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (dead, alive) = (subscribe(&log, "dead"), subscribe(&log, "alive"));
+    let durable = Durable::default();
+    for round in 0..40 {
+        append(&log, round * 50, 100, &[dead], &durable);
+        for index in 1..50 {
+            append(&log, round * 50 + index, 1_000, &[alive], &durable);
+        }
+        wait_durable(&durable, (round as usize + 1) * 50);
+        if round == 1 {
+            disk.set_unreadable(FIRST, 8192..u64::MAX);
+        }
+        if round > 0 {
+            for (offset, _) in read_all(&log, alive) {
+                log.resolve(alive, offset);
+            }
+        }
+    }
+    wait_until("written anew", || log.stats().rewrites > 3 && log.stats().disk_bytes < 1_000_000);
+    assert!(log.stats().failures > 0, "the first one was tried");
+}
+
+/// Scenario: for a while nothing can be removed. Guarantee: what is not needed goes then.
+#[test]
+fn segments_that_could_not_be_removed_go_later() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    disk.set_fault(|call| {
+        let is_segment = call.path.to_string_lossy().ends_with(".seg");
+        (call.operation == Operation::RemoveFile && is_segment).then(input_output)
+    });
+    for value in 0..1_000 {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, 1_000);
+    for (offset, _) in read_all(&log, id) {
+        log.resolve(id, offset);
+    }
+    wait_until("tried", || log.stats().failures > 0);
+    assert!(disk.used_bytes() > 1_000_000);
+    disk.clear_fault();
+    wait_until("gone", || disk.used_bytes() < 200_000);
+}

@@ -63,7 +63,8 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
         let dropped = log.dropped_total(dead);
         let told = log.take_dropped(dead).frames + given_up.len() as u64;
         assert!(
-            dropped.frames > 300 && dropped.frames < 600 && told == dropped.frames,
+            // Commits of a few frames fill a segment with less.
+            dropped.frames > 100 && dropped.frames < 600 && told == dropped.frames,
             "{dropped:?} {told}"
         );
         assert_eq!(log.held(dead).frames, FRAMES - dropped.frames);

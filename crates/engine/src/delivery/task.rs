@@ -392,7 +392,7 @@ impl Task {
         let (reason, what) = match outcome {
             Outcome::RetryAfter { reason, .. } => (
                 reason,
-                "the backend does not take a request for now; `retry_on_failure` says when it is sent again",
+                "the backend takes no request now; `retry_on_failure` says if it is sent again",
             ),
             Outcome::TooLarge { reason } => {
                 (reason, "a request was too large for the backend; it is cut and sent again")

@@ -89,7 +89,8 @@ impl<T> Log<T> {
             })
     }
 
-    /// Looks at slots until one is refused. The lock is released now and then.
+    /// Looks at slots until one is refused. The lock is released now and then: meanwhile they may
+    /// be evicted, and others decide about what is on disk only.
     fn all_slots(
         &self,
         first: Offset,
@@ -99,6 +100,9 @@ impl<T> Log<T> {
         let mut offset = first;
         while offset <= last {
             let mut inner = self.shared.inner.lock();
+            if first < inner.evicted_below() {
+                return false;
+            }
             for _ in 0..LOOKED_AT_ONCE {
                 offset = inner.slots.next_live(offset);
                 if offset > last || offset >= inner.slots.head() {

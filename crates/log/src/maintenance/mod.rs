@@ -14,6 +14,8 @@
 mod cursors;
 mod rewrite;
 
+use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +29,7 @@ use crate::log::segments::Segment;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::types::CursorId;
+use crate::types::{CursorId, Offset};
 
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]
@@ -43,8 +45,12 @@ pub(crate) struct Maintenance<T> {
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
+    /// Segments that no reader needs, and that could not be removed yet.
+    unremoved: Vec<PathBuf>,
     /// No segment is written anew before: after one that failed.
     rewrite_at: Instant,
+    /// First offsets of segments that could not be written anew in this round: others come first.
+    unreadable: HashSet<Offset>,
 }
 
 impl<T: Record> Maintenance<T> {
@@ -54,7 +60,15 @@ impl<T: Record> Maintenance<T> {
         cursor_files: Arc<Mutex<CursorFiles>>,
         leftovers: Leftovers,
     ) -> Self {
-        Maintenance { shared, home, cursor_files, leftovers, rewrite_at: Instant::now() }
+        Maintenance {
+            shared,
+            home,
+            cursor_files,
+            leftovers,
+            unremoved: Vec::new(),
+            rewrite_at: Instant::now(),
+            unreadable: HashSet::new(),
+        }
     }
 
     pub(crate) fn run(mut self) {
@@ -118,7 +132,7 @@ impl<T: Record> Maintenance<T> {
     }
 
     /// Removes the segments that no reader needs any more.
-    fn remove_unpinned(&self) {
+    fn remove_unpinned(&mut self) {
         let unpinned = {
             let inner = &mut *self.shared.inner.lock();
             inner.update_pins();
@@ -135,10 +149,15 @@ impl<T: Record> Maintenance<T> {
             inner.forget_unneeded();
             unpinned
         };
-        for Segment { path, .. } in &unpinned {
-            // One that stays behind is found again at the next start, and no reader needs it.
-            let _ = self.home.options.disk.remove_file(path);
-        }
+        self.unremoved.extend(unpinned.into_iter().map(|segment| segment.path));
+        self.unremoved.retain(|path| {
+            let removed = self.home.options.disk.remove_file(path);
+            let stays = removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
+            if stays {
+                self.shared.with_store(|store| store.stats.failures += 1);
+            }
+            stays
+        });
     }
 }
 

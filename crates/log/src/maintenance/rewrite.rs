@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
@@ -44,12 +45,18 @@ struct Rewritten {
 impl<T: Record> Maintenance<T> {
     /// Writes one run of old segments anew, if there is one.
     pub(super) fn rewrite(&mut self) {
-        let Some(mut olds) = self.shared.inner.lock().choose_olds(self.home.options.segment_bytes)
-        else {
+        let segment_bytes = self.home.options.segment_bytes;
+        let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.unreadable);
+        let Some(mut olds) = chosen else {
+            if !self.unreadable.is_empty() {
+                self.unreadable.clear();
+                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            }
             return;
         };
+        let unreadable = self.unreadable.len();
         let result = self.without_strangers(&mut olds).and_then(|()| {
-            if is_worthwhile(&olds, self.home.options.segment_bytes) {
+            if is_worthwhile(&olds, segment_bytes) {
                 return self.rewrite_run(&olds);
             }
             self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
@@ -57,7 +64,9 @@ impl<T: Record> Maintenance<T> {
         });
         if result.is_err() {
             // Nothing was lost by it: the old files are still there.
-            self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            if self.unreadable.len() == unreadable {
+                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            }
             self.shared.with_store(|store| store.stats.failures += 1);
         }
     }
@@ -80,8 +89,8 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn rewrite_run(&self, olds: &[Old]) -> Result<()> {
-        let disk = &*self.home.options.disk;
+    fn rewrite_run(&mut self, olds: &[Old]) -> Result<()> {
+        let disk = Arc::clone(&self.home.options.disk);
         let directory = &self.home.rewrite_directory;
         disk.create_directory(directory).at(directory, "cannot create")?;
         for left in disk.list(directory).at(directory, "cannot list")? {
@@ -107,7 +116,7 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn copy(&self, olds: &[Old]) -> Result<Rewritten> {
+    fn copy(&mut self, olds: &[Old]) -> Result<Rewritten> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
         let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
@@ -120,9 +129,14 @@ impl<T: Record> Maintenance<T> {
             Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() };
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
-            if !self.copy_one(old, &ids, &mut rewritten)? {
+            match self.copy_one(old, &ids, &mut rewritten) {
+                Ok(true) => {}
                 // What is in the new file of it already is passed over, because the old one stays.
-                break;
+                Ok(false) => break,
+                Err(error) => {
+                    self.unreadable.insert(old.segment.first);
+                    return Err(error);
+                }
             }
             rewritten.segments += 1;
         }
@@ -208,7 +222,11 @@ impl<T> Inner<T> {
     }
 
     /// The first run of neighbours that is worth the work.
-    fn choose_olds(&mut self, segment_bytes: u64) -> Option<Vec<Old>> {
+    fn choose_olds(
+        &mut self,
+        segment_bytes: u64,
+        unreadable: &HashSet<Offset>,
+    ) -> Option<Vec<Old>> {
         self.update_pins();
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
@@ -217,7 +235,8 @@ impl<T> Inner<T> {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
-                .filter(|_| segment.unknown.iter().all(is_known));
+                .filter(|_| segment.unknown.iter().all(is_known))
+                .filter(|_| !unreadable.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {
                 if is_worthwhile(&run, segment_bytes) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
-use crate::disk::{Access, Disk};
+use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::log::segments::{Segment, Segments};
@@ -124,8 +124,7 @@ impl<'a, T> Recovery<'a, T> {
         let (first, path) = (segment.first, &segment.path);
         // Whatever is in it, no new segment shall take its name.
         self.head = self.head.max(first);
-        let file = self.disk.open(path, Access::Read).at(path, "cannot open")?;
-        let open = || SegmentReader::open(file.clone(), path, ReaderOptions::default());
+        let open = || SegmentReader::open_path(self.disk, path, ReaderOptions::default());
         let mut reader = match self.patiently(open) {
             Err(FileError::Io { .. }) => {
                 self.keep_unread(segment, last);
@@ -216,7 +215,7 @@ impl<'a, T> Recovery<'a, T> {
         loop {
             let left = self.patient_until.saturating_duration_since(Instant::now());
             match ask() {
-                Err(FileError::Io { action: "cannot read", .. }) if !left.is_zero() => {
+                Err(FileError::Io { .. }) if !left.is_zero() => {
                     std::thread::sleep(left.min(RETRY));
                 }
                 asked => return asked,
