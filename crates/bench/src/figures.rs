@@ -5,7 +5,7 @@ use std::slice;
 use serde_json::{Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, number};
 
-/// One turn's: an object of numbers and lists of numbers, as in `--json`. What is not known is null.
+/// One turn's: an object of numbers and lists of numbers, as in `--json`. Null: not known.
 pub(crate) type Figures = Value;
 
 /// With other figures; those of the same names are replaced.

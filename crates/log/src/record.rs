@@ -61,6 +61,6 @@ impl Record for StoredRecord {
         Some(stored)
     }
 
-    /// Nobody waits: closing the log says whether everything was written.
+    /// No thread waits: closing the log says whether everything was written.
     fn durable(&self) {}
 }

@@ -1,5 +1,5 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE or 503, at random. How much
-//! of what is offered is accepted and gets through meanwhile, and how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE or 503, at random. How
+//! much of what is offered is accepted and gets through meanwhile, and how soon the rest does.
 
 use super::*;
 

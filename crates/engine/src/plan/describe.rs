@@ -119,12 +119,12 @@ impl Plan {
             bytes(delivery.budget_bytes)
         );
         let then = match delivery.policy {
-            Policy::Backpressure => "then its senders wait and are told to come back",
+            Policy::Backpressure => "then its senders wait, and get a retryable refusal",
             Policy::DropOldest => "then drops its oldest, without slowing the others",
             Policy::Isolate => {
                 "then, if its backend is the reason and another delivery keeps up, drops its \
-                 oldest that another has taken, without slowing the others; else its senders wait \
-                 and are told to come back"
+                 oldest requests that another has taken, without slowing the others; else its \
+                 senders wait, and get a retryable refusal"
             }
         };
         format!("{crash}; {lag}; {then}.")

@@ -48,7 +48,7 @@ pub async fn run(
     Ok(turn.context("the demonstration has no figures")?.kpis)
 }
 
-/// Accepted spans that nobody has and no policy dropped. `None`: the gateway does not say.
+/// Accepted spans that no backend has and no policy dropped. `None`: the gateway does not say.
 pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     match (pipeline.lost?, pipeline.held) {
         (0, _) => Some(0),

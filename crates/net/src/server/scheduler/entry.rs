@@ -17,6 +17,9 @@ const SMALL_SLICE_BYTES: usize = 256 << 10;
 pub(super) const SLICE_BYTES: usize = 16 << 20;
 /// While the limit is in force, a slice ends after this many bytes once no request is half read.
 pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
+/// While the limit is in force and others wait, a slice ends after so many ticks: 200 ms. Honest
+/// senders need less for what they have in flight.
+pub(super) const SLICE_TICKS: u64 = 40;
 /// A connection without progress for so many ticks does not count: its peer is slow, or its
 /// requests wait for something other than the CPU.
 pub(super) const STALLED_TICKS: u64 = 8;
@@ -37,6 +40,9 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) queued_at_tick: AtomicU64,
     /// It is among the active connections, whose requests count.
     pub(super) is_active: AtomicBool,
+    /// When its slice began, and whether it has had one to its end.
+    slice_at_tick: AtomicU64,
+    is_known: AtomicBool,
     /// Left to read in its slice. Zero: it has none and may not be read from.
     left_bytes: AtomicUsize,
     /// The most requests at a time in its last slice, and their size: expected in this one too.
@@ -55,6 +61,7 @@ pub(in crate::server) struct ConnectionEntry {
 impl ConnectionEntry {
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
+        self.slice_at_tick.store(tick, Ordering::Relaxed);
         for counter in [&self.most_in_flight, &self.begun, &self.read_bytes] {
             counter.store(0, Ordering::Relaxed);
         }
@@ -64,6 +71,7 @@ impl ConnectionEntry {
 
     pub(super) fn end_slice(&self) {
         self.left_bytes.store(0, Ordering::Relaxed);
+        self.is_known.store(true, Ordering::Relaxed);
         self.forecast.store(self.most_in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
         let begun = self.begun.load(Ordering::Relaxed);
         if let Some(request_bytes) = self.read_bytes.load(Ordering::Relaxed).checked_div(begun) {
@@ -128,9 +136,14 @@ impl ConnectionEntry {
         in_flight.max(forecast).max(weight_of_bytes(bytes))
     }
 
-    /// Nothing is known of its requests: it has had no slice, or sent none.
+    /// Nothing is known of its requests: it has not had a slice to its end.
     pub(super) fn is_new(&self) -> bool {
-        self.request_bytes.load(Ordering::Relaxed) == 0
+        !self.is_known.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_old_slice(&self, tick: u64) -> bool {
+        let began_at_tick = self.slice_at_tick.load(Ordering::Relaxed);
+        self.has_slice() && tick.saturating_sub(began_at_tick) >= SLICE_TICKS
     }
 
     /// What it is likely to send in a slice is little. A new connection counts as one of these.

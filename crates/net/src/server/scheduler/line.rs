@@ -59,6 +59,14 @@ impl Line {
         is_admitted.then(|| self.begin(0, tick)).flatten()
     }
 
+    /// A connection whose requests go on and on, or cost much CPU time, must let others in.
+    pub(super) fn end_old_slices(&self, tick: u64) {
+        if !self.queue.is_empty() {
+            let old = self.active.iter().filter(|entry| entry.has_old_slice(tick));
+            old.for_each(|entry| entry.end_slice());
+        }
+    }
+
     /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
     /// time, whatever the others do. Connections with large requests are passed over unless
     /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it. So are

@@ -6,10 +6,11 @@
 //! joins a queue and gets a *slice*: it may be read from until the slice ends. Unread data stays in
 //! the socket, where flow control holds the sender. There is one queue a runtime, for all ports.
 //!
-//! Guarantee: while the CPU is idle for more than half of the time, no connection waits in the
-//! queue longer than 50 ms, whatever other connections trickle and however short memory is
-//! (`line.rs`). Of new connections that wait together, four are let in first, and twice as many
-//! every 25 ms.
+//! Guarantee: while the CPU is idle for more than half of the time, no connection with small
+//! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
+//! short memory is (`line.rs`). Of those that had no slice yet, four are let in within the first 25
+//! ms, and twice as many in each further 25 ms. Those with large requests are let in one every 40
+//! ms.
 //!
 //! The rules, and in brackets what each is for:
 //!
@@ -23,6 +24,8 @@
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
 //! - `slice-bytes`: a slice ends after 16 MiB (connections share the reading)
+//! - `slice-time`: under the limit it ends after 200 ms (requests that never end, or cost much CPU
+//!   time, keep no connection out)
 //! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
 //!   what cannot go on)
 //! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
@@ -62,9 +65,10 @@ pub use rules::{Rule, UnknownRule};
 /// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
 const LARGE_TICKS: u64 = 8;
 /// In the first idle window so many overdue new connections are let in, and in each further one
-/// twice as many: a window may be idle only because the few that are read from have sent nothing
+/// twice as many, up to a bound: a window may be idle only because the few that are read from have sent nothing
 /// for a moment, and what new ones bring is known once they have a slice.
 const NEW_AT_FIRST: usize = 4;
+const NEW_AT_MOST: usize = 256;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
 /// if no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
@@ -82,7 +86,8 @@ pub struct ReadScheduler {
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
     is_cpu_idle: AtomicBool,
-    /// New connections that may be let in while the CPU is idle: in a window, and still in this one.
+    /// New connections that may be let in while the CPU is idle: in a window, and in what is left
+    /// of this one.
     new_in_window: AtomicUsize,
     new_left: AtomicUsize,
     limit: InFlightLimit,
@@ -166,13 +171,20 @@ impl ReadScheduler {
                 .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
             let is_idle = load == CpuLoad::Idle;
             self.is_cpu_idle.store(is_idle, Ordering::Relaxed);
-            let twice = self.new_in_window.load(Ordering::Relaxed).saturating_mul(2);
-            let new_in_window = if is_idle { twice.max(NEW_AT_FIRST) } else { 0 };
+            let before = self.new_in_window.load(Ordering::Relaxed);
+            let new_in_window = match load {
+                CpuLoad::Idle => (2 * before).clamp(NEW_AT_FIRST, NEW_AT_MOST),
+                CpuLoad::Low => before,
+                CpuLoad::Full | CpuLoad::High => 0,
+            };
             self.new_in_window.store(new_in_window, Ordering::Relaxed);
             self.new_left.store(new_in_window, Ordering::Relaxed);
             self.limit.look(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
         let mut line = self.line.lock();
+        if self.limit.is_bounded() && self.rules.has(Rule::SliceTime) {
+            line.end_old_slices(tick);
+        }
         if !has_begun {
             self.begin_next(&mut line);
         }

@@ -11,19 +11,21 @@ pub enum Rule {
     WeightByBytes,
     Forecast,
     SliceBytes,
+    SliceTime,
     WholeRequests,
     HeldAnswers,
     SkipStalled,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 9] = [
+    pub const ALL: [Rule; 10] = [
         Rule::Queue,
         Rule::CpuLimit,
         Rule::MemoryLimit,
         Rule::WeightByBytes,
         Rule::Forecast,
         Rule::SliceBytes,
+        Rule::SliceTime,
         Rule::WholeRequests,
         Rule::HeldAnswers,
         Rule::SkipStalled,
@@ -37,6 +39,7 @@ impl Rule {
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::SliceBytes => "slice-bytes",
+            Rule::SliceTime => "slice-time",
             Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
             Rule::SkipStalled => "skip-stalled",

@@ -3,7 +3,9 @@
 
 use std::task::Waker;
 
-use super::entry::{PROGRESS_LEAST_BYTES, SLICE_BYTES, SLICE_LEAST_BYTES, STALLED_TICKS};
+use super::entry::{
+    PROGRESS_LEAST_BYTES, SLICE_BYTES, SLICE_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS,
+};
 use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
@@ -308,7 +310,7 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     let [mut first, mut second] = queued(&scheduler);
     park(&scheduler);
     let _in_flight = first.begin(100 * LEAST_WEIGHT);
-    for tick in 1..=200 {
+    for tick in 1..=30 {
         first.reads.note_read(PROGRESS_LEAST_BYTES);
         scheduler.tick(false, tick_window(tick, CpuLoad::Full));
         assert!(!second.may_read(), "the CPU is the bottleneck");
@@ -361,6 +363,38 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     }
     assert!((ROUNDS - 1..=ROUNDS).contains(&begun), "{begun}");
     assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
+}
+
+/// Scenario: the CPU is the bottleneck, and connections whose requests never end bring as much as
+/// counts for progress. Guarantee: another connection is read from when their slices are over.
+#[test]
+fn requests_that_never_end_keep_no_connection_out_while_the_cpu_is_busy() {
+    let longest = |rules: &[Rule]| {
+        let scheduler = limited_without(rules);
+        let mut trickling: [_; 3] = queued(&scheduler);
+        let mut streams = Vec::new();
+        let mut client = Connection::new(&scheduler);
+        let (mut queued_at, mut longest) = (0, 0);
+        for tick in 1..=20_000 {
+            for connection in &mut trickling {
+                if connection.may_read() {
+                    if connection.requests.in_flight() == 0 {
+                        streams.extend(connection.begin(2 * LEAST_WEIGHT));
+                    }
+                    connection.reads.note_read(PROGRESS_LEAST_BYTES);
+                }
+            }
+            if client.may_read() {
+                longest = longest.max(tick - queued_at);
+                client = Connection::new(&scheduler);
+                queued_at = tick;
+            }
+            scheduler.tick(false, tick_window(tick, CpuLoad::Full));
+        }
+        longest.max(20_000 - queued_at)
+    };
+    assert!(longest(&[]) <= 4 * SLICE_TICKS);
+    assert!(longest(&[Rule::SliceTime]) > 1_000, "that takes the rule");
 }
 
 /// Scenario: many new connections wait beside one with as many requests as the limit lets in, and
