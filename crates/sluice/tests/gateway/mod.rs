@@ -206,7 +206,8 @@ fn base_config(
          service:\n  extensions: [health_check]\n  telemetry:\n    metrics:\n      \
          readers:\n        - pull:\n            \
          exporter:\n              prometheus:\n                host: {}\n                \
-         port: {}\n",
+         port: {}\n                without_type_suffix: false\n                \
+         without_units: false\n",
         metrics.ip(),
         metrics.port(),
     )
