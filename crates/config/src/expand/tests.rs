@@ -159,8 +159,9 @@ fn expands_like_the_collector() {
 /// text.
 #[test]
 fn strings_keep_their_text() {
-    let environment = environment()
-        .file("c.yaml", "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}\ne: {k: '${yaml:#pw}', l: '${yaml:~}', m: }");
+    let file = "a: ${env:CODE}\nb: ${env:PORT}\nc: ${env:NOT}\nd: ${env:NOT}\n\
+                e: {k: '${yaml:#pw}', l: '${yaml:~}', m: }";
+    let environment = environment().file("c.yaml", file);
     let mut diagnostics = Diagnostics::default();
     let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
     let span = tree.span;

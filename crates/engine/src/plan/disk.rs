@@ -243,7 +243,7 @@ fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -
     if let Some(room_bytes) = room_bytes.filter(|room_bytes| *room_bytes < limit_bytes) {
         let message = format!(
             "`buffer.disk.limit_mib` is {value}, but the file system of {} has only {} MiB for it: \
-             senders will be refused for a while, or the oldest be dropped, before budgets are spent",
+             senders will be refused, or the oldest be dropped, before budgets are spent",
             directory.display(),
             room_bytes / MIB
         );

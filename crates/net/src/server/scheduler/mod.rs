@@ -65,8 +65,8 @@ pub use rules::{Rule, UnknownRule};
 /// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
 const LARGE_TICKS: u64 = 8;
 /// In the first idle window so many overdue new connections are let in, and in each further one
-/// twice as many, up to a bound: a window may be idle only because the few that are read from have sent nothing
-/// for a moment, and what new ones bring is known once they have a slice.
+/// twice as many, up to a bound: a window may be idle only because the few that are read from have
+/// sent nothing for a moment, and what new ones bring is known once they have a slice.
 const NEW_AT_FIRST: usize = 4;
 const NEW_AT_MOST: usize = 256;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even

@@ -178,8 +178,7 @@ fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) 
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let doc = "Who may send. Without it, every client that can connect.";
     let name = fields.section_unless_empty("auth", doc, |fields| {
-        let doc = "Name of the extension that decides: `basicauth` or `bearertokenauth`, with its \
-                   `/name` if it has one.";
+        let doc = "Name of the extension that decides, with its `/name` if it has one.";
         let name = fields.required_string("authenticator", doc);
         fields.no_effect("request_params", "authenticators see headers only");
         name
