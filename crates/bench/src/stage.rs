@@ -144,7 +144,7 @@ impl Stage {
 
     /// An error with the end of its output, where it has ended.
     pub(crate) fn processes(&self) -> Result<Processes> {
-        let processes = Processes::look(&self.subject);
+        let processes = Processes::now(&self.subject);
         processes.subject.with_context(|| {
             let (name, output) = (self.subject.name(), self.subject.output_tail());
             format!("{name} has ended; the end of its output:\n{output}")
@@ -163,19 +163,19 @@ impl Stage {
             Load { duration: load.duration.or(Some(warm_up + counted)), ..load }.start()?;
         sleep(warm_up).await;
         self.backends.iter().for_each(Backend::reset_latency);
-        let look =
+        let counters =
             || anyhow::Ok((self.processes()?, self.arrived(), running.progress().accepted()));
-        let before = look()?;
+        let before = counters()?;
         let (began, mut rss_bytes) = (Instant::now(), 0);
         let nothing_came = || !self.backends.is_empty() && self.arrived() == before.1;
         while began.elapsed() < counted || nothing_came() && began.elapsed() < FIRST_ITEMS_WITHIN {
             let left = counted.saturating_sub(began.elapsed());
             sleep(left.clamp(Duration::from_millis(1), SAMPLE_EVERY)).await;
-            // One that has ended shows in the look after the window.
+            // One that has ended shows in the counters after the window.
             let usage = usage_of_process(self.subject.pid());
             rss_bytes = rss_bytes.max(usage.map_or(0, |usage| usage.rss_bytes));
         }
-        let after = look()?;
+        let after = counters()?;
         let latencies = self.backends.iter().map(Backend::latency);
         let latency = latencies.max_by_key(|latency| latency.p99).unwrap_or_default();
         running.stop();

@@ -8,6 +8,7 @@ use sluice_config::{Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
 use crate::output::{self, complain};
+use crate::text;
 
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
@@ -25,11 +26,13 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
 
 pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
     let plan = load(locations).0?;
-    let (receivers, pipelines) = (plan.receivers.len(), plan.pipelines.len());
-    let deliveries = plan.deliveries.len();
-    output::print(&format!(
-        "valid: {receivers} receivers, {pipelines} pipelines, {deliveries} deliveries\n"
-    ))
+    let receivers = text::counted(plan.receivers.len() as u64, "receiver");
+    let pipelines = text::counted(plan.pipelines.len() as u64, "pipeline");
+    let deliveries = match plan.deliveries.len() {
+        1 => "1 delivery".to_owned(),
+        many => format!("{many} deliveries"),
+    };
+    output::print(&format!("valid: {receivers}, {pipelines}, {deliveries}\n"))
 }
 
 pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {

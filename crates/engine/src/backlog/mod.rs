@@ -22,7 +22,7 @@ use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 
 /// What deliveries may shed is looked at so often at most: backends do not change faster.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(10);
 /// So often it is decided who sheds before a request is judged by what was free by then.
 const ROUNDS: usize = 8;
 /// Of the pool's memory that is free, connections may borrow so many percent.
@@ -94,7 +94,7 @@ pub(crate) struct Backlog {
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
     members: ArcSwap<Members>,
-    looked_at: Stamp,
+    updated_at: Stamp,
     /// One at a time sheds: two would both shed for the same excess.
     shedding: Mutex<()>,
     /// Whether the CPU is the bottleneck.
@@ -120,7 +120,7 @@ impl Backlog {
             limit_bytes: AtomicU64::new(limit_bytes),
             firm_bytes: AtomicU64::new(0),
             members: ArcSwap::default(),
-            looked_at: Stamp::default(),
+            updated_at: Stamp::default(),
             shedding: Mutex::new(()),
             cpu: Box::new(cpu),
             connections: OnceLock::new(),
@@ -208,12 +208,12 @@ impl Backlog {
         }
     }
 
-    /// Looks anew at what each delivery may shed, unless that was done a moment ago.
-    pub(crate) fn look(&self, now: Instant) {
-        if self.looked_at.is_within(LOOK_AGAIN, now) {
+    /// Decides anew what each delivery may shed, unless that was done a moment ago.
+    pub(crate) fn update_sheds(&self, now: Instant) {
+        if self.updated_at.is_within(UPDATE_INTERVAL, now) {
             return;
         }
-        self.looked_at.set(now);
+        self.updated_at.set(now);
         let members = self.members.load();
         let is_cpu_bound = self.is_cpu_bound();
         let states: Vec<_> =
@@ -244,7 +244,7 @@ impl Backlog {
             return;
         }
         let _alone = self.shedding.lock();
-        self.look(now);
+        self.update_sheds(now);
         let members = self.members.load();
         let mut is_exhausted = vec![false; members.deliveries.len()];
         for _ in 0..ROUNDS {
@@ -274,7 +274,7 @@ impl Backlog {
     /// Deliveries that are late give up what is not on disk, as far as they may, so that no sender
     /// waits for a disk that does not work.
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
-        self.look(now);
+        self.update_sheds(now);
         let is_cpu_bound = self.is_cpu_bound();
         let late = deliveries.iter().filter(|it| disk::is_late(&it.state(now, is_cpu_bound)));
         late.for_each(|delivery| delivery.drop_unwritten(0));
@@ -300,7 +300,7 @@ impl Backlog {
         if wanted_bytes == 0 {
             return;
         }
-        self.look(now);
+        self.update_sheds(now);
         let mut logs: Vec<_> = Signal::ALL.into_iter().zip(&self.logs).collect();
         logs.sort_by_key(|(_, log)| std::cmp::Reverse(log.needed_disk_bytes()));
         for (signal, log) in logs {

@@ -69,7 +69,7 @@ impl Route {
     /// if senders may have to slow down.
     pub(crate) fn appended(&self, appended: Appended, now: Instant) -> bool {
         if appended.over_budget {
-            self.backlog.look(now);
+            self.backlog.update_sheds(now);
             self.deliveries.iter().for_each(|delivery| delivery.enforce_limit());
         }
         self.backlog.make_room(0, now);
@@ -80,14 +80,14 @@ impl Route {
             is_tight |= delivery.lag_bytes() > delivery.bounds().limit_bytes / 2;
         }
         if is_tight {
-            self.backlog.look(now);
+            self.backlog.update_sheds(now);
         }
         is_tight
     }
 
     /// The delivery for whose sake answers to senders are delayed.
     pub(crate) fn delays(&self, in_flight_bytes: u64, now: Instant) -> Option<&Delivery> {
-        self.backlog.look(now);
+        self.backlog.update_sheds(now);
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
@@ -127,7 +127,7 @@ impl Route {
         let unwritten = || self.backlog.memory.unwritten_bytes.get();
         let limit = disk.unwritten_limit_bytes;
         if let Some(keep_bytes) = disk::keep_unwritten_bytes(unwritten(), arriving_bytes, limit) {
-            self.backlog.look(now);
+            self.backlog.update_sheds(now);
             self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
         if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {

@@ -6,7 +6,7 @@ use sluice_flow::overload::PoolState;
 use sluice_telemetry::row;
 use sluice_telemetry::table::Table;
 
-use crate::memory;
+use crate::process;
 use crate::receiving::ReceivingBudget;
 
 /// Read from the moment of the start.
@@ -17,9 +17,9 @@ pub(super) const PROCESS: Table<Instant> = Table {
         row!(counter "otelcol_process_uptime" in "seconds",
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
         // In the Collector the name itself ends in the unit, whatever the naming.
-        row!(counter "otelcol_process_cpu_seconds", |_| memory::cpu_seconds(),
+        row!(counter "otelcol_process_cpu_seconds", |_| process::cpu_seconds(),
             "CPU time in seconds that the process has used, user and system."),
-        row!(gauge "otelcol_process_memory_rss" in "bytes", |_| memory::resident_bytes() as f64,
+        row!(gauge "otelcol_process_memory_rss" in "bytes", |_| process::resident_bytes() as f64,
             "Resident memory in bytes."),
     ],
 };

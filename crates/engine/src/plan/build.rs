@@ -14,7 +14,7 @@ use super::read::Read;
 use super::routes::{self, Path};
 use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, warnings};
 use crate::delivery::{DeliveryId, Policy};
-use crate::memory;
+use crate::process;
 
 pub(super) fn build(
     document: &Document,
@@ -81,7 +81,7 @@ fn deliveries_of(paths: &[Path]) -> Vec<(DeliveryId, Signal)> {
 /// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the
 /// limiter keeps free.
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
-    let available = memory::available_bytes();
+    let available = process::available_bytes();
     let used: BTreeSet<&String> =
         read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
     let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limit());

@@ -46,7 +46,7 @@ impl LogWatch {
     }
 
     /// `damaged`: frames on disk that were passed over so far.
-    fn look(&self, signal: Signal, trouble: Option<DiskTrouble>, damaged: u64, now: Instant) {
+    fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, damaged: u64, now: Instant) {
         let mut seen = self.seen.lock();
         let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
         seen.since = stops_writing.then(|| seen.since.unwrap_or(now));
@@ -102,7 +102,7 @@ pub(crate) async fn watch(
         for signal in Signal::ALL {
             let log = &logs[signal as usize];
             let damaged = log.stats().frames_damaged;
-            watches[signal as usize].look(signal, log.trouble(), damaged, now);
+            watches[signal as usize].note(signal, log.trouble(), damaged, now);
         }
         backlog.tick(now);
     }
@@ -123,11 +123,11 @@ mod tests {
                 DiskTrouble { reason: "EIO".to_owned(), out_of_space: false, stops_writing };
             for since in [Duration::ZERO, LASTING] {
                 assert!(!watch.has_lasting_trouble());
-                watch.look(Signal::Logs, Some(trouble.clone()), 0, start + since);
+                watch.note(Signal::Logs, Some(trouble.clone()), 0, start + since);
                 assert_eq!(watch.trouble().as_deref(), Some("the disk fails: EIO"));
             }
             assert_eq!(watch.has_lasting_trouble(), stops_writing);
-            watch.look(Signal::Logs, None, 0, start + LASTING);
+            watch.note(Signal::Logs, None, 0, start + LASTING);
             assert_eq!((watch.has_lasting_trouble(), watch.trouble()), (false, None));
         }
     }

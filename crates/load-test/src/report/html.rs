@@ -89,10 +89,11 @@ fn write_table(body: &mut String, table: &Table) {
     if !heads.is_empty() {
         *body += &format!("<tr><th></th>{heads}</tr>\n");
     }
-    let looks: Vec<&str> = (0..table.columns.len()).map(|column| look(table, column)).collect();
+    let classes: Vec<&str> =
+        (0..table.columns.len()).map(|column| class_of(table, column)).collect();
     let class = |column: usize, more: &str| {
         let first = if begins.contains(&column) { "first" } else { "" };
-        let names = [first, looks[column], more];
+        let names = [first, classes[column], more];
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
     };
@@ -116,7 +117,7 @@ fn write_table(body: &mut String, table: &Table) {
 }
 
 /// The class of a column: figures have none, names and sentences are text.
-fn look(table: &Table, column: usize) -> &'static str {
+fn class_of(table: &Table, column: usize) -> &'static str {
     let cells = || table.rows.iter().map(|row| row[column].as_str());
     let is_name = |cell: &str| cell.chars().next().is_some_and(char::is_alphabetic);
     match (cells().any(is_name), cells().any(|cell| cell.chars().count() > 40)) {

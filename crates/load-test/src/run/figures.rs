@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::machine::{CoreTimes, Cores, Noise};
 use super::plan::Plan;
-use super::sampler::{Look, Sampler, all_latencies, grown, total};
+use super::sampler::{Reading, Sampler, all_latencies, grown, total};
 use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
@@ -22,20 +22,20 @@ pub(super) struct Figures<'a> {
     pub(super) sampler: &'a Sampler<'a>,
     pub(super) report: &'a LoadReport,
     /// After the drain.
-    pub(super) last: &'a Look,
+    pub(super) last: &'a Reading,
     pub(super) drained_after: Option<Duration>,
     /// Of the cores of the run, when the load began and when it ended.
     pub(super) core_times: Option<(CoreTimes, CoreTimes)>,
 }
 
 impl Figures<'_> {
-    fn first(&self) -> &Look {
-        &self.sampler.looks[0]
+    fn first(&self) -> &Reading {
+        &self.sampler.readings[0]
     }
 
     /// The last while the load ran.
-    fn at_end(&self) -> &Look {
-        self.sampler.looks.last().unwrap_or(self.last)
+    fn at_end(&self) -> &Reading {
+        self.sampler.readings.last().unwrap_or(self.last)
     }
 
     pub(super) fn load_s(&self) -> f64 {
@@ -51,7 +51,7 @@ impl Figures<'_> {
         self.sampler.samples.iter().filter_map(value).reduce(f64::max)
     }
 
-    fn cpu_s(&self, until: &Look) -> Option<f64> {
+    fn cpu_s(&self, until: &Reading) -> Option<f64> {
         until.processes.subject_cpu_s_since(&self.first().processes)
     }
 
@@ -100,18 +100,18 @@ impl Figures<'_> {
     /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own
     /// counters, else by the lines that it took and by what the backends took.
     fn byte_kpis(&self) -> Kpis {
-        let [first, .., last] = &self.sampler.looks[..] else { return Kpis::default() };
+        let [first, .., last] = &self.sampler.readings[..] else { return Kpis::default() };
         if !self.sampler.counts_bytes {
             return Kpis::default();
         }
-        let own = |value: fn(&Look) -> Option<f64>| {
-            let values: Vec<f64> = self.sampler.looks.iter().filter_map(value).collect();
+        let own = |value: fn(&Reading) -> Option<f64>| {
+            let values: Vec<f64> = self.sampler.readings.iter().filter_map(value).collect();
             let grown = values.windows(2).map(|pair| grown(pair[1], pair[0])).sum::<f64>();
             value(last).map(|_| grown)
         };
         let bytes_per_line = self.report.bytes_sent as f64 / self.report.accepted.max(1) as f64;
-        let received = own(|look| look.received_bytes);
-        let exported = own(|look| look.exported_bytes);
+        let received = own(|reading| reading.received_bytes);
+        let exported = own(|reading| reading.exported_bytes);
         let arrived = last.arrived_bytes.saturating_sub(first.arrived_bytes) as f64;
         let load_s = self.load_s();
         Kpis {

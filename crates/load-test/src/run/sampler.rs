@@ -19,9 +19,9 @@ use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
 /// Tells the CPU time of the backends' threads from the generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
 
-/// One look.
+/// One reading of all counters.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct Reading {
     pub(super) processes: Processes,
     /// Items taken, by the subject's own count.
     pub(super) received: Option<f64>,
@@ -52,13 +52,13 @@ pub(super) struct Sampler<'a> {
     /// Of a subject that tails files.
     pub(super) counts_bytes: bool,
     pub(super) backends: &'a [Backend],
-    pub(super) looks: Vec<Look>,
+    pub(super) readings: Vec<Reading>,
     pub(super) samples: Vec<Sample>,
     pub(super) latencies_before: Histogram<u64>,
 }
 
 impl Sampler<'_> {
-    pub(super) async fn look(&self, subject: &Subject, load: Option<&RunningLoad>) -> Look {
+    pub(super) async fn read(&self, subject: &Subject, load: Option<&RunningLoad>) -> Reading {
         let names = &self.metrics;
         // One without metrics, or too busy to answer, leaves a gap in this second.
         let scrape = Scrape::fetch_from(self.addr, &names.path).await.ok();
@@ -74,8 +74,8 @@ impl Sampler<'_> {
             dropped: value(&one.dropped),
             ..PipelineKpis::default()
         };
-        Look {
-            processes: Processes::look(subject),
+        Reading {
+            processes: Processes::now(subject),
             received,
             queue: value(&names.queue),
             held: value(&names.held),
@@ -91,47 +91,49 @@ impl Sampler<'_> {
         }
     }
 
-    /// A look under load, and the sample since the one before; the first is from before the load.
+    /// A reading under load, and the sample since the one before; the first is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
-        let look = self.look(subject, Some(load)).await;
-        let (Some(first), Some(before)) = (self.looks.first(), self.looks.last()) else { return };
-        let elapsed_s = look.processes.seconds_since(&before.processes);
-        let cpu_s = look.processes.subject_cpu_s_since(&before.processes);
+        let reading = self.read(subject, Some(load)).await;
+        let (Some(first), Some(before)) = (self.readings.first(), self.readings.last()) else {
+            return;
+        };
+        let elapsed_s = reading.processes.seconds_since(&before.processes);
+        let cpu_s = reading.processes.subject_cpu_s_since(&before.processes);
         let latencies = all_latencies(self.backends);
         let mut since = latencies.clone();
         // Fails only where the one before holds more, which it never does.
         let _ = since.subtract(&self.latencies_before);
         let latency = Latency::of(&since);
         self.samples.push(Sample {
-            t_s: look.processes.seconds_since(&first.processes),
-            received_per_s: Some(look.taken_since(before) / elapsed_s),
-            exported_per_s: Some((total(&look.arrived) - total(&before.arrived)) / elapsed_s),
-            queue: look.queue,
-            backlog_items: Some(look.backlog()),
-            memory_bytes: look.processes.subject.map(|usage| usage.rss_bytes as f64),
+            t_s: reading.processes.seconds_since(&first.processes),
+            received_per_s: Some(reading.taken_since(before) / elapsed_s),
+            exported_per_s: Some((total(&reading.arrived) - total(&before.arrived)) / elapsed_s),
+            queue: reading.queue,
+            backlog_items: Some(reading.backlog()),
+            memory_bytes: reading.processes.subject.map(|usage| usage.rss_bytes as f64),
             cpu_cores: cpu_s.map(|cpu_s| cpu_s / elapsed_s),
             latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
         });
         self.latencies_before = latencies;
-        self.looks.push(look);
+        self.readings.push(reading);
     }
 
     /// Items that the subject has taken while the load ran.
     pub(super) fn taken(&self) -> f64 {
-        self.looks.windows(2).map(|pair| pair[1].taken_since(&pair[0])).sum()
+        self.readings.windows(2).map(|pair| pair[1].taken_since(&pair[0])).sum()
     }
 }
 
-impl Look {
+impl Reading {
     /// Items on their way: sent and not at every backend.
     fn backlog(&self) -> f64 {
         let arrived = self.arrived.iter().min().copied().unwrap_or(0);
         self.sent.saturating_sub(arrived) as f64
     }
 
-    /// Items that the subject has taken since the look just before: by its own count, which begins
+    /// Items that the subject has taken since the reading just before: by its own count, which begins
     /// again at 0 when the subject is started again, else by its answers.
-    fn taken_since(&self, before: &Look) -> f64 {
+    fn taken_since(&self, before: &Reading) -> f64 {
         self.received.zip(before.received).map_or_else(
             || self.acknowledged.saturating_sub(before.acknowledged) as f64,
             |(now, then)| grown(now, then),
@@ -170,7 +172,7 @@ fn size_below(folder: &Path, is_own: bool) -> u64 {
 /// How often it is looked whether everything has arrived.
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// One look at the processes.
+/// What the processes had used at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Processes {
     pub at: Instant,
@@ -181,7 +183,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    pub fn look(subject: &Subject) -> Processes {
+    pub fn now(subject: &Subject) -> Processes {
         Processes {
             at: Instant::now(),
             subject: subject.usage(),
@@ -233,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_counter_that_begins_again_has_not_shrunk() {
-        let looks = [100.0, 150.0, 20.0, 30.0];
-        assert_eq!(looks.windows(2).map(|pair| grown(pair[1], pair[0])).sum::<f64>(), 80.0);
+        let readings = [100.0, 150.0, 20.0, 30.0];
+        assert_eq!(readings.windows(2).map(|pair| grown(pair[1], pair[0])).sum::<f64>(), 80.0);
     }
 
     #[test]

@@ -111,11 +111,11 @@ pub(super) async fn run(
         metrics: metrics.clone(),
         counts_bytes: setting.log_root.is_some(),
         backends: &backends,
-        looks: Vec::new(),
+        readings: Vec::new(),
         samples: Vec::new(),
         latencies_before: all_latencies(&backends),
     };
-    sampler.looks.push(sampler.look(&subject, None).await);
+    sampler.readings.push(sampler.read(&subject, None).await);
     let core_times = CoreTimes::of(&cores.all());
     let mut load = source.start(&backends)?;
     let faults = plan.faults.start(&backends, plan.duration, plan.faults_outlast_load);
@@ -134,7 +134,7 @@ pub(super) async fn run(
         && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
     let last_arrival = backends.iter().filter_map(Backend::last_arrival).max();
     let drained_after = last_arrival.unwrap_or(load_ended).saturating_duration_since(load_ended);
-    let last = sampler.look(&subject, None).await;
+    let last = sampler.read(&subject, None).await;
     let figures = Figures {
         plan,
         subject: &subject,

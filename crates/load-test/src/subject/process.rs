@@ -251,7 +251,7 @@ impl Supervised {
     }
 
     /// Notices an end, and begins the next life when it is time.
-    fn look(&mut self) {
+    fn restart_if_ended(&mut self) {
         let Some(first_delay) = self.spec.restart_delay else { return };
         if let Some(process) = self.process.take_if(|process| has_ended(process.pid())) {
             self.reap(process);
@@ -300,7 +300,7 @@ pub(super) async fn supervise(supervised: Weak<Mutex<Supervised>>) {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(supervised) = supervised.upgrade() else { return };
         let mut supervised = supervised.lock();
-        supervised.look();
+        supervised.restart_if_ended();
         // Memory can be read while it lives only.
         let usage = usage_of_process(supervised.pid);
         supervised.remember_peak(usage.map_or(0, |usage| usage.peak_rss_bytes));

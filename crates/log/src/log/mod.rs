@@ -17,7 +17,6 @@ mod append;
 pub(crate) mod budget;
 mod closing;
 mod evict;
-mod look;
 mod readers;
 mod reading;
 pub(crate) mod segments;
@@ -25,6 +24,7 @@ mod shed;
 pub(crate) mod shed_segments;
 #[cfg(test)]
 mod shed_tests;
+mod status;
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;

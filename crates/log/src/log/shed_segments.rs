@@ -95,7 +95,7 @@ impl<T> Log<T> {
         &self,
         first: Offset,
         last: Offset,
-        mut look: impl FnMut(&mut Inner<T>, Offset) -> bool,
+        mut visit: impl FnMut(&mut Inner<T>, Offset) -> bool,
     ) -> bool {
         let mut offset = first;
         while offset <= last {
@@ -108,7 +108,7 @@ impl<T> Log<T> {
                 if offset > last || offset >= inner.slots.head() {
                     return true;
                 }
-                if !look(&mut inner, offset) {
+                if !visit(&mut inner, offset) {
                     return false;
                 }
                 offset += 1;

@@ -168,7 +168,7 @@ impl<T: Record> Reader<T> {
         }
         let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
-        look(&mut place.segment, task, &mut found)?;
+        read_turn(&mut place.segment, task, &mut found)?;
         place.at = found.until;
         // Of a frame that is only dated it is counted when it is read.
         if task.purpose != Purpose::Date {
@@ -259,7 +259,7 @@ impl<T: Record> Reader<T> {
     fn each_frame(
         &self,
         segment: &Segment,
-        mut look: impl FnMut(&mut Inner<T>, &DiskFrame) -> bool,
+        mut visit: impl FnMut(&mut Inner<T>, &DiskFrame) -> bool,
     ) -> Result<bool> {
         let mut reader = self.home.open(segment, ReaderOptions::default())?;
         loop {
@@ -275,7 +275,7 @@ impl<T: Record> Reader<T> {
                 return Ok(reader.damage().is_none());
             }
             let mut inner = self.shared.inner.lock();
-            if !frames.iter().all(|frame| look(&mut inner, frame)) {
+            if !frames.iter().all(|frame| visit(&mut inner, frame)) {
                 return Ok(false);
             }
         }
@@ -283,7 +283,11 @@ impl<T: Record> Reader<T> {
 }
 
 /// Reads one turn of a task.
-fn look<T: Record>(segment: &mut SegmentReader, task: &Task, found: &mut Found<T>) -> Result<()> {
+fn read_turn<T: Record>(
+    segment: &mut SegmentReader,
+    task: &Task,
+    found: &mut Found<T>,
+) -> Result<()> {
     let start = segment.position();
     let mut charged_bytes = 0;
     loop {

@@ -17,7 +17,7 @@ use super::connect::{ConnectOptions, Connector, PeerAddress};
 use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
 use super::error::{Result, TransportError};
-use super::slot::{Look, Slot};
+use super::slot::{Readiness, Slot};
 
 /// How requests are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Inner {
                 return Err(TransportError::ShutDown);
             }
             self.refresh_addresses();
-            let pause = match self.look() {
+            let pause = match self.pick_slot() {
                 Ok(Some(ready)) => return Ok(ready),
                 Ok(None) => Duration::MAX,
                 Err(error) if error.is_configuration() || !self.options.wait_for_ready => {
@@ -191,14 +191,14 @@ impl Inner {
 
     /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the
     /// way are started. `None`: an attempt is under way. An error: all have failed.
-    fn look(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>> {
+    fn pick_slot(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>> {
         let slots = self.slots.load();
         let now = Instant::now();
         if slots.is_empty() {
-            match self.lookup.look(now) {
-                Look::Waiting(error) => return Err(error),
-                Look::Start => self.start_resolving(),
-                Look::Connecting | Look::Ready(_) => {}
+            match self.lookup.readiness(now) {
+                Readiness::Waiting(error) => return Err(error),
+                Readiness::Start => self.start_resolving(),
+                Readiness::Connecting | Readiness::Ready(_) => {}
             }
             return Ok(None);
         }
@@ -206,14 +206,14 @@ impl Inner {
         let (mut underway, mut failed) = (false, None);
         for index in 0..slots.len() {
             let slot = &slots[(first.wrapping_add(index)) % slots.len()];
-            match slot.look(now) {
-                Look::Ready(connection) => return Ok(Some((slot.clone(), connection))),
-                Look::Start => {
+            match slot.readiness(now) {
+                Readiness::Ready(connection) => return Ok(Some((slot.clone(), connection))),
+                Readiness::Start => {
                     underway = true;
                     self.start(slot.clone());
                 }
-                Look::Connecting => underway = true,
-                Look::Waiting(error) => failed = failed.or(Some(error)),
+                Readiness::Connecting => underway = true,
+                Readiness::Waiting(error) => failed = failed.or(Some(error)),
             }
         }
         failed.filter(|_| !underway).map_or(Ok(None), Err)

@@ -17,7 +17,7 @@ const JITTER: f64 = 0.2;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// What a request finds when it looks for a connection.
-pub(crate) enum Look {
+pub(crate) enum Readiness {
     Ready(Connection),
     /// The caller has to connect: no attempt is under way.
     Start,
@@ -59,11 +59,11 @@ impl Slot {
     }
 
     /// `Start` is said once: it makes the slot connecting.
-    pub(crate) fn look(&self, now: Instant) -> Look {
+    pub(crate) fn readiness(&self, now: Instant) -> Readiness {
         let mut inner = self.inner.lock();
         match &inner.state {
             State::Ready(connection) if !connection.state.is_closed() => {
-                return Look::Ready(connection.clone());
+                return Readiness::Ready(connection.clone());
             }
             State::Ready(connection) => {
                 let state = connection.state.clone();
@@ -80,12 +80,12 @@ impl Slot {
         match &inner.state {
             State::Idle => {
                 inner.state = State::Connecting;
-                Look::Start
+                Readiness::Start
             }
-            State::Connecting => Look::Connecting,
-            State::Waiting { error, .. } => Look::Waiting(error.clone()),
+            State::Connecting => Readiness::Connecting,
+            State::Waiting { error, .. } => Readiness::Waiting(error.clone()),
             State::Ready(_) => unreachable!("a closed connection was just removed"),
-            State::Removed => Look::Waiting(TransportError::ShutDown),
+            State::Removed => Readiness::Waiting(TransportError::ShutDown),
         }
     }
 

@@ -114,32 +114,32 @@ pub fn decompress_admitted<R>(
     output.into_bytes()
 }
 
-/// Unpacks a payload into a buffer that belongs to this thread and shows it to `look`: for payloads
+/// Unpacks a payload into a buffer that belongs to this thread and shows it to `inspect`: for payloads
 /// that are validated and then travel on in their compressed form. Costs no allocation once the
 /// thread is warm.
 pub fn with_decompressed<T>(
     packing: impl Into<Packing>,
     input: &[u8],
     limit_bytes: usize,
-    look: impl FnOnce(Unpacked<'_>) -> T,
+    inspect: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, DecompressError> {
-    with_decompressed_admitted(packing, input, limit_bytes, &mut admit, look).map_err(failure)
+    with_decompressed_admitted(packing, input, limit_bytes, &mut admit, inspect).map_err(failure)
 }
 
 /// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
-/// [`decompress_admitted`]. What `look` saw is no longer held when this returns, except what the
+/// [`decompress_admitted`]. What `inspect` saw is no longer held when this returns, except what the
 /// thread keeps.
 pub fn with_decompressed_admitted<T, R>(
     packing: impl Into<Packing>,
     input: &[u8],
     limit_bytes: usize,
     ask: &mut dyn FnMut(Ask) -> Result<(), R>,
-    look: impl FnOnce(Unpacked<'_>) -> T,
+    inspect: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, InflateError<R>> {
-    // Taken out of its cell, so that `look` may come back here.
+    // Taken out of its cell, so that `inspect` may come back here.
     let mut output = Output::reusing(SCRATCH.with(RefCell::take), ask);
     let result = unpack(packing.into(), input, limit_bytes, &mut output)
-        .map(|is_passable| look(Unpacked { bytes: output.filled(), is_passable }));
+        .map(|is_passable| inspect(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
         SCRATCH.with(|cell| cell.replace(output.bytes));
     }

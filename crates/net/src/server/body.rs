@@ -110,7 +110,7 @@ pub struct BodyReader {
     gap_end: Instant,
     deadline: Instant,
     /// When its progress is looked at, and what has come since the last look.
-    look_at: Instant,
+    check_at: Instant,
     came_bytes: usize,
     stalled: Option<Stalled>,
 }
@@ -119,8 +119,8 @@ impl BodyReader {
     pub fn new(body: RequestBody, timeouts: BodyTimeouts) -> Self {
         let now = Instant::now();
         let (gap_end, deadline) = (now + timeouts.gap, now + timeouts.total);
-        let look_at = now + PROGRESS_INTERVAL;
-        BodyReader { body, timeouts, gap_end, deadline, look_at, came_bytes: 0, stalled: None }
+        let check_at = now + PROGRESS_INTERVAL;
+        BodyReader { body, timeouts, gap_end, deadline, check_at, came_bytes: 0, stalled: None }
     }
 
     /// The length that the peer announced, if it did.
@@ -144,7 +144,7 @@ impl BodyReader {
         moment: Instant,
     ) -> Result<Option<Option<Bytes>>, BodyError> {
         loop {
-            let until = moment.min(self.gap_end).min(self.deadline).min(self.look_at);
+            let until = moment.min(self.gap_end).min(self.deadline).min(self.check_at);
             // The timer is registered only if the piece is not there yet.
             match timeout_at(until, self.body.frame()).await {
                 Err(_) if self.deadline <= until => {
@@ -154,7 +154,7 @@ impl BodyReader {
                     return Err(BodyError::TooSlow("nothing came for too long"));
                 }
                 Err(_) if moment <= until => return Ok(None),
-                Err(_) => self.look()?,
+                Err(_) => self.check_progress()?,
                 Ok(None) => {
                     self.body.end();
                     return Ok(Some(None));
@@ -174,8 +174,8 @@ impl BodyReader {
         }
     }
 
-    fn look(&mut self) -> Result<(), BodyError> {
-        self.look_at = Instant::now() + PROGRESS_INTERVAL;
+    fn check_progress(&mut self) -> Result<(), BodyError> {
+        self.check_at = Instant::now() + PROGRESS_INTERVAL;
         self.stalled = None;
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
             let stalled = self.body.activity.note_stalled().ok_or(BodyError::Stalled)?;

@@ -19,7 +19,7 @@ const PART: usize = 20;
 pub(super) struct Admitted {
     permit: Permit,
     resources: ServerResources,
-    look_at: Instant,
+    check_at: Instant,
     /// When the body last made progress, and how much of it had arrived by then.
     progressed: (Instant, usize),
 }
@@ -27,7 +27,7 @@ pub(super) struct Admitted {
 impl Admitted {
     pub(super) fn new(permit: Permit, resources: &ServerResources) -> Self {
         let (now, resources) = (Instant::now(), resources.clone());
-        Admitted { permit, resources, look_at: now + INTERVAL, progressed: (now, 0) }
+        Admitted { permit, resources, check_at: now + INTERVAL, progressed: (now, 0) }
     }
 
     /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress
@@ -39,16 +39,16 @@ impl Admitted {
         arrived: usize,
     ) -> Result<Option<Bytes>, Refused> {
         loop {
-            if let Some(piece) = body.next_before(self.look_at).await? {
+            if let Some(piece) = body.next_before(self.check_at).await? {
                 return Ok(piece);
             }
-            self.look(arrived)?;
+            self.check_progress(arrived)?;
         }
     }
 
-    fn look(&mut self, arrived: usize) -> Result<(), Refusal> {
+    fn check_progress(&mut self, arrived: usize) -> Result<(), Refusal> {
         let now = Instant::now();
-        self.look_at = now + INTERVAL;
+        self.check_at = now + INTERVAL;
         let (since, arrived_then) = self.progressed;
         if arrived - arrived_then > self.permit.bytes() / PART {
             self.progressed = (now, arrived);

@@ -167,7 +167,7 @@ impl Work {
         let base_bytes = permit.bytes();
         let mut ledger = Ledger { permit, base_bytes, is_inline };
         if self.keeps_compressed {
-            return self.look(&RefCell::new(ledger));
+            return self.inspect_compressed(&RefCell::new(ledger));
         }
         let plain = match self.packing {
             Packing::Known(Encoding::Identity) => self.body.clone(),
@@ -184,9 +184,9 @@ impl Work {
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
-    fn look(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
+    fn inspect_compressed(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
-        let look = |plain: compress::Unpacked<'_>| {
+        let inspect = |plain: compress::Unpacked<'_>| {
             let items = self.count(plain.bytes)?;
             if plain.is_passable {
                 return Ok((items, plain.bytes.len(), None));
@@ -199,7 +199,7 @@ impl Work {
             &self.body,
             self.limit_bytes,
             &mut |ask| ledger.borrow_mut().ask(ask),
-            look,
+            inspect,
         )??;
         hold(unpacked.as_ref().map_or(0, Bytes::len))?;
         let payload = match (unpacked, self.packing) {

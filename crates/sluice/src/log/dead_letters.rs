@@ -9,11 +9,12 @@ use sluice_log::StoredRecord;
 use sluice_log::format::Refusal;
 
 use super::arguments::ListArguments;
+use super::body;
 use super::directory::{Directory, StoredDelivery};
 use super::frames::{readable, report_damage};
 use super::listing::{Entry, Kind, Listing};
-use super::{body, text};
 use crate::output::complain;
+use crate::text;
 
 const TITLES: [&str; 6] = [">Number", "Refused", ">Items", ">Bytes", "Receiver", "Reason"];
 

@@ -11,8 +11,8 @@ use sluice_log::{Holding, Log, OpenOptions, StoredRecord};
 
 use super::arguments::DropArguments;
 use super::directory::{Directory, StoredDelivery};
-use super::text;
 use crate::output::{self, complain};
+use crate::text;
 
 /// Time limit for removing files.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,8 +10,8 @@ use sluice_log::segment::{Damage, SegmentChain};
 use sluice_log::{FileError, RangeSet, StoredRecord};
 
 use super::directory::StoredDelivery;
-use super::text;
 use crate::output::complain;
+use crate::text;
 
 pub(super) struct StoredFrame {
     pub stored: StoredRecord,

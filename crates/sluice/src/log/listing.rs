@@ -10,8 +10,9 @@ use sluice_log::StoredRecord;
 use sluice_otlp::Signal;
 
 use super::arguments::Output;
-use super::{body, text};
+use super::body;
 use crate::output::complain;
+use crate::text;
 
 /// A long list is printed as several tables, so that memory is bounded.
 const ROWS_PER_TABLE: usize = 1000;

@@ -13,8 +13,9 @@ use sluice_log::{FileError, Holding};
 
 use super::arguments::LsArguments;
 use super::directory::Directory;
-use super::{frames, text};
+use super::frames;
 use crate::configuration;
+use crate::text;
 
 const TITLES: [&str; 8] = [
     "Delivery",

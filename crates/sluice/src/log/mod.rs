@@ -14,7 +14,7 @@ mod listing;
 mod ls;
 mod replay;
 mod show;
-mod text;
+
 mod verify;
 
 use std::io;

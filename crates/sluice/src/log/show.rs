@@ -9,11 +9,12 @@ use sluice_log::format::CursorState;
 use sluice_otlp::Signal;
 
 use super::arguments::ListArguments;
+use super::body;
 use super::directory::{Directory, LogFolder};
 use super::frames::{Frames, StoredFrame, report_damage, waits_for};
 use super::listing::{Entry, Kind, Listing};
-use super::{body, text};
 use crate::output::complain;
+use crate::text;
 
 const TITLES: [&str; 7] =
     [">Offset", "Received", ">Items", ">Bytes", "Encoding", "Receiver", "Waits for"];

@@ -10,8 +10,8 @@ use sluice_log::disk::RealDisk;
 use sluice_log::inspect::{Finding, Verification, verify};
 
 use super::directory::Directory;
-use super::text;
 use crate::output;
+use crate::text;
 
 pub(super) fn run(directory: &Path) -> Result<ExitCode> {
     let directory = Directory::open(directory)?;

@@ -118,7 +118,7 @@ struct Allowed {
 }
 
 impl Allowed {
-    fn look(&mut self, backend: &Backend) {
+    fn remember_arrivals(&mut self, backend: &Backend) {
         let now = Instant::now();
         if self.recent.back().is_none_or(|(at, _)| now - *at >= LOOKED_AT_EVERY) {
             self.recent.push_back((now, backend.all_seen()));
@@ -245,7 +245,7 @@ impl Lives {
         let lasts = Duration::from_millis(fastrand::u64(lasts));
         let began = Instant::now();
         while began.elapsed() < lasts {
-            self.look();
+            self.remember_arrivals();
             tokio::time::sleep(lasts.saturating_sub(began.elapsed()).min(LOOKED_AT_EVERY)).await;
         }
         let crashed_at = Instant::now();
@@ -274,9 +274,9 @@ impl Lives {
         stored.and_then(|stored| stored.elapsed().ok()).unwrap_or(LOOKED_BACK)
     }
 
-    fn look(&mut self) {
+    fn remember_arrivals(&mut self) {
         for (allowed, backend) in self.allowed.iter_mut().zip(&self.backends) {
-            allowed.look(backend);
+            allowed.remember_arrivals(backend);
         }
     }
 
@@ -288,7 +288,7 @@ impl Lives {
         for backend in &self.backends {
             assert_all_arrives(&self.reports, backend, limit).await;
         }
-        self.look();
+        self.remember_arrivals();
         let lives = self.reports.len();
         let acknowledged: u64 = self.reports.iter().map(|report| report.accepted).sum();
         println!(

@@ -49,7 +49,7 @@ impl CpuShare {
 
     /// The load since the last window. `None`: the window has not ended, or the kernel does not
     /// tell.
-    pub(super) fn look(&mut self) -> Option<CpuLoad> {
+    pub(super) fn measure(&mut self) -> Option<CpuLoad> {
         let elapsed = self.since.elapsed();
         if elapsed < WINDOW {
             return None;

@@ -45,7 +45,7 @@ impl InFlightLimit {
     }
 
     /// A window has ended. Memory that is found short meanwhile counts in the next one.
-    pub(super) fn look(&self, cpu: CpuLoad) {
+    pub(super) fn adapt(&self, cpu: CpuLoad) {
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
             _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
@@ -74,9 +74,9 @@ mod tests {
     #[test]
     fn there_is_no_limit_until_something_is_short() {
         let limit = InFlightLimit::default();
-        limit.look(CpuLoad::Low);
+        limit.adapt(CpuLoad::Low);
         assert!(!limit.is_bounded() && limit.admits_beside(1 << 20));
-        limit.look(CpuLoad::Full);
+        limit.adapt(CpuLoad::Full);
         assert!(
             limit.is_bounded()
                 && limit.admits_beside(LEAST_WEIGHT - 1)
@@ -89,9 +89,9 @@ mod tests {
         let limit = InFlightLimit::default();
         limit.note_memory_short();
         assert!(!limit.admits_beside(LEAST_WEIGHT));
-        limit.look(CpuLoad::Low);
+        limit.adapt(CpuLoad::Low);
         assert!(!limit.admits_beside(LEAST_WEIGHT), "it was short meanwhile");
-        limit.look(CpuLoad::Low);
+        limit.adapt(CpuLoad::Low);
         assert!(
             limit.admits_beside(LEAST_WEIGHT)
                 && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART)
@@ -101,30 +101,30 @@ mod tests {
     #[test]
     fn the_limit_ends_if_nothing_was_short_for_long() {
         let limit = InFlightLimit::default();
-        limit.look(CpuLoad::Full);
-        let looks = (1..1000).find(|_| {
-            limit.look(CpuLoad::Low);
+        limit.adapt(CpuLoad::Full);
+        let windows = (1..1000).find(|_| {
+            limit.adapt(CpuLoad::Low);
             !limit.is_bounded()
         });
         // A window is 25 ms or longer.
-        assert!((30..60).contains(&looks.expect("it ends")), "{looks:?}");
+        assert!((30..60).contains(&windows.expect("it ends")), "{windows:?}");
     }
 
     /// Requests that wait for a backend keep the CPU busy only if there are many.
     #[test]
     fn it_comes_to_rest_where_the_cpu_has_just_enough_to_do() {
         let limit = InFlightLimit::default();
-        limit.look(CpuLoad::Full);
+        limit.adapt(CpuLoad::Full);
         let weights: Vec<usize> = (0..200)
             .map(|_| {
                 let weight = limit.weight.load(Ordering::Relaxed);
-                limit.look(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
+                limit.adapt(if weight >= 300 { CpuLoad::Full } else { CpuLoad::Low });
                 weight
             })
             .collect();
         assert!(weights[100..].iter().all(|weight| (250..350).contains(weight)), "{weights:?}");
         let weight = limit.weight.load(Ordering::Relaxed);
-        (0..10).for_each(|_| limit.look(CpuLoad::High));
+        (0..10).for_each(|_| limit.adapt(CpuLoad::High));
         assert_eq!(limit.weight.load(Ordering::Relaxed), weight, "neither short nor idle");
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
-//! short memory is (`line.rs`). Of those that had no slice yet, four are let in within the first 25
+//! short memory is (`queue.rs`). Of those that had no slice yet, four are let in within the first 25
 //! ms, and twice as many in each further 25 ms. Those with large requests are let in one every 40
 //! ms.
 //!
@@ -38,7 +38,7 @@
 mod cpu;
 mod entry;
 mod in_flight_limit;
-mod line;
+mod queue;
 mod requests;
 mod rules;
 
@@ -56,7 +56,7 @@ use tokio::time::sleep;
 use cpu::{CpuLoad, CpuShare};
 pub(super) use entry::ConnectionEntry;
 use in_flight_limit::InFlightLimit;
-use line::Line;
+use queue::ReadQueue;
 pub(super) use requests::Arriving;
 pub use requests::{SharedWindow, WaitsUnread};
 use rules::Rules;
@@ -78,7 +78,7 @@ const NOTHING_SHORT_AFTER: Duration = Duration::from_secs(1);
 /// The read scheduler of a runtime: the queue, driven by the runtime's threads and a timer.
 #[derive(Debug, Default)]
 pub struct ReadScheduler {
-    line: Mutex<Line>,
+    queue: Mutex<ReadQueue>,
     /// Slices that have begun.
     slices: AtomicU64,
     ticks: AtomicU64,
@@ -136,8 +136,8 @@ impl ReadScheduler {
     /// A thread of the runtime has nothing to do.
     fn on_thread_park(&self) {
         self.idle_threads.fetch_add(1, Ordering::Relaxed);
-        let mut line = self.line.lock();
-        self.begin_next(&mut line);
+        let mut queue = self.queue.lock();
+        self.begin_next(&mut queue);
     }
 
     fn on_thread_unpark(&self) {
@@ -148,7 +148,7 @@ impl ReadScheduler {
     async fn run(&self) {
         let mut share = CpuShare::start();
         loop {
-            if self.line.lock().is_empty() {
+            if self.queue.lock().is_empty() {
                 let since = Instant::now();
                 self.queued.notified().await;
                 if since.elapsed() >= NOTHING_SHORT_AFTER {
@@ -159,7 +159,7 @@ impl ReadScheduler {
             let before = self.slices.load(Ordering::Relaxed);
             sleep(TICK).await;
             let has_begun = self.slices.load(Ordering::Relaxed) != before;
-            self.tick(has_begun, share.look());
+            self.tick(has_begun, share.measure());
         }
     }
 
@@ -179,20 +179,20 @@ impl ReadScheduler {
             };
             self.new_in_window.store(new_in_window, Ordering::Relaxed);
             self.new_left.store(new_in_window, Ordering::Relaxed);
-            self.limit.look(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
+            self.limit.adapt(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
-        let mut line = self.line.lock();
+        let mut queue = self.queue.lock();
         if self.limit.is_bounded() && self.rules.has(Rule::SliceTime) {
-            line.end_old_slices(tick);
+            queue.end_old_slices(tick);
         }
         if !has_begun {
-            self.begin_next(&mut line);
+            self.begin_next(&mut queue);
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
             // Of those with large requests one now and then.
             let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
             let mut new_left = self.new_left.load(Ordering::Relaxed);
-            while let Some(entry) = line.next_overdue(tick, admits_large, new_left > 0) {
+            while let Some(entry) = queue.next_overdue(tick, admits_large, new_left > 0) {
                 new_left -= usize::from(entry.is_new());
                 admits_large &= entry.has_small_requests();
                 self.wake(&entry);
@@ -201,8 +201,8 @@ impl ReadScheduler {
         }
     }
 
-    fn begin_next(&self, line: &mut Line) {
-        if let Some(entry) = line.next(&self.limit, self.rules, self.ticks.load(Ordering::Relaxed))
+    fn begin_next(&self, queue: &mut ReadQueue) {
+        if let Some(entry) = queue.next(&self.limit, self.rules, self.ticks.load(Ordering::Relaxed))
         {
             self.wake(&entry);
         }
@@ -216,9 +216,9 @@ impl ReadScheduler {
     }
 
     fn enqueue(&self, entry: &Arc<ConnectionEntry>) {
-        let mut line = self.line.lock();
-        let was_empty = line.is_empty();
-        if !line.enqueue(entry, self.ticks.load(Ordering::Relaxed)) {
+        let mut queue = self.queue.lock();
+        let was_empty = queue.is_empty();
+        if !queue.enqueue(entry, self.ticks.load(Ordering::Relaxed)) {
             return;
         }
         if was_empty {
@@ -226,7 +226,7 @@ impl ReadScheduler {
         }
         // A thread that has parked already will not park again for this.
         if self.idle_threads.load(Ordering::Relaxed) > 0 {
-            self.begin_next(&mut line);
+            self.begin_next(&mut queue);
         }
     }
 }
@@ -272,7 +272,7 @@ impl ScheduledReads {
 impl Drop for ScheduledReads {
     fn drop(&mut self) {
         if let Some(scheduler) = &self.scheduler {
-            scheduler.line.lock().remove(&self.entry);
+            scheduler.queue.lock().remove(&self.entry);
         }
     }
 }

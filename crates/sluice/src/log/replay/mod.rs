@@ -11,7 +11,7 @@ use sluice_log::dead_letters::DeadLetterReader;
 
 use super::arguments::ReplayArguments;
 use super::directory::{Directory, StoredDelivery};
-use super::text;
+use crate::text;
 
 pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;

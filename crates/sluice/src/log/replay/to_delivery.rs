@@ -14,8 +14,8 @@ use sluice_log::{Charge, Keep, Log, OpenOptions, StoredRecord, Subscription};
 
 use super::{StoredDelivery, letters, progress};
 use crate::log::frames::{readable, report_damage};
-use crate::log::text;
 use crate::output;
+use crate::text;
 
 /// The most bytes that wait in memory for the disk.
 const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;

@@ -13,10 +13,11 @@ use sluice_log::segment::Damage;
 
 use super::{letters, progress};
 use crate::log::arguments::ReplayArguments;
+use crate::log::body;
 use crate::log::directory::StoredDelivery;
 use crate::log::frames::{Frames, readable, report_damage};
-use crate::log::{body, text};
 use crate::output::complain;
+use crate::text;
 
 /// Stands for the standard output.
 const STDOUT: &str = "-";

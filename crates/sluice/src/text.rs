@@ -7,17 +7,17 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use sluice_otlp::civil_time;
 
 /// `1234567` as `1,234,567`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
 /// `1 frame`, `2 frames`.
-pub(super) fn counted(number: u64, one: &str) -> String {
+pub(crate) fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A size with a binary unit, to one decimal place.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -32,7 +32,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`, `8s`.
-pub(super) fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -44,19 +44,19 @@ pub(super) fn duration(duration: Duration) -> String {
 }
 
 /// The age by the wall clock; zero for times in the future.
-pub(super) fn age(unix_ns: u64) -> Duration {
+pub(crate) fn age(unix_ns: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_nanos(unix_ns))
 }
 
 /// Nanoseconds since 1970 as `2026-11-21T06:05:43.120Z`.
-pub(super) fn time(unix_ns: u64) -> String {
+pub(crate) fn time(unix_ns: u64) -> String {
     let seconds = (unix_ns / 1_000_000_000).cast_signed();
     format!("{}.{:03}Z", civil_time(seconds), unix_ns / 1_000_000 % 1000)
 }
 
 /// A table without lines; columns whose title begins with `>` are numbers.
-pub(super) fn table(titles: &[&str]) -> Table {
+pub(crate) fn table(titles: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
@@ -69,13 +69,13 @@ pub(super) fn table(titles: &[&str]) -> Table {
 }
 
 /// Progress on the standard error, if that is a terminal.
-pub(super) fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
+pub(crate) fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Text from another program, on one line.
-pub(super) fn cell(text: &str) -> Cell {
+pub(crate) fn cell(text: &str) -> Cell {
     Cell::new(text.replace(|character: char| character.is_control(), " "))
 }
 

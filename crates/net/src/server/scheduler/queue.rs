@@ -14,15 +14,15 @@ use super::rules::Rules;
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    queue: VecDeque<Arc<ConnectionEntry>>,
+pub(super) struct ReadQueue {
+    waiting: VecDeque<Arc<ConnectionEntry>>,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
 }
 
-impl Line {
+impl ReadQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.waiting.is_empty()
     }
 
     /// Returns false if the connection has a slice, or is queued already.
@@ -31,12 +31,12 @@ impl Line {
             return false;
         }
         entry.queued_at_tick.store(tick, Ordering::Relaxed);
-        self.queue.push_back(Arc::clone(entry));
+        self.waiting.push_back(Arc::clone(entry));
         true
     }
 
     pub(super) fn remove(&mut self, entry: &Arc<ConnectionEntry>) {
-        self.queue.retain(|other| !Arc::ptr_eq(other, entry));
+        self.waiting.retain(|other| !Arc::ptr_eq(other, entry));
         self.active.retain(|other| !Arc::ptr_eq(other, entry));
     }
 
@@ -47,7 +47,7 @@ impl Line {
         rules: Rules,
         tick: u64,
     ) -> Option<Arc<ConnectionEntry>> {
-        if self.queue.is_empty() {
+        if self.waiting.is_empty() {
             return None;
         }
         for entry in self.active.extract_if(.., |entry| entry.is_finished()) {
@@ -61,13 +61,13 @@ impl Line {
 
     /// A connection whose requests go on and on, or cost much CPU time, must let others in.
     pub(super) fn end_old_slices(&self, tick: u64) {
-        if !self.queue.is_empty() {
+        if !self.waiting.is_empty() {
             let old = self.active.iter().filter(|entry| entry.has_old_slice(tick));
             old.for_each(|entry| entry.end_slice());
         }
     }
 
-    /// As [`Line::next`] while the CPU is idle: the limit holds up a connection only for a bounded
+    /// As [`ReadQueue::next`] while the CPU is idle: the limit holds up a connection only for a bounded
     /// time, whatever the others do. Connections with large requests are passed over unless
     /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it. So are
     /// new ones unless `admits_new`: their requests may be large.
@@ -84,12 +84,12 @@ impl Line {
             true => admits_new,
             false => admits_large || entry.has_small_requests(),
         };
-        let index = self.queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
+        let index = self.waiting.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
         self.begin(index, tick)
     }
 
     fn begin(&mut self, index: usize, tick: u64) -> Option<Arc<ConnectionEntry>> {
-        let entry = self.queue.remove(index)?;
+        let entry = self.waiting.remove(index)?;
         entry.is_queued.store(false, Ordering::Relaxed);
         entry.begin_slice(tick);
         // Requests of its last slice may still be in flight.

@@ -1,20 +1,20 @@
-//! The memory that the process may use and that it uses, from cgroup limits and /proc.
+//! What the process may use and what it uses: memory and CPU time, from cgroups and /proc.
 
 use std::fs;
 
 /// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2),
 /// otherwise the memory of the machine.
-pub fn available_bytes() -> u64 {
+pub(crate) fn available_bytes() -> u64 {
     let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
 }
 
-pub fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     field_kib("/proc/self/status", "VmRSS:").map_or(0, |kib| kib * 1024)
 }
 
 /// CPU seconds (user and system) that the process has used.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return 0.0 };
     // The command name may contain spaces and parentheses: fields are counted after its last `)`.
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };

@@ -13,12 +13,12 @@ use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan};
 impl<T> Log<T> {
     /// What waits for the reader, leased or not.
     pub fn held(&self, id: CursorId) -> Holding {
-        self.look_at(id, Cursor::held)
+        self.of_cursor(id, Cursor::held)
     }
 
     /// What the reader has leased.
     pub fn leased(&self, id: CursorId) -> Holding {
-        self.look_at(id, |cursor| cursor.leased)
+        self.of_cursor(id, |cursor| cursor.leased)
     }
 
     /// Entries in memory that the reader has not resolved, leased or not: some from an offset on,
@@ -38,16 +38,16 @@ impl<T> Log<T> {
 
     /// All that policies ever dropped of the reader's frames, also before a restart.
     pub fn dropped_total(&self, id: CursorId) -> Holding {
-        self.look_at(id, |cursor| cursor.dropped)
+        self.of_cursor(id, |cursor| cursor.dropped)
     }
 
     /// The latest places where policies dropped frames, oldest first.
     pub fn gaps(&self, id: CursorId) -> Vec<DroppedRange> {
-        self.look_at(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
+        self.of_cursor(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
     }
 
     /// What is known of a reader; nothing of one that has gone since the caller learned of it.
-    fn look_at<A: Default>(&self, id: CursorId, ask: impl FnOnce(&Cursor<T>) -> A) -> A {
+    fn of_cursor<A: Default>(&self, id: CursorId, ask: impl FnOnce(&Cursor<T>) -> A) -> A {
         self.shared.inner.lock().cursors[id.0].as_ref().map(ask).unwrap_or_default()
     }
 
