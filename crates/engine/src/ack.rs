@@ -53,7 +53,7 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// The delivery has gone without resolving the frame: who waits for it would wait for ever.
+    /// The delivery has gone without resolving the frame: its sender would wait for ever.
     pub(crate) fn abandoned(&self, reader: CursorId) {
         if self.awaited.delivered.contains(&reader) {
             self.answer(Err(Refusal::overloaded(
@@ -77,7 +77,8 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// Who brings the second counter to zero sees the first at zero: all threads see one order.
+    /// The thread that brings the second counter to zero sees the first at zero: all threads see one
+    /// order.
     fn answer_if_safe(&self) {
         if self.undelivered.load(Ordering::SeqCst) == 0
             && self.unresolved.load(Ordering::SeqCst) == 0

@@ -10,7 +10,7 @@ use sluice_log::{Charge, CursorId, Record, RecordFacts, StoredRecord};
 
 use crate::ack::Ack;
 use crate::receiving::ReceivingBudget;
-pub(crate) use crate::shared_work::{Processed, SharedWork, SharedWorkMemory};
+use crate::shared_work::{SharedWork, SharedWorkMemory};
 use crate::stored::{self, FrameMetadata};
 
 /// Stands for the receiver of a frame that was read back: it is known by its name only.

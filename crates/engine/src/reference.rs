@@ -151,7 +151,7 @@ mod tests {
     /// README says so, or this test fails.
     #[test]
     fn readmes_list_every_option() {
-        for class in [Class::Exporter, Class::Extension] {
+        for class in Class::ALL {
             for kind in
                 Components::default().kinds(class).iter().filter(|kind| kind.missing.is_none())
             {

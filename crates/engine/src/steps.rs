@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
-use sluice_otlp::{Signal, count};
+use sluice_net::compress::decompress;
+use sluice_otlp::{Encoding, Signal, count};
 use sluice_processors::Processor;
 
-use crate::entry::Processed;
+use crate::shared_work::Processed;
 
 pub(crate) struct Step {
     pub id: String,
@@ -37,6 +38,15 @@ impl Chain {
         }
         self.steps.iter().filter(|step| !prepared.contains(&step.fingerprint)).cloned().collect()
     }
+}
+
+/// The uncompressed request. What was validated on receipt can only fail by a fault of ours.
+pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, String> {
+    if payload.encoding == Encoding::Identity {
+        return Ok(payload.bytes.clone());
+    }
+    decompress(payload.encoding, &payload.bytes, payload.uncompressed_len_bytes)
+        .map_err(|error| format!("cannot inflate a frame that was valid on receipt: {error}"))
 }
 
 /// The identity of a list of steps, by their fingerprints.

@@ -21,7 +21,7 @@ struct Known {
     begun: Arc<AtomicBool>,
 }
 
-/// Whose turn it is to write. Who waits for it holds no thread.
+/// Whose turn it is to write. Waiting for it holds no thread.
 pub(crate) type Turn = tokio::sync::Mutex<Current>;
 
 pub(crate) struct Current {

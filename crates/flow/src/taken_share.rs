@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What of the requests that it was sent lately a backend has taken, 0 to 1, as bits: a moving
-/// average over about so many of them. Who sends the requests writes it; others may read.
+/// average over about so many of them. The task that sends the requests writes it; others read.
 #[derive(Debug)]
 pub struct TakenShare<const REQUESTS: u32>(AtomicU64);
 

@@ -267,8 +267,10 @@ impl DeadLetters {
         let dropped = dropped.unwrap_or_default();
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
-            self.state.gaps.push(DroppedRange { start, end, dropped, dropped_unix_ns });
-            self.state.gaps.drain(..self.state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT));
+            self.state.dropped_ranges.push(DroppedRange { start, end, dropped, dropped_unix_ns });
+            self.state
+                .dropped_ranges
+                .drain(..self.state.dropped_ranges.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
         self.state.floor = end;

@@ -38,8 +38,13 @@ fn state(floor: u64) -> CursorState {
         head: floor + 100,
         held: holding(floor % 50),
         dropped: holding(floor / 3),
-        gaps: vec![
-            DroppedRange { start: 1, end: 5, dropped: holding(2), dropped_unix_ns: 17 };
+        dropped_ranges: vec![
+            DroppedRange {
+                start: 1,
+                end: 5,
+                dropped: holding(2),
+                dropped_unix_ns: 17
+            };
             (floor % 3) as usize
         ],
         written_unix_ns: floor * 1000,
@@ -82,7 +87,7 @@ fn what_exceeds_the_bounds_is_left_out_and_the_rest_is_kept() {
     let mut large = state(5);
     large.resolved =
         (0..RANGES_LIMIT as u64 + 500).map(|index| (10 * index + 6, 10 * index + 8)).collect();
-    large.gaps = (0..40)
+    large.dropped_ranges = (0..40)
         .map(|start| DroppedRange { start, end: start + 1, ..DroppedRange::default() })
         .collect();
     large.untaken =
@@ -95,7 +100,7 @@ fn what_exceeds_the_bounds_is_left_out_and_the_rest_is_kept() {
     assert_eq!(read.resolved, large.resolved[..RANGES_LIMIT]);
     assert_eq!(read.untaken[0], (0, 23), "the lowest are one: too much rather than too little");
     assert_eq!(read.untaken[1..], large.untaken[3..]);
-    assert_eq!(read.gaps, large.gaps[40 - DROPPED_RANGES_LIMIT..]);
+    assert_eq!(read.dropped_ranges, large.dropped_ranges[40 - DROPPED_RANGES_LIMIT..]);
     assert_eq!(read.name, "é".repeat(512));
 }
 

@@ -46,7 +46,7 @@ fn cursor_state() -> CursorState {
         head: 113,
         held: Holding { frames: 2, items: 214, bytes: 350 },
         dropped: Holding { frames: 1, items: 101, bytes: 100 },
-        gaps: vec![DroppedRange {
+        dropped_ranges: vec![DroppedRange {
             start: 90,
             end: 101,
             dropped: Holding { frames: 1, items: 101, bytes: 100 },
@@ -119,7 +119,7 @@ fn segments_of_version_1_are_read() {
 #[test]
 fn readers_and_dead_letters_of_version_1_are_read() {
     let directory = fixtures("version-1").join("traces");
-    // It did not say more of what was not taken than the gaps do.
+    // It did not say more of what was not taken than the dropped ranges do.
     let expected = CursorState { untaken: vec![(90, 101)], ..cursor_state() };
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1")).unwrap(), expected);
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1.1")).unwrap(), cursor_state());

@@ -264,7 +264,7 @@ impl World {
         assert!(!self.log().resolve(id, offset));
     }
 
-    /// Drops to a budget. Which frames that were is what the gaps say.
+    /// Drops to a budget. Which frames that were is what the dropped ranges say.
     fn drop_oldest(&mut self, index: usize, limit_bytes: u64) {
         let id = self.id(index);
         self.log().set_limits(id, limit_bytes, u64::MAX);

@@ -272,9 +272,9 @@ fn frames_on_disk_only_are_dropped_to_the_budget_with_exact_counts_and_a_gap_tha
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
     assert_eq!(log.dropped_total(id), dropped);
-    let gaps = log.gaps(id);
-    assert_eq!(gaps.iter().map(|gap| gap.dropped.frames).sum::<u64>(), 400);
-    assert_eq!((gaps[0].start, gaps[gaps.len() - 1].end), (1, 801));
+    let dropped_ranges = log.dropped_ranges(id);
+    assert_eq!(dropped_ranges.iter().map(|range| range.dropped.frames).sum::<u64>(), 400);
+    assert_eq!((dropped_ranges[0].start, dropped_ranges[dropped_ranges.len() - 1].end), (1, 801));
     assert_eq!(values(&read_all(&log, id)), (401..500).map(|index| index * 2).collect::<Vec<_>>());
 }
 

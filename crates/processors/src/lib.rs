@@ -1,8 +1,5 @@
 //! Processors: what is done to encoded requests between receivers and exporters.
 //!
-//! `resource` and `attributes` edit requests; `batch` and `memory_limiter` are settings that the
-//! engine obeys.
-//!
 //! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no
 //! registration elsewhere. Components see `processor.rs`, never this list.
 

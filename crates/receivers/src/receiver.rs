@@ -1,5 +1,5 @@
 //! What a receiver is: options, then bound, then running. A kind is its folder, which implements
-//! these traits, and its line in the lists of `lib.rs`. Nothing here knows a receiver.
+//! these traits, and its line in the list of `lib.rs`. Nothing here knows a receiver.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -74,7 +74,7 @@ fn a_delivery_that_is_not_configured_any_more_is_marked() {
 
 /// Guarantee: ranges that a policy dropped are listed with offsets and counts.
 #[test]
-fn what_a_policy_dropped_is_listed_as_a_gap() {
+fn what_a_policy_dropped_is_listed() {
     let directory = LogDirectory::empty();
     let log = directory.open();
     let id = log.subscribe(Subscription { limit_bytes: 3_000, ..Subscription::new(DEAD) });
@@ -86,16 +86,14 @@ fn what_a_policy_dropped_is_listed_as_a_gap() {
     close(&log, &[id]);
     let listed: Value = serde_json::from_str(&directory.run("ls", &["--json"]).ok()).expect("JSON");
     let delivery = &listed["logs"][0]["deliveries"][0];
-    let gap = &delivery["gaps"][0];
-    assert_eq!(gap["dropped"]["frames"], dropped.frames);
-    assert_eq!((&gap["first"], &gap["last"]), (&0.into(), &(dropped.frames - 1).into()));
+    let range = &delivery["dropped_ranges"][0];
+    assert_eq!(range["dropped"]["frames"], dropped.frames);
+    assert_eq!((&range["first"], &range["last"]), (&0.into(), &(dropped.frames - 1).into()));
     assert_eq!(delivery["dropped"]["items"], dropped.items);
     assert_eq!(delivery["waiting"]["frames"], 10 - dropped.frames);
     let table = directory.run("ls", &[]).ok();
-    let text = format!(
-        "gap: {DEAD}: {0} frames ({0} items) dropped between offsets 0 and",
-        dropped.frames
-    );
+    let text =
+        format!("dropped: {DEAD}: {0} frames ({0} items) between offsets 0 and", dropped.frames);
     assert!(table.contains(&text), "{table}");
 }
 

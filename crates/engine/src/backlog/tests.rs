@@ -13,9 +13,10 @@ use sluice_log::Next;
 
 use super::*;
 use crate::delivery::{Bounds, DeadLetters, DeliveryId};
-use crate::entry::{Origin, SharedWorkMemory};
+use crate::entry::Origin;
 use crate::intake::Route;
 use crate::receiving::ReceivingBudget;
+use crate::shared_work::SharedWorkMemory;
 
 const FRAME_BYTES: u64 = 10_000;
 const POOL_BYTES: u64 = 200 * FRAME_BYTES;

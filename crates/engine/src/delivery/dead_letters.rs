@@ -307,7 +307,8 @@ mod tests {
     use sluice_otlp::Signal;
 
     use super::*;
-    use crate::entry::{Origin, SharedWorkMemory};
+    use crate::entry::Origin;
+    use crate::shared_work::SharedWorkMemory;
 
     fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
         let frame = Frame {

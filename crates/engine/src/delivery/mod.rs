@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
-pub(crate) use prepare::{Preparer, inflated};
+pub(crate) use prepare::Preparer;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
@@ -246,7 +246,7 @@ impl Delivery {
         self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
     }
 
-    /// Frames were given up. Who still waits for one that is nowhere any more is told to come back.
+    /// Frames were given up. Senders that wait for one that is nowhere any more are told to come back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {

@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Metadata, Packed, Payload};
 use sluice_log::Offset;
-use sluice_net::compress::decompress;
 use sluice_otlp::{Encoding, Part, Signal, SplitLimits, split};
 
-use crate::entry::{Entry, Processed};
+use crate::entry::Entry;
 use crate::private_memory::{ChargedMemory, PrivateMemory};
-use crate::steps::{self, Chain};
+use crate::shared_work::Processed;
+use crate::steps::{self, Chain, inflated};
 
 /// What became of a part of a frame. The frame fares as the part that fares worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -243,15 +243,6 @@ fn is_part(whole: &Bytes, part: &Bytes) -> bool {
 fn parts(leased: &Leased, bytes: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, String> {
     split(leased.entry.frame.signal, bytes, limits)
         .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))
-}
-
-/// The uncompressed request. What was validated on receipt can only fail by a fault of ours.
-pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, String> {
-    if payload.encoding == Encoding::Identity {
-        return Ok(payload.bytes.clone());
-    }
-    decompress(payload.encoding, &payload.bytes, payload.uncompressed_len_bytes)
-        .map_err(|error| format!("cannot inflate a frame that was valid on receipt: {error}"))
 }
 
 /// Units that differ in the metadata that their exporter reads are of different groups.

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::ack::{Ack, Awaited};
-use crate::entry::SharedWorkMemory;
+use crate::shared_work::SharedWorkMemory;
 use crate::steps::{Chain, Step};
 
 /// A delivery from a log in memory.

@@ -26,12 +26,12 @@ pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId, Stop};
-use crate::entry::SharedWorkMemory;
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
+use crate::shared_work::SharedWorkMemory;
 use crate::status::{EngineStatus, Shown};
 use crate::storage::{self, Storage};
 

@@ -38,7 +38,7 @@ impl From<NotAdmitted> for Refusal {
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
     /// it.
-    pub(super) async fn admit_soon(
+    pub(super) async fn admit_or_wait(
         &self,
         bytes: usize,
         connection: &dyn Connection,

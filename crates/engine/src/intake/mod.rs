@@ -18,9 +18,10 @@ use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
 use crate::ack::{Ack, Awaited};
-use crate::delivery::{Delivery, inflated};
-use crate::entry::{Entry, Processed, SharedWorkMemory, Source};
+use crate::delivery::Delivery;
+use crate::entry::{Entry, Source};
 use crate::receiving::{ReceivingBudget, RouteMemory};
+use crate::shared_work::{Processed, SharedWorkMemory};
 use crate::steps;
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
@@ -106,7 +107,7 @@ impl IngressRoute for ReceiverRoute {
         bytes: usize,
         connection: &'a dyn Connection,
     ) -> BoxFuture<'a, Result<Permit, Refusal>> {
-        Box::pin(self.admit_soon(bytes, connection))
+        Box::pin(self.admit_or_wait(bytes, connection))
     }
 
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {
@@ -187,7 +188,7 @@ impl ReceiverRoute {
         if prefix.is_empty() {
             return Ok((payload, items));
         }
-        let processed = inflated(&payload)
+        let processed = steps::inflated(&payload)
             .and_then(|bytes| steps::run(prefix, self.signal, bytes, items, metadata));
         let Processed { payload, items, .. } =
             processed.map_err(|reason| Refusal::Invalid { reason })?;

@@ -17,8 +17,9 @@ use sluice_otlp::Signal;
 use super::{Door, ReceiverIngress, Route};
 use crate::ack::Awaited;
 use crate::backlog::Backlog;
-use crate::entry::{Entry, SharedWorkMemory};
+use crate::entry::Entry;
 use crate::receiving::{ReceivingBudget, RouteMemory};
+use crate::shared_work::SharedWorkMemory;
 
 /// A route to nowhere.
 pub(super) fn empty_route() -> Route {

@@ -127,10 +127,10 @@ fn describe_delivery(text: &mut String, delivery: &Delivery) {
     let backlog = delivery.log.held(delivery.cursor);
     let age = delivery.log.oldest_age(delivery.cursor);
     let _ = writeln!(text, "  {}: {}", delivery.id, holding(backlog, age));
-    for gap in delivery.log.gaps(delivery.cursor) {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(gap.dropped_unix_ns);
+    for range in delivery.log.dropped_ranges(delivery.cursor) {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(range.dropped_unix_ns);
         let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
-        let _ = writeln!(text, "    {} items were dropped {ago} s ago", gap.dropped.items);
+        let _ = writeln!(text, "    {} items were dropped {ago} s ago", range.dropped.items);
     }
 }
 

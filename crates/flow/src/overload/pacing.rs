@@ -12,7 +12,7 @@ const PACE_PART: u64 = 4;
 /// A delivery with the policy `backpressure` paces on its own. The others pace together: while one
 /// of them has too little to do, the rest have slow backends.
 pub fn is_paced(is_cpu_bound: bool, route: impl Iterator<Item = DeliveryState> + Clone) -> bool {
-    let counted = route.filter(|it| it.policy != Policy::DropOldest && !is_apart(it));
+    let counted = route.filter(|it| it.policy != Policy::DropOldest && !is_out_or_far_behind(it));
     let busy = counted.clone().filter(has_enough_to_do);
     is_cpu_bound
         && (busy.clone().any(|it| it.policy == Policy::Backpressure)
@@ -24,6 +24,6 @@ fn has_enough_to_do(delivery: &DeliveryState) -> bool {
 }
 
 /// What comes now waits, at whatever pace it comes.
-fn is_apart(delivery: &DeliveryState) -> bool {
+fn is_out_or_far_behind(delivery: &DeliveryState) -> bool {
     delivery.backend.in_outage || delivery.is_far_behind
 }

@@ -69,15 +69,17 @@ pub struct CursorState {
     pub held: Holding,
     /// All that policies ever dropped.
     pub dropped: Holding,
-    /// The latest gaps, oldest first. All but the last [`DROPPED_RANGES_LIMIT`] are not kept.
-    pub gaps: Vec<DroppedRange>,
+    /// The latest, oldest first. All but the last [`DROPPED_RANGES_LIMIT`] are not kept.
+    pub dropped_ranges: Vec<DroppedRange>,
     pub written_unix_ns: u64,
 }
 
 /// The bytes of a slot, as many as are used. A name that is too long is cut.
 pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let name = cut_text(&state.name, NAME_LIMIT_BYTES);
-    let gaps = &state.gaps[state.gaps.len().saturating_sub(DROPPED_RANGES_LIMIT)..];
+    let dropped_ranges = &state.dropped_ranges;
+    let dropped_ranges =
+        &dropped_ranges[dropped_ranges.len().saturating_sub(DROPPED_RANGES_LIMIT)..];
     let ranges = &state.resolved[..state.resolved.len().min(RANGES_LIMIT)];
     let untaken = join_lowest(&state.untaken);
     let mut slot = vec![0; FIXED_LEN_BYTES];
@@ -92,16 +94,16 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     put_holding(&mut slot, 72, state.dropped);
     put_u64(&mut slot, 96, state.written_unix_ns);
     put_u16(&mut slot, 104, name.len() as u16);
-    put_u16(&mut slot, 106, gaps.len() as u16);
+    put_u16(&mut slot, 106, dropped_ranges.len() as u16);
     put_u32(&mut slot, 108, ranges.len() as u32);
     slot[112..128].copy_from_slice(&state.log_id.to_le_bytes());
     slot.extend_from_slice(name);
-    for gap in gaps {
+    for range in dropped_ranges {
         let mut block = [0; DROPPED_RANGE_LEN_BYTES];
-        put_u64(&mut block, 0, gap.start);
-        put_u64(&mut block, 8, gap.end);
-        put_holding(&mut block, 16, gap.dropped);
-        put_u64(&mut block, 40, gap.dropped_unix_ns);
+        put_u64(&mut block, 0, range.start);
+        put_u64(&mut block, 8, range.end);
+        put_holding(&mut block, 16, range.dropped);
+        put_u64(&mut block, 40, range.dropped_unix_ns);
         slot.extend_from_slice(&block);
     }
     put_ranges(&mut slot, ranges);
@@ -146,10 +148,10 @@ pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
 /// None if the parts do not fit into the slot or contradict each other.
 fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
-    let (gaps, rest) =
+    let (dropped_ranges, rest) =
         rest.split_at_checked(usize::from(get_u16(slot, 106)) * DROPPED_RANGE_LEN_BYTES)?;
-    let gaps: Vec<_> =
-        gaps.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect();
+    let dropped_ranges: Vec<_> =
+        dropped_ranges.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect();
     let (resolved, rest) = get_ranges(rest, get_u32(slot, 108))?;
     let untaken = if get_u16(slot, 10) > 0 {
         let (count, rest) = rest.split_at_checked(size_of::<u32>())?;
@@ -157,8 +159,8 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     } else {
         // Version 1.0 knows no more.
         let mut known = RangeSet::default();
-        let ranges = gaps.iter().filter(|gap| gap.start < gap.end);
-        ranges.for_each(|gap| known.insert_run(gap.start, gap.end));
+        let ranges = dropped_ranges.iter().filter(|range| range.start < range.end);
+        ranges.for_each(|range| known.insert_run(range.start, range.end));
         known.iter().collect()
     };
     let state = CursorState {
@@ -171,7 +173,7 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
         head: get_u64(slot, 40),
         held: get_holding(slot, 48),
         dropped: get_holding(slot, 72),
-        gaps,
+        dropped_ranges,
         written_unix_ns: get_u64(slot, 96),
     };
     let is_whole = is_ascending(state.floor, &state.resolved) && is_ascending(0, &state.untaken);
@@ -291,9 +293,9 @@ mod tests {
             slot.extend_from_slice(&bytes);
             let len = slot.len() as u32;
             put_u32(&mut slot, 12, len);
-            if let Some(&[names, gaps]) = bytes.first_chunk::<2>() {
+            if let Some(&[names, dropped_ranges]) = bytes.first_chunk::<2>() {
                 slot[104] = names;
-                slot[106] = gaps;
+                slot[106] = dropped_ranges;
             }
             // Whatever it makes of it, it comes back.
             let _ = decode_slot(&with_checksum(slot));

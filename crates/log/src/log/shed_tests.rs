@@ -46,7 +46,7 @@ fn leased_frames_that_are_given_up_are_noted() {
         assert_eq!(log.give_up(ids[0], offset), None);
     }
     assert_eq!(log.dropped_total(ids[0]), Holding { frames: 3, items: 3, bytes: 30 });
-    assert_eq!(log.gaps(ids[0]).len(), 1);
+    assert_eq!(log.dropped_ranges(ids[0]).len(), 1);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_frame_that_no_other_reader_has_taken_stays_where_only_taken_ones_may_go() {
         (log.stored_bytes(), log.held(dead).bytes, log.held(healthy).bytes),
         (100, 100, 100)
     );
-    assert_eq!(log.gaps(dead).len(), 1, "one gap, not one a frame");
+    assert_eq!(log.dropped_ranges(dead).len(), 1, "one range, not one a frame");
     assert_eq!(*log.read(dead).entry().expect("it goes on behind").1, 10);
 }
 
@@ -144,7 +144,9 @@ fn fifty_dead_readers_are_relieved_at_once_and_a_backlog_that_must_stay_is_looke
     }
     assert!(most_bytes <= 60_500, "{most_bytes}: the search found its way soon");
     assert_eq!(log.held(firm).bytes, 50_000);
-    assert!(dead.iter().all(|&id| log.held(id).bytes <= 11_000 && log.gaps(id).len() == 1));
+    assert!(
+        dead.iter().all(|&id| log.held(id).bytes <= 11_000 && log.dropped_ranges(id).len() == 1)
+    );
 }
 
 #[derive(Clone, Debug)]

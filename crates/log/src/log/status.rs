@@ -42,7 +42,7 @@ impl<T> Log<T> {
     }
 
     /// The latest places where policies dropped frames, oldest first.
-    pub fn gaps(&self, id: CursorId) -> Vec<DroppedRange> {
+    pub fn dropped_ranges(&self, id: CursorId) -> Vec<DroppedRange> {
         self.of_cursor(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
     }
 

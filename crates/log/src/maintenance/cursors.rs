@@ -112,7 +112,7 @@ pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> O
         head: inner.store.as_ref()?.durable_below,
         held,
         dropped: cursor.dropped,
-        gaps: cursor.dropped_ranges.iter().copied().collect(),
+        dropped_ranges: cursor.dropped_ranges.iter().copied().collect(),
         written_unix_ns: unix_now_ns(),
     })
 }

@@ -270,7 +270,7 @@ impl<T> Cursor<T> {
         // As long as there is no subscriber that says whether it counts what this reader took does
         // not.
         cursor.is_best_effort = true;
-        cursor.dropped_ranges = state.gaps.into();
+        cursor.dropped_ranges = state.dropped_ranges.into();
         cursor.is_changed = false;
         cursor.has_file = true;
         cursor.stored_below = state.head;

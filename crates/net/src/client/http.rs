@@ -28,7 +28,7 @@ use super::connect::{ConnectOptions, Connected, Connector};
 use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive, append};
 use super::endpoint::Target;
 use super::error::TransportError;
-use super::pool::{Idle, Line, Pool};
+use super::pool::{Idle, Pool, Pooled};
 use super::proxy::Proxy;
 
 /// HTTP/1.1 answers: so many headers, in a buffer of so many bytes.
@@ -153,8 +153,8 @@ impl HttpClient {
             let _permit = permit.map_err(|_| TransportError::ShutDown)?;
             let (line, reused) = self.inner.line(fresh).await?;
             let result = match line {
-                Line::H1(idle) => self.inner.send_h1(idle, request.clone()).await,
-                Line::H2(connection) => self.inner.send_h2(connection, request.clone()).await,
+                Pooled::H1(idle) => self.inner.send_h1(idle, request.clone()).await,
+                Pooled::H2(connection) => self.inner.send_h2(connection, request.clone()).await,
             };
             match result {
                 // A kept connection that the peer closed meanwhile says nothing of the peer: once
@@ -185,7 +185,7 @@ impl HttpClient {
 impl Inner {
     /// A connection to send on, and whether it was used before. `fresh`: not one that has been
     /// idle, which the peer may have closed unnoticed.
-    async fn line(&self, fresh: bool) -> Result<(Line, bool), TransportError> {
+    async fn line(&self, fresh: bool) -> Result<(Pooled, bool), TransportError> {
         let attempts_before = self.attempts.load(Ordering::Acquire);
         if let Some(line) = self.pool.take(fresh, Instant::now()) {
             return Ok((line, true));
@@ -218,7 +218,7 @@ impl Inner {
             && !self.pool.speaks_h1.load(Ordering::Acquire)
     }
 
-    async fn connect(&self) -> Result<Line, TransportError> {
+    async fn connect(&self) -> Result<Pooled, TransportError> {
         let addresses = self.connector.addresses().await?;
         self.pool.follow(&addresses, Instant::now());
         let Connected { io, address, alpn_h2 } = self.connector.connect_any(addresses).await?;
@@ -228,7 +228,7 @@ impl Inner {
                 Connection::establish(io, address, self.options.http2_keepalive).await?;
             self.spawn(driver);
             self.pool.share(connection.clone());
-            return Ok(Line::H2(connection));
+            return Ok(Pooled::H2(connection));
         }
         let (sender, connection) = http1::Builder::new()
             .max_headers(HEADERS_LIMIT)
@@ -239,7 +239,7 @@ impl Inner {
         // Its error reaches the request that it concerns; there is none when an idle connection is
         // closed.
         self.spawn(connection);
-        Ok(Line::H1(Idle { sender, address, since: Instant::now() }))
+        Ok(Pooled::H1(Idle { sender, address, since: Instant::now() }))
     }
 
     /// Drives a connection until it ends or the client does.

@@ -19,7 +19,7 @@ pub(crate) struct Idle {
     pub(crate) since: Instant,
 }
 
-pub(crate) enum Line {
+pub(crate) enum Pooled {
     H1(Idle),
     H2(Connection),
 }
@@ -49,17 +49,19 @@ impl Pool {
     }
 
     /// A connection that seems open: the shared one or, unless only that is wanted, an idle one.
-    pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Line> {
+    pub(crate) fn take(&self, only_shared: bool, now: Instant) -> Option<Pooled> {
         let mut inner = self.inner.lock();
         inner.shared.take_if(|shared| shared.state.is_closed());
         if let Some(connection) = &inner.shared {
-            return Some(Line::H2(connection.clone()));
+            return Some(Pooled::H2(connection.clone()));
         }
         if only_shared {
             return None;
         }
         self.drop_old(&mut inner, now);
-        std::iter::from_fn(|| inner.idle.pop()).find(|idle| !idle.sender.is_closed()).map(Line::H1)
+        std::iter::from_fn(|| inner.idle.pop())
+            .find(|idle| !idle.sender.is_closed())
+            .map(Pooled::H1)
     }
 
     pub(crate) fn put(&self, idle: Idle, now: Instant) {

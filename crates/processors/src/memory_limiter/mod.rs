@@ -22,7 +22,8 @@ fn read(fields: &mut Fields<'_>) -> MemoryLimit {
         "check_interval",
         "what telemetry takes is accounted for with every request, not looked at now and then",
     );
-    let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`.";
+    let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`; \
+               one of the two is required.";
     let limit_mib = fields.integer("limit_mib", 0, 0..=u32::MAX, doc);
     let doc = "Share of the limit, in MiB, that requests may take while they are received. 0: a \
                fifth. It is kept between an eighth and a third of what is for payloads.";

@@ -127,13 +127,13 @@ fn print(
         writeln!(output, "{}", table.trim_fmt())?;
     }
     for (name, row) in rows {
-        for gap in row.cursor.iter().flat_map(|cursor| &cursor.gaps) {
-            let frames = text::counted(gap.dropped.frames, "frame");
-            let items = text::counted(gap.dropped.items, "item");
-            let (first, last) = (gap.start, gap.end.saturating_sub(1));
+        for range in row.cursor.iter().flat_map(|cursor| &cursor.dropped_ranges) {
+            let frames = text::counted(range.dropped.frames, "frame");
+            let items = text::counted(range.dropped.items, "item");
+            let (first, last) = (range.start, range.end.saturating_sub(1));
             let between = format!("between offsets {first} and {last}");
-            let time = text::time(gap.dropped_unix_ns);
-            writeln!(output, "  gap: {name}: {frames} ({items}) dropped {between} at {time}")?;
+            let time = text::time(range.dropped_unix_ns);
+            writeln!(output, "  dropped: {name}: {frames} ({items}) {between} at {time}")?;
         }
         let dropped = row.dead_letters.map(|letters| letters.dropped).unwrap_or_default();
         if dropped.frames > 0 {
@@ -203,7 +203,7 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>, lost: &[String]) -> Value {
 }
 
 fn delivery_json(name: &str, row: &Row<'_>) -> Value {
-    let gaps = row.cursor.map_or(&[][..], |cursor| &cursor.gaps);
+    let dropped_ranges = row.cursor.map_or(&[][..], |cursor| &cursor.dropped_ranges);
     let dropped = row.cursor.map(|cursor| cursor.dropped).unwrap_or_default();
     let letters = row.dead_letters.map(|letters| (letters.held, letters.dropped));
     let (letters, letters_dropped) = letters.unwrap_or_default();
@@ -215,11 +215,11 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         "floor": row.cursor.map(|cursor| cursor.floor),
         "cursor_written": row.cursor.map(|cursor| text::time(cursor.written_unix_ns)),
         "dropped": holding_json(dropped),
-        "gaps": gaps.iter().map(|gap| json!({
-            "first": gap.start,
-            "last": gap.end.saturating_sub(1),
-            "dropped": holding_json(gap.dropped),
-            "time": text::time(gap.dropped_unix_ns),
+        "dropped_ranges": dropped_ranges.iter().map(|range| json!({
+            "first": range.start,
+            "last": range.end.saturating_sub(1),
+            "dropped": holding_json(range.dropped),
+            "time": text::time(range.dropped_unix_ns),
         })).collect::<Vec<_>>(),
         "dead_letters": holding_json(letters),
         "dead_letters_dropped": holding_json(letters_dropped),

@@ -192,32 +192,6 @@ fn unix_sockets_are_named_either_way() {
     }
 }
 
-/// One row of the README's table.
-fn row(option: &sluice_config::OptionDoc) -> String {
-    use sluice_config::Effect;
-    let doc = match &option.effect {
-        Effect::Used => option.doc.clone(),
-        Effect::NoEffect(why) => format!("*No effect:* {why}."),
-        Effect::NotYet(what) => format!("*Not in this release:* {what}."),
-    };
-    format!(
-        "| `{}` | {} | {} | {doc} |",
-        option.path,
-        option.kind.replace('|', "\\|"),
-        option.default
-    )
-}
-
-/// Guarantee: the README has every option as the code has it, and none that the code has not.
-#[test]
-fn the_readme_has_every_option_as_it_is() {
-    let rows: Vec<String> =
-        Fields::describe(|fields| drop(OtlpConfig::read(fields))).iter().map(row).collect();
-    let readme = include_str!("../README.md");
-    let table: Vec<&str> = readme.lines().filter(|line| line.starts_with("| `protocols")).collect();
-    assert_eq!(table, rows, "the table should be:\n{}", rows.join("\n"));
-}
-
 /// Scenario: zeros, which gRPC's Go library reads as "not set". Guarantee: connections live on, and
 /// pings come as by default.
 #[test]
