@@ -107,13 +107,16 @@ impl Scenario {
         Table::new("", &heads, all.iter().map(row).collect())
     }
 
-    /// One turn, for its line in the progress.
+    /// One turn, for its line in the progress. Where all columns are relative to other cases, it is
+    /// told as it was measured.
     fn describe(&self, one: &Series) -> String {
         let mut one = one.clone();
         (self.compare)(std::slice::from_mut(&mut one));
         let cells = self.columns().map(|(head, cell)| (head, cell(&one)));
         let known = cells.filter(|(_, cell)| !cell.starts_with(DASH));
-        known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ")
+        let text =
+            known.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join(", ");
+        if text.is_empty() { Value::from(one.turns).to_string() } else { text }
     }
 }
 

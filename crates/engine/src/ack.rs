@@ -77,8 +77,8 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// The thread that brings the second counter to zero sees the first at zero: all threads see one
-    /// order.
+    /// The thread that brings the second counter to zero sees the first at zero: all threads see
+    /// one order.
     fn answer_if_safe(&self) {
         if self.undelivered.load(Ordering::SeqCst) == 0
             && self.unresolved.load(Ordering::SeqCst) == 0

@@ -246,7 +246,8 @@ impl Delivery {
         self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
     }
 
-    /// Frames were given up. Senders that wait for one that is nowhere any more are told to come back.
+    /// Frames were given up. Senders that wait for one that is nowhere any more are told to come
+    /// back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {

@@ -91,7 +91,8 @@ impl Sampler<'_> {
         }
     }
 
-    /// A reading under load, and the sample since the one before; the first is from before the load.
+    /// A reading under load, and the sample since the one before; the first is from before the
+    /// load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let reading = self.read(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.readings.first(), self.readings.last()) else {
@@ -131,8 +132,8 @@ impl Reading {
         self.sent.saturating_sub(arrived) as f64
     }
 
-    /// Items that the subject has taken since the reading just before: by its own count, which begins
-    /// again at 0 when the subject is started again, else by its answers.
+    /// Items that the subject has taken since the reading just before: by its own count, which
+    /// begins again at 0 when the subject is started again, else by its answers.
     fn taken_since(&self, before: &Reading) -> f64 {
         self.received.zip(before.received).map_or_else(
             || self.acknowledged.saturating_sub(before.acknowledged) as f64,

@@ -127,23 +127,108 @@ fn read_by_block(
 ) -> io::Result<usize> {
     let left = usize::try_from(file.len_bytes()?.saturating_sub(position)).unwrap_or(usize::MAX);
     let readable = left.min(buffer.len());
+    let (mut bad, mut last_error) = (Vec::new(), None);
+    let mut has_come_back = false;
     let mut done = 0;
     while done < readable {
         let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
-        let block_end = readable.min(done + block_left as usize);
-        let block = &mut buffer[done..block_end];
-        match read_full_at(file, block, position + done as u64) {
-            Ok(_) => refused.in_a_row_bytes = 0,
+        let block = done..readable.min(done + block_left as usize);
+        done = block.end;
+        match read_full_at(file, &mut buffer[block.clone()], position + block.start as u64) {
+            Ok(_) => {
+                refused.in_a_row_bytes = 0;
+                has_come_back |= !bad.is_empty();
+            }
             Err(error) => {
                 refused.in_a_row_bytes += block.len() as u64;
                 if refused.in_a_row_bytes > REFUSED_LIMIT_BYTES {
                     return Err(error);
                 }
-                refused.last_error = Some(error);
-                block.fill(0xff);
+                last_error = Some(error);
+                bad.push(block);
             }
         }
-        done = block_end;
     }
+    // The whole disk may have been away when these were read.
+    while std::mem::take(&mut has_come_back) {
+        bad.retain(|block| {
+            let again =
+                read_full_at(file, &mut buffer[block.clone()], position + block.start as u64);
+            has_come_back |= again.is_ok();
+            again.map_err(|error| last_error = Some(error)).is_err()
+        });
+    }
+    if !bad.is_empty() {
+        refused.last_error = last_error;
+    }
+    bad.into_iter().for_each(|block| buffer[block].fill(0xff));
     Ok(readable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const BLOCK: usize = BLOCK_LEN_BYTES as usize;
+
+    /// A file of sevens that is refused for so many reads. One block of it stays bad.
+    struct Away {
+        reads: AtomicUsize,
+        bad: Range<u64>,
+    }
+
+    impl DiskFile for Away {
+        fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+            let is_away = self
+                .reads
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if is_away.is_ok() || self.bad.contains(&position) {
+                return Err(io::Error::other("refused"));
+            }
+            buffer.fill(7);
+            Ok(buffer.len())
+        }
+
+        fn len_bytes(&self) -> io::Result<u64> {
+            Ok(16 * BLOCK_LEN_BYTES)
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("it is read only")
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("it is read only")
+        }
+
+        fn allocate(&self, _: u64) -> io::Result<()> {
+            unreachable!("it is read only")
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            unreachable!("it is read only")
+        }
+    }
+
+    /// Scenario: a disk comes back while a file is read by the block, and one block stays bad.
+    /// Guarantee: that block alone counts as bad.
+    #[test]
+    fn of_a_disk_that_comes_back_only_what_stays_bad_is_passed() {
+        for away_for in [0, 1, 5, 12] {
+            let bad = 3 * BLOCK_LEN_BYTES..4 * BLOCK_LEN_BYTES;
+            let file = Away { reads: AtomicUsize::new(1 + away_for), bad };
+            let mut buffer = vec![0; 16 * BLOCK];
+            let mut refused = Refused::default();
+            let read = read(&file, &mut buffer, 0, Some(&mut refused)).expect("bad blocks are few");
+            assert_eq!(read, buffer.len());
+            let blocks: Vec<u8> = buffer.chunks(BLOCK).map(|block| block[0]).collect();
+            let expected: Vec<u8> =
+                (0..16).map(|block| if block == 3 { 0xff } else { 7 }).collect();
+            assert_eq!(blocks, expected, "away for {away_for} blocks");
+            assert!(refused.last_error.is_some());
+        }
+    }
 }

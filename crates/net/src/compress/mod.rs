@@ -114,9 +114,9 @@ pub fn decompress_admitted<R>(
     output.into_bytes()
 }
 
-/// Unpacks a payload into a buffer that belongs to this thread and shows it to `inspect`: for payloads
-/// that are validated and then travel on in their compressed form. Costs no allocation once the
-/// thread is warm.
+/// Unpacks a payload into a buffer that belongs to this thread and shows it to `inspect`: for
+/// payloads that are validated and then travel on in their compressed form. Costs no allocation
+/// once the thread is warm.
 pub fn with_decompressed<T>(
     packing: impl Into<Packing>,
     input: &[u8],

@@ -29,8 +29,8 @@ fn read(fields: &mut Fields<'_>) -> BatchLimits {
                `send_batch_size`.";
     config.send_batch_max_size =
         fields.integer("send_batch_max_size", config.send_batch_max_size, any.clone(), doc);
-    let doc = "Names of request metadata (headers), in upper or lower case; requests that differ in them \
-               are batched apart.";
+    let doc = "Names of request metadata (headers), in upper or lower case; requests that differ \
+               in them are batched apart.";
     let keys = fields.string_list("metadata_keys", &[], doc);
     config.metadata_keys = keys.into_iter().map(|key| key.to_lowercase()).collect();
     let doc = "How many combinations of values of `metadata_keys` are batched at a time. 0: no \
