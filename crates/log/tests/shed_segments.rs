@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use sluice_log::format::{BLOCK_LEN_BYTES, UNTAKEN_RANGES_LIMIT};
@@ -240,4 +242,36 @@ fn giving_up_what_is_in_memory_keeps_what_is_on_disk() {
     let left = values(&read_all(&log, behind));
     assert_eq!(left.len() as u64, FRAMES - given_up);
     assert!(left.starts_with(&(0..FRAMES / 2).collect::<Vec<_>>()));
+}
+
+/// Scenario: while the reader thread looks whether a segment may go, maintenance writes it anew
+/// with its neighbours, which a reader needs that gives nothing up. Guarantee: they stay.
+#[test]
+fn a_segment_that_took_the_place_of_one_that_may_go_stays() {
+    let disk = disk_with_small_files();
+    let keep_interval = Duration::from_millis(300);
+    let options = OpenOptions { keep_interval, ..large_segments(&disk) };
+    let log: Log<Note> = Log::open(options).expect("the log opens").0;
+    let dead = subscribe(&log, "dead");
+    let keeper = log.subscribe(Subscription::new("keeper"));
+    let is_dated = |id| log.oldest_age(id).is_some();
+    wait_until("nothing else is read", || is_dated(dead) && is_dated(keeper));
+    let (is_held, may_go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (held, go_on) = (is_held.clone(), may_go_on.clone());
+    disk.set_read_gate(move |path| {
+        let is_reader = std::thread::current().name().is_some_and(|it| it.starts_with("log-read"));
+        while is_reader && path.ends_with("0000000000000000.seg") && !go_on.load(SeqCst) {
+            held.store(true, SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert!(log.shed_segments(1).0 > 0);
+    wait_until("looked at", || is_held.load(SeqCst));
+    wait_until("written anew", || log.stats().rewrites > 0);
+    may_go_on.store(true, SeqCst);
+    wait_until("given up", || log.dropped_total(dead).frames == 10);
+    // Maintenance has its turn.
+    std::thread::sleep(3 * keep_interval);
+    assert_eq!(values(&read_all(&log, keeper)), (10..60).collect::<Vec<_>>());
+    assert_eq!(log.dropped_total(keeper).frames, 0);
 }

@@ -180,15 +180,17 @@ impl<T> Inner<T> {
         true
     }
 
-    /// Takes note of what the reader thread gave up in a segment. Returns whom to wake.
+    /// Takes note of what the reader thread gave up in a segment. Another one may have taken its
+    /// place meanwhile: of that one not every frame was looked at. Returns whom to wake.
     pub(crate) fn end_shed(
         &mut self,
-        (first, last): (Offset, Offset),
+        asked: &Segment,
         is_free: bool,
         dropped: HashMap<CursorId, Holding>,
     ) -> Vec<Wake> {
+        let (first, last) = (asked.first, asked.last);
         let segment = self.store.as_mut().and_then(|store| store.segments.by_first.get_mut(&first));
-        if let Some(segment) = segment {
+        if let Some(segment) = segment.filter(|it| it.generation == asked.generation) {
             segment.shed = if is_free { Shed::No } else { Shed::Refused(Instant::now()) };
             if is_free {
                 // Each frame was looked at: none is left for any reader.

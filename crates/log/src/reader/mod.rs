@@ -250,8 +250,7 @@ impl<T: Record> Reader<T> {
         };
         // What cannot be read stays.
         let is_free = shed().unwrap_or(false);
-        let range = (segment.first, segment.last);
-        let wakes = self.shared.inner.lock().end_shed(range, is_free, dropped);
+        let wakes = self.shared.inner.lock().end_shed(&segment, is_free, dropped);
         wakes.into_iter().for_each(|wake| wake());
     }
 

@@ -17,6 +17,7 @@ use super::memory_file::MemoryFile;
 pub use super::memory_file::Unsynced;
 
 type Fault = Box<dyn FnMut(&Call<'_>) -> Option<io::Error> + Send>;
+type ReadGate = Arc<dyn Fn(&Path) + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
@@ -77,6 +78,7 @@ struct State {
     short_calls: bool,
     sync_delay: Duration,
     read_delay: Duration,
+    read_gate: Option<ReadGate>,
     delayed_reads: u64,
     ignores_syncs: bool,
 }
@@ -108,6 +110,7 @@ impl FaultyDisk {
             short_calls: false,
             sync_delay: Duration::ZERO,
             read_delay: Duration::ZERO,
+            read_gate: None,
             delayed_reads: 0,
             ignores_syncs: false,
         };
@@ -198,6 +201,11 @@ impl FaultyDisk {
     /// How long a read takes.
     pub fn set_read_delay(&self, delay: Duration) {
         self.state.lock().read_delay = delay;
+    }
+
+    /// Called with the path before every read, on the thread that reads: it may hold that up.
+    pub fn set_read_gate(&self, gate: impl Fn(&Path) + Send + Sync + 'static) {
+        self.state.lock().read_gate = Some(Arc::new(gate));
     }
 
     /// How many reads took so long, or do.
@@ -512,6 +520,10 @@ impl DiskFile for FaultyFile {
         if !delay.is_zero() {
             self.disk.state.lock().delayed_reads += 1;
             std::thread::sleep(delay);
+        }
+        let gate = self.disk.state.lock().read_gate.clone();
+        if let Some(gate) = gate {
+            gate(&self.path);
         }
         let mut state = self.disk.call(Operation::Read, &self.path)?;
         let len = state.part_of(buffer.len())?;

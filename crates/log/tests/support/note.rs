@@ -146,3 +146,46 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn wait_durable(durable: &Durable, count: usize) {
     wait_until("all durable", || durable.lock().len() >= count);
 }
+
+/// A disk with the files of six processes, ten frames in each: those of the first for the reader
+/// `dead`, the others, with the values 10 to 59, for `keeper`.
+pub fn disk_with_small_files() -> FaultyDisk {
+    let mut disk = FaultyDisk::new(3);
+    for process in 0..6 {
+        let keep_interval = Duration::from_secs(3_600);
+        let options = OpenOptions { keep_interval, ..large_segments(&disk) };
+        let log: Log<Note> = Log::open(options).expect("the log opens").0;
+        let id = subscribe(&log, if process == 0 { "dead" } else { "keeper" });
+        let durable = Durable::default();
+        for value in process * 10..process * 10 + 10 {
+            append(&log, value, 1_000, &[id], &durable);
+        }
+        wait_durable(&durable, 10);
+        log.close(PATIENCE);
+        disk = disk.kill_process();
+    }
+    disk
+}
+
+/// Options under which the files of [`disk_with_small_files`] are written anew as one.
+pub fn large_segments(disk: &FaultyDisk) -> OpenOptions {
+    OpenOptions { segment_bytes: 1 << 20, ..options(disk) }
+}
+
+/// Of each 50 frames one is for a dead reader. The others are resolved, but for the first 49.
+pub fn append_sparse(log: &Log<Note>, rounds: std::ops::Range<u64>) {
+    let (dead, alive) = (subscribe(log, "dead"), subscribe(log, "alive"));
+    let durable = Durable::default();
+    for (round, count) in rounds.zip(1..) {
+        append(log, round * 50, 100, &[dead], &durable);
+        for index in 1..50 {
+            append(log, round * 50 + index, 1_000, &[alive], &durable);
+        }
+        wait_durable(&durable, count * 50);
+        if count > 1 {
+            for (offset, _) in read_all(log, alive) {
+                log.resolve(alive, offset);
+            }
+        }
+    }
+}
