@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -454,4 +454,42 @@ fn what_is_on_disk_alone_does_not_count_as_taken() {
     log.gauges(reader).allow(Sheds::Taken);
     assert_eq!(read.len(), 100);
     assert!(read.iter().all(|(offset, _)| !log.may_give_up(reader, *offset)));
+}
+
+fn is_in(disk: &FaultyDisk, part_of_path: &str) -> bool {
+    disk.contents().iter().any(|(path, _)| path.to_string_lossy().contains(part_of_path))
+}
+
+/// Scenario: an old file cannot be removed after six were written anew as one, once or for good.
+/// Guarantee: it is tried again and counted, those behind it stay as long as it does, and other
+/// segments are written anew.
+#[test]
+fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting() {
+    const SECOND: &str = "/log/traces/000000000000000a.seg";
+    const LAST: &str = "/log/traces/0000000000000032.seg";
+    for most_failures in [1, u64::MAX] {
+        let disk = disk_with_small_files();
+        let mut failures = 0;
+        disk.set_fault(move |call| {
+            let is_it = call.operation == Operation::RemoveFile && call.path == Path::new(SECOND);
+            let fails = is_it && failures < most_failures;
+            failures += u64::from(fails);
+            fails.then(input_output)
+        });
+        let log: Log<Note> = Log::open(large_segments(&disk)).expect("the log opens").0;
+        wait_until("counted", || log.stats().failures > 0);
+        if most_failures == 1 {
+            wait_until("removed", || !is_in(&disk, SECOND) && !is_in(&disk, LAST));
+        }
+        append_sparse(&log, 2..150);
+        wait_until("written anew", || disk.used_bytes() < 3_000_000);
+        assert_eq!(is_in(&disk, SECOND), most_failures > 1);
+        assert_eq!(is_in(&disk, LAST), most_failures > 1);
+        // What is in both is given once, also by the next process.
+        log.close(PATIENCE);
+        drop(log);
+        let log: Log<Note> = Log::open(large_segments(&disk.kill_process())).unwrap().0;
+        let read = values(&read_all(&log, subscribe(&log, "keeper")));
+        assert_eq!(read, (10..60).collect::<Vec<_>>());
+    }
 }

@@ -45,12 +45,15 @@ pub(crate) struct Maintenance<T> {
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
-    /// Segments that no reader needs, and that could not be removed yet.
-    unremoved: Vec<PathBuf>,
-    /// No segment is written anew before: after one that failed.
+    /// Runs of files that no reader needs, and that could not be removed yet. In a run one that
+    /// stays keeps those behind it: recovery looks for their frames in it.
+    unremoved: Vec<Vec<PathBuf>>,
+    /// No segment is written anew before: after the new file failed.
     rewrite_at: Instant,
-    /// First offsets of segments that could not be written anew in this round: others come first.
-    unreadable: HashSet<Offset>,
+    /// First offsets of segments that could not be written anew: the others are, meanwhile.
+    passed_by: HashSet<Offset>,
+    /// They are tried again then.
+    retry_at: Instant,
 }
 
 impl<T: Record> Maintenance<T> {
@@ -67,7 +70,8 @@ impl<T: Record> Maintenance<T> {
             leftovers,
             unremoved: Vec::new(),
             rewrite_at: Instant::now(),
-            unreadable: HashSet::new(),
+            passed_by: HashSet::new(),
+            retry_at: Instant::now(),
         }
     }
 
@@ -106,7 +110,9 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             let store = inner.on_disk();
-            let has_work = !store.segments.by_first.is_empty() || !store.gone_readers.is_empty();
+            let has_work = !store.segments.by_first.is_empty()
+                || !store.gone_readers.is_empty()
+                || !self.unremoved.is_empty();
             if has_work && store.ends == Ends::No {
                 return true;
             }
@@ -149,15 +155,23 @@ impl<T: Record> Maintenance<T> {
             inner.forget_unneeded();
             unpinned
         };
-        self.unremoved.extend(unpinned.into_iter().map(|segment| segment.path));
-        self.unremoved.retain(|path| {
+        self.unremoved.extend(unpinned.into_iter().map(|segment| vec![segment.path]));
+        self.remove_unneeded();
+    }
+
+    /// Removes files, also those that could not be removed before.
+    fn remove_unneeded(&mut self) {
+        let stays = |path: &PathBuf| {
             let removed = self.home.options.disk.remove_file(path);
-            let stays = removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
-            if stays {
-                self.shared.with_store(|store| store.stats.failures += 1);
-            }
-            stays
-        });
+            removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        };
+        for run in &mut self.unremoved {
+            let removed = run.iter().position(stays).unwrap_or(run.len());
+            run.drain(..removed);
+        }
+        self.unremoved.retain(|run| !run.is_empty());
+        let failures = self.unremoved.len() as u64;
+        self.shared.with_store(|store| store.stats.failures += failures);
     }
 }
 

@@ -45,36 +45,41 @@ struct Rewritten {
 impl<T: Record> Maintenance<T> {
     /// Writes one run of old segments anew, if there is one.
     pub(super) fn rewrite(&mut self) {
+        if Instant::now() >= self.retry_at {
+            self.passed_by.clear();
+        }
         let segment_bytes = self.home.options.segment_bytes;
-        let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.unreadable);
-        let Some(mut olds) = chosen else {
-            if !self.unreadable.is_empty() {
-                self.unreadable.clear();
-                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
-            }
-            return;
-        };
-        let unreadable = self.unreadable.len();
-        let result = self.without_strangers(&mut olds).and_then(|()| {
+        let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
+        let Some(mut olds) = chosen else { return };
+        let passed_by = self.passed_by.len();
+        let result = self.without_strangers(&mut olds).and_then(|before_stranger| {
             if is_worthwhile(&olds, segment_bytes) {
                 return self.rewrite_run(&olds);
             }
-            self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            self.pass_by(before_stranger);
             Ok(())
         });
         if result.is_err() {
             // Nothing was lost by it: the old files are still there.
-            if self.unreadable.len() == unreadable {
+            if self.passed_by.len() == passed_by {
                 self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
             }
             self.shared.with_store(|store| store.stats.failures += 1);
         }
     }
 
-    /// Ends the run before the first file that is none of it and that recovery would look into for
-    /// frames of the run: one that could not be removed, or that cannot be read. Of the new segment
-    /// only what is below that file's first offset would count.
-    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<()> {
+    /// Leaves segments, by their first offsets, as they are for a while.
+    fn pass_by(&mut self, segments: Vec<Offset>) {
+        if self.passed_by.is_empty() {
+            self.retry_at = Instant::now() + PAUSE_AFTER_FAILURE;
+        }
+        self.passed_by.extend(segments);
+    }
+
+    /// Ends the run before the first file that is none of it and that recovery would read instead
+    /// of the new one: it could not be removed, or cannot be read. Returns the first offsets of
+    /// those that begin before it.
+    fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<Vec<Offset>> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let files = list_segments(&*self.home.options.disk, &self.home.options.directory)?;
         let is_stranger = |name: &SegmentName| {
@@ -83,10 +88,13 @@ impl<T: Record> Maintenance<T> {
                 && olds.iter().all(|old| old.segment.path != path)
         };
         // They are in order.
-        if let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) {
-            olds.retain(|old| old.segment.last < stranger.first_offset);
-        }
-        Ok(())
+        let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) else {
+            return Ok(Vec::new());
+        };
+        let firsts = olds.iter().map(|old| old.segment.first);
+        let before_stranger = firsts.filter(|&first| first < stranger.first_offset).collect();
+        olds.retain(|old| old.segment.last < stranger.first_offset);
+        Ok(before_stranger)
     }
 
     fn rewrite_run(&mut self, olds: &[Old]) -> Result<()> {
@@ -107,12 +115,8 @@ impl<T: Record> Maintenance<T> {
             .at(&self.home.options.directory, "cannot sync the directory")?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
-        // Recovery looks for later frames in a file that stays: those behind it must stay too.
-        for old in &done[1..] {
-            if disk.remove_file(&old.segment.path).is_err() {
-                break;
-            }
-        }
+        self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
+        self.remove_unneeded();
         Ok(())
     }
 
@@ -134,7 +138,7 @@ impl<T: Record> Maintenance<T> {
                 // What is in the new file of it already is passed over, because the old one stays.
                 Ok(false) => break,
                 Err(error) => {
-                    self.unreadable.insert(old.segment.first);
+                    self.pass_by(vec![old.segment.first]);
                     return Err(error);
                 }
             }
@@ -222,11 +226,7 @@ impl<T> Inner<T> {
     }
 
     /// The first run of neighbours that is worth the work.
-    fn choose_olds(
-        &mut self,
-        segment_bytes: u64,
-        unreadable: &HashSet<Offset>,
-    ) -> Option<Vec<Old>> {
+    fn choose_olds(&mut self, segment_bytes: u64, passed_by: &HashSet<Offset>) -> Option<Vec<Old>> {
         self.update_pins();
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
@@ -236,7 +236,7 @@ impl<T> Inner<T> {
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
                 .filter(|_| segment.unknown.iter().all(is_known))
-                .filter(|_| !unreadable.contains(&segment.first));
+                .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {
                 if is_worthwhile(&run, segment_bytes) {
