@@ -493,3 +493,19 @@ fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting()
         assert_eq!(read, (10..60).collect::<Vec<_>>());
     }
 }
+
+/// Scenario: the oldest segment can be neither removed nor replaced. Guarantee: the others are
+/// written anew.
+#[test]
+fn a_segment_that_cannot_be_replaced_keeps_no_other_from_being_written_anew() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    disk.set_fault(|call| {
+        let is_it = call.path.ends_with("traces/0000000000000000.seg");
+        let fails = [Operation::RemoveFile, Operation::Rename].contains(&call.operation) && is_it;
+        fails.then(input_output)
+    });
+    append_sparse(&log, 0..40);
+    wait_until("written anew, all but the first one", || log.stats().disk_bytes < 1_000_000);
+    assert!(log.stats().failures > 0);
+}

@@ -32,6 +32,21 @@ struct Old {
     wanted_bytes: u64,
 }
 
+/// Why a run was not written anew.
+enum Failure {
+    /// The segment of this first offset cannot be read or replaced.
+    Old(Offset),
+    /// The new file cannot be written, as that of another run could not.
+    New,
+}
+
+/// What is not about an old segment.
+impl From<FileError> for Failure {
+    fn from(_: FileError) -> Self {
+        Failure::New
+    }
+}
+
 /// What became of some old segments.
 struct Rewritten {
     writer: SegmentWriter,
@@ -51,20 +66,20 @@ impl<T: Record> Maintenance<T> {
         let segment_bytes = self.home.options.segment_bytes;
         let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
         let Some(mut olds) = chosen else { return };
-        let passed_by = self.passed_by.len();
-        let result = self.without_strangers(&mut olds).and_then(|before_stranger| {
+        let result = self.without_strangers(&mut olds).map_err(Failure::from);
+        let result = result.and_then(|before_stranger| {
             if is_worthwhile(&olds, segment_bytes) {
                 return self.rewrite_run(&olds);
             }
             self.pass_by(before_stranger);
             Ok(())
         });
-        if result.is_err() {
-            // Nothing was lost by it: the old files are still there.
-            if self.passed_by.len() == passed_by {
-                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
-            }
-            self.shared.with_store(|store| store.stats.failures += 1);
+        let Err(failure) = result else { return };
+        // Nothing was lost by it: the old files are still there.
+        self.shared.with_store(|store| store.stats.failures += 1);
+        match failure {
+            Failure::Old(first) => self.pass_by(vec![first]),
+            Failure::New => self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE,
         }
     }
 
@@ -97,7 +112,7 @@ impl<T: Record> Maintenance<T> {
         Ok(before_stranger)
     }
 
-    fn rewrite_run(&mut self, olds: &[Old]) -> Result<()> {
+    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Failure> {
         let disk = Arc::clone(&self.home.options.disk);
         let directory = &self.home.rewrite_directory;
         disk.create_directory(directory).at(directory, "cannot create")?;
@@ -105,14 +120,16 @@ impl<T: Record> Maintenance<T> {
             let _ = disk.remove_file(&directory.join(left.name));
         }
         let mut rewritten = self.copy(olds)?;
+        let first = olds[0].segment.first;
         if rewritten.segments == 0 {
-            return Err(FileError::Failed { path: rewritten.writer.path().to_owned() });
+            return Err(Failure::Old(first));
         }
         rewritten.writer.seal()?;
         let path = olds[0].segment.path.clone();
-        disk.rename(rewritten.writer.path(), &path).at(&path, "cannot rename")?;
-        disk.sync_directory(&self.home.options.directory)
-            .at(&self.home.options.directory, "cannot sync the directory")?;
+        let renamed = disk.rename(rewritten.writer.path(), &path);
+        renamed
+            .and_then(|()| disk.sync_directory(&self.home.options.directory))
+            .map_err(|_| Failure::Old(first))?;
         let done = &olds[..rewritten.segments];
         self.install(path, done, &rewritten);
         self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
@@ -120,7 +137,7 @@ impl<T: Record> Maintenance<T> {
         Ok(())
     }
 
-    fn copy(&mut self, olds: &[Old]) -> Result<Rewritten> {
+    fn copy(&self, olds: &[Old]) -> Result<Rewritten, Failure> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
         let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
@@ -133,14 +150,9 @@ impl<T: Record> Maintenance<T> {
             Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() };
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
-            match self.copy_one(old, &ids, &mut rewritten) {
-                Ok(true) => {}
-                // What is in the new file of it already is passed over, because the old one stays.
-                Ok(false) => break,
-                Err(error) => {
-                    self.pass_by(vec![old.segment.first]);
-                    return Err(error);
-                }
+            // What is in the new file of it already is passed over, because the old one stays.
+            if !self.copy_one(old, &ids, &mut rewritten)? {
+                break;
             }
             rewritten.segments += 1;
         }
@@ -148,10 +160,12 @@ impl<T: Record> Maintenance<T> {
     }
 
     /// Copies what is wanted of a segment. False if the new one is full.
-    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
-        let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
+    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool, Failure> {
+        let unreadable = |_| Failure::Old(old.segment.first);
+        let opened = self.home.open(&old.segment, ReaderOptions::default());
+        let mut reader = opened.map_err(unreadable)?;
         let mut next = old.segment.first;
-        while let Some(located) = reader.next_frame()? {
+        while let Some(located) = reader.next_frame().map_err(unreadable)? {
             let offset = located.header.offset;
             if offset > old.segment.last {
                 break;
@@ -172,7 +186,7 @@ impl<T: Record> Maintenance<T> {
             if wanted_by.is_empty() {
                 continue;
             }
-            let Some(body) = reader.body()? else { continue };
+            let Some(body) = reader.body().map_err(unreadable)? else { continue };
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
