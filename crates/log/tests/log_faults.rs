@@ -509,3 +509,41 @@ fn a_segment_that_cannot_be_replaced_keeps_no_other_from_being_written_anew() {
     wait_until("written anew, all but the first one", || log.stats().disk_bytes < 1_000_000);
     assert!(log.stats().failures > 0);
 }
+
+/// Scenario: a segment is written anew in vain, and the file for it cannot be removed, or the
+/// process ends at that moment. Guarantee: no such file stays.
+#[test]
+fn a_file_that_was_written_anew_in_vain_does_not_stay() {
+    for ends in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        disk.set_fault(move |call| {
+            let is_rewritten = call.path.starts_with("/log/traces/rewrite");
+            let is_replaced = call.operation == Operation::Rename
+                && call.path.extension().is_some_and(|extension| extension == "seg");
+            let stays = ends && is_rewritten && call.operation == Operation::RemoveFile;
+            (is_replaced || stays).then(input_output)
+        });
+        append_sparse(&log, 0..5);
+        wait_until("tried", || log.stats().failures > 0);
+        if ends {
+            wait_until("left", || is_in(&disk, "/rewrite/"));
+            let disk = disk.kill_process();
+            // So that nothing is written anew.
+            disk.fail_operation(Operation::CreateNew, input_output);
+            drop(log);
+            let keep_interval = Duration::from_secs(3_600);
+            let options = OpenOptions { keep_interval, ..options(&disk) };
+            let _log: Log<Note> = Log::open(options).expect("the log opens").0;
+            wait_until("removed by the start", || !is_in(&disk, "/rewrite/"));
+        } else {
+            // Longer than it is written.
+            let mut times = 0;
+            wait_until("removed", || {
+                std::thread::sleep(Duration::from_millis(1));
+                times = if is_in(&disk, "/rewrite/") { 0 } else { times + 1 };
+                times > 100
+            });
+        }
+    }
+}

@@ -34,7 +34,7 @@ use crate::types::{CursorId, Offset};
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    /// Files in which nothing is.
+    /// Files in which nothing is, or nothing that is not elsewhere.
     pub(crate) files: Vec<PathBuf>,
     /// Segments to be cut: first offset, path and end of the last frame.
     pub(crate) tails: Vec<(u64, PathBuf, u64)>,

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
+use crate::disk::DirectoryEntry;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
 use crate::log::segments::Segment;
 use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
-use crate::segment::{Damage, ReaderOptions, SegmentName, SegmentWriter, list_segments};
+use crate::segment::{
+    Damage, ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments,
+};
 use crate::types::{CursorId, Holding, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
@@ -77,10 +80,21 @@ impl<T: Record> Maintenance<T> {
         let Err(failure) = result else { return };
         // Nothing was lost by it: the old files are still there.
         self.shared.with_store(|store| store.stats.failures += 1);
+        self.remove_unfinished();
         match failure {
             Failure::Old(first) => self.pass_by(vec![first]),
             Failure::New => self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE,
         }
+    }
+
+    /// Removes what was written in vain. What stays is tried again before the next run and at the
+    /// next start.
+    fn remove_unfinished(&self) {
+        let (disk, directory) = (&*self.home.options.disk, &self.home.rewrite_directory);
+        let stays = |left: &DirectoryEntry| disk.remove_file(&directory.join(&left.name)).is_err();
+        let failures = list_if_there(disk, directory)
+            .map_or(1, |left| left.iter().filter(|left| stays(left)).count() as u64);
+        self.shared.with_store(|store| store.stats.failures += failures);
     }
 
     /// Leaves segments, by their first offsets, as they are for a while.
@@ -116,9 +130,7 @@ impl<T: Record> Maintenance<T> {
         let disk = Arc::clone(&self.home.options.disk);
         let directory = &self.home.rewrite_directory;
         disk.create_directory(directory).at(directory, "cannot create")?;
-        for left in disk.list(directory).at(directory, "cannot list")? {
-            let _ = disk.remove_file(&directory.join(left.name));
-        }
+        self.remove_unfinished();
         let mut rewritten = self.copy(olds)?;
         let first = olds[0].segment.first;
         if rewritten.segments == 0 {

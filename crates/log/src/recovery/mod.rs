@@ -46,6 +46,8 @@ impl<T: Record> Log<T> {
         let mut recovery = Recovery::new(disk, directory, options.read_patience);
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
+        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
+        recovery.find_unfinished(&rewrite_directory);
         let log_id = match recovery.log_id {
             Some(log_id) => log_id,
             None => random_log_id().at(directory, "no randomness for a new log")?,
@@ -79,12 +81,7 @@ impl<T: Record> Log<T> {
             newest_persistent_id: persistent_ids as u32 / 2,
             ..Store::default()
         };
-        let home = Home {
-            rewrite_directory: directory.join(REWRITE_DIRECTORY),
-            cursors_directory,
-            options,
-            log_id,
-        };
+        let home = Home { rewrite_directory, cursors_directory, options, log_id };
         let memory = home.options.memory.clone();
         let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
         log.start_threads(home, files, leftovers)?;

@@ -11,7 +11,7 @@ use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
 use crate::log::segments::{Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::segment::{ReaderOptions, SegmentReader, list_segments};
+use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
 use crate::types::{Charge, CursorId, Offset};
 
 /// How long to wait before the disk is asked again for what it refused.
@@ -117,6 +117,12 @@ impl<'a, T> Recovery<'a, T> {
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
         Ok(())
+    }
+
+    /// What an earlier process was writing anew when it ended. Best effort.
+    pub(super) fn find_unfinished(&mut self, directory: &Path) {
+        let left = list_if_there(self.disk, directory).unwrap_or_default();
+        self.leftovers.files.extend(left.into_iter().map(|left| directory.join(left.name)));
     }
 
     /// Looks at the frames of a segment. `last` is known of all but the newest.
