@@ -4,6 +4,7 @@
 mod support;
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sluice_log::{Log, LogStats, OpenOptions, Recovered, Sheds};
@@ -195,6 +196,30 @@ fn a_file_that_cannot_be_opened_at_once_is_opened_a_little_later() {
         assert!(recovered.unread.is_empty(), "{what}");
         let id = subscribe(&log, "a");
         assert_eq!(read_all(&log, id).len() as u64, FRAMES, "{what}");
+    }
+}
+
+/// Scenario: a start at which one call fails once, of each kind that it makes. Guarantee: it
+/// starts, with all that is there.
+#[test]
+fn a_call_that_fails_once_does_not_end_a_start() {
+    use Operation::{CreateDirectory, Len, List, Open, Read, Rename};
+    for operation in [List, CreateDirectory, Open, Read, Len, Rename] {
+        // The first and the second of its kind: of cursors, and of segments.
+        for number in 0..2 {
+            let disk = disk_with_backlog(&["a"]);
+            disk.put(Path::new("/log/traces/cursors/b.cursor"), &[7; 100]);
+            let mut calls = 0;
+            disk.set_fault(move |call| {
+                let is_it = call.operation == operation && calls == number;
+                calls += u64::from(call.operation == operation);
+                is_it.then(input_output)
+            });
+            let (log, found) = try_open(&disk).expect("only one call fails");
+            assert_eq!((found.unread, found.cursors, found.cursors_damaged), (Vec::new(), 1, 1));
+            let id = subscribe(&log, "a");
+            assert_eq!(read_all(&log, id).len() as u64, FRAMES, "{operation:?} {number}");
+        }
     }
 }
 

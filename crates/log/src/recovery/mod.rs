@@ -42,8 +42,10 @@ impl<T: Record> Log<T> {
     pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered)> {
         let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")?;
         let mut recovery = Recovery::new(disk, directory, options.read_patience);
+        recovery.patiently(|| {
+            disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")
+        })?;
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);

@@ -1,5 +1,6 @@
 //! What is found on disk.
 
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,8 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<()> {
-        for entry in self.disk.list(directory).at(directory, "cannot list")? {
+        let list = || self.disk.list(directory).at(directory, "cannot list");
+        for entry in self.patiently(list)? {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leftovers.files.push(path);
@@ -74,8 +76,12 @@ impl<'a, T> Recovery<'a, T> {
         let (file, state) = match self.patiently(|| CursorFile::open(self.disk, path)) {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
-                let renamed = self.disk.rename(path, &path.with_file_name(&aside));
-                renamed.at(path, "cannot set aside")?;
+                let aside_path = path.with_file_name(&aside);
+                self.patiently(|| match self.disk.rename(path, &aside_path) {
+                    // It was done at a try that was answered with an error.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    renamed => renamed.at(path, "cannot set aside"),
+                })?;
                 self.damaged.retain(|known| *known != aside);
                 self.damaged.push(aside);
                 return Ok(());
@@ -101,7 +107,8 @@ impl<'a, T> Recovery<'a, T> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         self.counted_from = heads.min().unwrap_or(Offset::MAX);
         let mut next_first = None;
-        for (name, len_bytes) in list_segments(self.disk, self.directory)?.into_iter().rev() {
+        let files = self.patiently(|| list_segments(self.disk, self.directory))?;
+        for (name, len_bytes) in files.into_iter().rev() {
             let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
             if next_first == Some(first) {
                 // The latest attempt counts: nothing was ever durable in the others.
@@ -217,11 +224,17 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     /// Asks again, for a bounded time in all, while the disk refuses.
-    fn patiently<A>(&self, mut ask: impl FnMut() -> Result<A>) -> Result<A> {
+    pub(super) fn patiently<A>(&self, mut ask: impl FnMut() -> Result<A>) -> Result<A> {
+        use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
         loop {
             let left = self.patient_until.saturating_duration_since(Instant::now());
             match ask() {
-                Err(FileError::Io { .. }) if !left.is_zero() => {
+                // A mistake of the operator does not pass, and is to be said at once.
+                Err(FileError::Io { source, .. })
+                    if !left.is_zero()
+                        && ![NotADirectory, PermissionDenied, ReadOnlyFilesystem]
+                            .contains(&source.kind()) =>
+                {
                     std::thread::sleep(left.min(RETRY));
                 }
                 asked => return asked,
