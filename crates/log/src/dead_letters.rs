@@ -8,6 +8,7 @@
 mod reader;
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,7 +110,8 @@ impl DeadLetters {
             let next = segments.peek().map(|(next, _)| next.first_offset);
             letters.recover(name, len_bytes, next)?;
         }
-        letters.remove_resolved()?;
+        // What cannot be removed is tried again when room is needed.
+        let _ = letters.remove_resolved();
         Ok(letters)
     }
 
@@ -213,9 +215,12 @@ impl DeadLetters {
             return Err(FileError::LetterExceedsLimit { letter_bytes, limit_bytes });
         }
         self.finish_segment()?;
-        while self.len_bytes() + len_bytes > self.limit_bytes && !self.stored.is_empty() {
-            self.drop_oldest()?;
+        // What is removed and still there takes no room, up to as much again as may be stored.
+        let removed = self.remove_resolved();
+        if self.len_bytes() - self.kept_bytes() > self.limit_bytes {
+            removed?;
         }
+        while self.kept_bytes() + len_bytes > self.limit_bytes && self.drop_oldest()? {}
         let header = SegmentHeader {
             version: VERSION,
             kind: FileKind::DeadLetters,
@@ -258,9 +263,13 @@ impl DeadLetters {
         }
     }
 
-    fn drop_oldest(&mut self) -> Result<()> {
-        let Some(oldest) = self.stored.front() else { return Ok(()) };
-        let end = oldest.end.max(self.state.floor);
+    /// False if there is nothing to drop.
+    fn drop_oldest(&mut self) -> Result<bool> {
+        let floor = self.state.floor;
+        let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {
+            return Ok(false);
+        };
+        let end = oldest.end;
         // What cannot be counted goes all the same: newer letters would wait for it.
         let dropped = self.left_in(oldest);
         self.uncounted += u64::from(dropped.is_err());
@@ -275,7 +284,15 @@ impl DeadLetters {
         }
         self.state.floor = end;
         self.store_state()?;
-        self.remove_resolved()
+        // What cannot be removed is tried again when room is needed.
+        let _ = self.remove_resolved();
+        Ok(true)
+    }
+
+    /// Bytes of the segments in which letters are left.
+    fn kept_bytes(&self) -> u64 {
+        let kept = self.stored.iter().filter(|segment| segment.end > self.state.floor);
+        kept.map(|segment| segment.len_bytes).sum()
     }
 
     /// What a segment holds at or above the floor.
@@ -300,16 +317,24 @@ impl DeadLetters {
         self.state_file.store(&*self.disk, &self.state)
     }
 
-    /// Removes the segments that are wholly below the floor.
+    /// Removes the segments that are wholly below the floor. Those that cannot be removed stay, and
+    /// the last error is returned.
     fn remove_resolved(&mut self) -> Result<()> {
-        while let Some(oldest) = self.stored.front()
-            && oldest.end <= self.state.floor
-        {
-            let path = self.directory.join(oldest.name.to_string());
-            self.disk.remove_file(&path).at(&path, "cannot remove")?;
-            self.stored.pop_front();
-        }
-        Ok(())
+        let mut result = Ok(());
+        self.stored.retain(|segment| {
+            if segment.end > self.state.floor {
+                return true;
+            }
+            let path = self.directory.join(segment.name.to_string());
+            match self.disk.remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    result = Err(error).at(&path, "cannot remove");
+                    true
+                }
+                _ => false,
+            }
+        });
+        result
     }
 
     /// Learns of a segment of an earlier run. One that the disk refuses to read stays as it is,

@@ -330,3 +330,47 @@ fn tries_that_fail_leave_nothing_behind() {
         [0, 1, 2]
     );
 }
+
+/// Scenario: the oldest file cannot be removed, or it is and the disk says that it was not.
+/// Guarantee: newer letters are stored and counted, the store opens, and the file goes when it can.
+/// Appends fail when such files take as much as may be stored.
+#[test]
+fn an_old_file_that_cannot_be_removed_does_not_hold_up_newer_letters() {
+    // Four letters fit into a segment, and three segments into the store.
+    let (limit_bytes, payload) = (200 << 10, vec![1; 10_000]);
+    for is_removed in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let mut letters = open(&disk, limit_bytes);
+        let append = |letters: &mut DeadLetters, index| letters.append(&[letter(index, &payload)]);
+        assert_eq!(append(&mut letters, 0).unwrap(), 0);
+        let oldest = files(&disk)[0].clone();
+        let refused = oldest.clone();
+        disk.set_fault(move |call| {
+            (call.operation == Operation::RemoveFile && *call.path == refused).then(input_output)
+        });
+        for index in 1..17 {
+            assert_eq!(append(&mut letters, index).unwrap(), index);
+        }
+        assert!(files(&disk).contains(&oldest) && letters.range().0 >= 4);
+        if is_removed {
+            disk.clear_fault();
+            disk.remove_file(&oldest).unwrap();
+        } else {
+            letters = open(&disk, limit_bytes);
+            disk.clear_fault();
+        }
+        for index in 17..25 {
+            assert_eq!(append(&mut letters, index).unwrap(), index);
+        }
+        assert!(!files(&disk).contains(&oldest) && letters.len_bytes() <= limit_bytes);
+        assert_eq!(letters.dropped().frames, letters.range().0);
+
+        disk.fail_operation(Operation::RemoveFile, input_output);
+        let stored = (25..100).take_while(|&index| append(&mut letters, index).is_ok()).count();
+        assert!((12..30).contains(&stored), "{stored}");
+        assert!(letters.len_bytes() <= 2 * limit_bytes + (64 << 10));
+        disk.clear_fault();
+        append(&mut letters, 25 + stored as u64).unwrap();
+        assert!(letters.len_bytes() <= limit_bytes);
+    }
+}
