@@ -223,6 +223,34 @@ fn a_call_that_fails_once_does_not_end_a_start() {
     }
 }
 
+/// Scenario: the newest file is sealed, and the only frame in it is damaged. Guarantee: the loss is
+/// counted, and the file stays until its reader has come to it.
+#[test]
+fn a_sealed_file_without_a_whole_frame_is_counted_and_stays_until_its_reader_comes() {
+    let disk = FaultyDisk::new(7);
+    let keep_interval = Duration::from_secs(3_600);
+    let log: Log<Note> =
+        Log::open(OpenOptions { keep_interval, ..options(&disk) }).expect("the log opens").0;
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    // The second one needs a file of its own, and the first file is sealed.
+    for value in 0..2 {
+        append(&log, value, 50_000, &[id], &durable);
+        wait_durable(&durable, value as usize + 1);
+    }
+    let disk = disk.kill_process();
+    let path = Path::new("/log/traces/0000000000000000.seg");
+    disk.flip_bit(path, (4096 + 20) * 8);
+    let stays = || disk.contents().iter().any(|(file, _)| file == path);
+    let (log, recovered) = open(&disk);
+    assert_eq!(recovered.frames_damaged, 1);
+    // Maintenance has its turn.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(stays());
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [1]);
+    wait_until("removed", || !stays());
+}
+
 /// Scenario: few frames of each segment wait for a dead reader, and one segment cannot be read.
 /// Guarantee: the others are written anew all the same.
 #[test]

@@ -172,8 +172,13 @@ impl<'a, T> Recovery<'a, T> {
         };
         self.found.bytes_scanned += segment.len_bytes;
         self.found.frames_damaged += scanned.damaged_frames;
-        let Some(last_offset) = scanned.last else {
-            // Reserved, or never acknowledged. If it was sealed its frames are damaged.
+        // Of a sealed file it is known what was in it. Its readers pass the damage.
+        let damaged_last = sealed_last.filter(|_| !reader.damage().is_none());
+        if scanned.last.is_none() && damaged_last.is_some() {
+            self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
+        }
+        let Some(last_offset) = scanned.last.max(damaged_last) else {
+            // Reserved, or never acknowledged.
             self.leftovers.files.push(segment.path);
             return Ok(());
         };
