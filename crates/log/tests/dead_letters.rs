@@ -331,7 +331,7 @@ fn tries_that_fail_leave_nothing_behind() {
     );
 }
 
-/// Scenario: the oldest file cannot be removed, or it is and the disk says that it was not.
+/// Scenario: the oldest file cannot be removed. Or it was removed, and the disk said no.
 /// Guarantee: newer letters are stored and counted, the store opens, and the file goes when it can.
 /// Appends fail when such files take as much as may be stored.
 #[test]

@@ -122,7 +122,7 @@ impl ConnectionEntry {
     /// What it counts for: its requests in flight, or those to expect of its slice, or the bytes
     /// of one request if that is more. Zero while none of its requests can use the CPU.
     pub(super) fn weight(&self, tick: u64, rules: Rules) -> usize {
-        if rules.has(Rule::SkipStalled) && (self.is_stalled(tick) || self.waits_for_slice()) {
+        if self.is_stalled(tick) || self.waits_for_slice() {
             return 0;
         }
         let in_flight = self.in_flight();

@@ -8,9 +8,11 @@
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
-//! short memory is (`queue.rs`). Of those that had no slice yet, four are let in within the first 25
-//! ms, and twice as many in each further 25 ms. Those with large requests are let in one every 40
-//! ms.
+//! short memory is (`queue.rs`). Of those that had no slice yet, four are let in within the first
+//! 25 ms, and twice as many in each further 25 ms. Those with large requests are let in one every
+//! 40 ms. While the CPU is busy, slices end after 200 ms if others wait, and connections without
+//! progress do not count: requests that never end, or wait for a slow peer or backend, keep no
+//! connection out.
 //!
 //! The rules, and in brackets what each is for:
 //!
@@ -18,22 +20,17 @@
 //!   overload)
 //! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (what is in flight
 //!   fits the caches)
-//! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
-//!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
 //! - `slice-bytes`: a slice ends after 16 MiB (connections share the reading)
-//! - `slice-time`: under the limit it ends after 200 ms (requests that never end, or cost much CPU
-//!   time, keep no connection out)
 //! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
 //!   what cannot go on)
 //! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
 //!   do end there)
-//! - `skip-stalled`: connections without progress do not count (slow peers hold up no other)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
-//! `docs/decisions/030-read-scheduler.md` has the reasons.
+//! Decisions 030 to 033 in `docs/decisions/` have the reasons.
 
 mod cpu;
 mod entry;
@@ -64,11 +61,6 @@ pub use rules::{Rule, UnknownRule};
 
 /// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
 const LARGE_TICKS: u64 = 8;
-/// In the first idle window so many overdue new connections are let in, and in each further one
-/// twice as many, up to a bound: a window may be idle only because the few that are read from have
-/// sent nothing for a moment, and what new ones bring is known once they have a slice.
-const NEW_AT_FIRST: usize = 4;
-const NEW_AT_MOST: usize = 256;
 /// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
 /// if no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
@@ -86,10 +78,6 @@ pub struct ReadScheduler {
     idle_threads: AtomicUsize,
     is_cpu_bound: AtomicBool,
     is_cpu_idle: AtomicBool,
-    /// New connections that may be let in while the CPU is idle: in a window, and in what is left
-    /// of this one.
-    new_in_window: AtomicUsize,
-    new_left: AtomicUsize,
     limit: InFlightLimit,
     rules: Rules,
 }
@@ -118,13 +106,6 @@ impl ReadScheduler {
     /// Whether the CPU is the bottleneck: known only while connections are queued.
     pub fn is_cpu_bound(&self) -> bool {
         self.is_cpu_bound.load(Ordering::Relaxed)
-    }
-
-    /// A request found no memory because of others that are being received.
-    pub fn note_memory_short(&self) {
-        if self.rules.has(Rule::MemoryLimit) {
-            self.limit.note_memory_short();
-        }
     }
 
     /// Whether answers wait until all requests of their connection's slice are read: an answer
@@ -166,23 +147,15 @@ impl ReadScheduler {
     /// A tick has passed. `load` is there at the end of a window of the CPU's load.
     fn tick(&self, has_begun: bool, load: Option<CpuLoad>) {
         let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut queue = self.queue.lock();
         if let Some(load) = load {
             self.is_cpu_bound
                 .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
-            let is_idle = load == CpuLoad::Idle;
-            self.is_cpu_idle.store(is_idle, Ordering::Relaxed);
-            let before = self.new_in_window.load(Ordering::Relaxed);
-            let new_in_window = match load {
-                CpuLoad::Idle => (2 * before).clamp(NEW_AT_FIRST, NEW_AT_MOST),
-                CpuLoad::Low => before,
-                CpuLoad::Full | CpuLoad::High => 0,
-            };
-            self.new_in_window.store(new_in_window, Ordering::Relaxed);
-            self.new_left.store(new_in_window, Ordering::Relaxed);
+            self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
+            queue.new.renew(load);
             self.limit.adapt(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
-        let mut queue = self.queue.lock();
-        if self.limit.is_bounded() && self.rules.has(Rule::SliceTime) {
+        if self.limit.is_bounded() {
             queue.end_old_slices(tick);
         }
         if !has_begun {
@@ -191,13 +164,10 @@ impl ReadScheduler {
         if self.is_cpu_idle.load(Ordering::Relaxed) {
             // Of those with large requests one now and then.
             let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
-            let mut new_left = self.new_left.load(Ordering::Relaxed);
-            while let Some(entry) = queue.next_overdue(tick, admits_large, new_left > 0) {
-                new_left -= usize::from(entry.is_new());
+            while let Some(entry) = queue.next_overdue(tick, admits_large) {
                 admits_large &= entry.has_small_requests();
                 self.wake(&entry);
             }
-            self.new_left.store(new_left, Ordering::Relaxed);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::cpu::CpuLoad;
 use super::entry::ConnectionEntry;
 use super::in_flight_limit::InFlightLimit;
 use super::rules::Rules;
@@ -13,11 +14,37 @@ use super::rules::Rules;
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
+/// In the first idle window so many overdue new connections are let in, and in each further one
+/// twice as many, up to a bound: a window may be idle only because the few that are read from have
+/// sent nothing for a moment, and what new ones bring is known once they have a slice.
+const NEW_AT_FIRST: usize = 4;
+const NEW_AT_MOST: usize = 256;
+
+/// How many new connections may be let in while the CPU is idle.
+#[derive(Debug, Default)]
+pub(super) struct NewConnections {
+    in_window: usize,
+    left: usize,
+}
+
+impl NewConnections {
+    /// A window of the CPU's load has ended.
+    pub(super) fn renew(&mut self, load: CpuLoad) {
+        self.in_window = match load {
+            CpuLoad::Idle => (2 * self.in_window).clamp(NEW_AT_FIRST, NEW_AT_MOST),
+            CpuLoad::Low => self.in_window,
+            CpuLoad::Full | CpuLoad::High => 0,
+        };
+        self.left = self.in_window;
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct ReadQueue {
     waiting: VecDeque<Arc<ConnectionEntry>>,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
+    pub(super) new: NewConnections,
 }
 
 impl ReadQueue {
@@ -67,24 +94,24 @@ impl ReadQueue {
         }
     }
 
-    /// As [`ReadQueue::next`] while the CPU is idle: the limit holds up a connection only for a bounded
-    /// time, whatever the others do. Connections with large requests are passed over unless
+    /// As [`ReadQueue::next`] while the CPU is idle: the limit holds up a connection only for a
+    /// bounded time, whatever the others do. Connections with large requests are passed over unless
     /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it. So are
-    /// new ones unless `admits_new`: their requests may be large.
+    /// new ones beyond what [`NewConnections`] has left: their requests may be large.
     pub(super) fn next_overdue(
         &mut self,
         tick: u64,
         admits_large: bool,
-        admits_new: bool,
     ) -> Option<Arc<ConnectionEntry>> {
         let is_overdue = |entry: &ConnectionEntry| {
             tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
         };
         let is_next = |entry: &Arc<ConnectionEntry>| match entry.is_new() {
-            true => admits_new,
+            true => self.new.left > 0,
             false => admits_large || entry.has_small_requests(),
         };
         let index = self.waiting.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
+        self.new.left -= usize::from(self.waiting[index].is_new());
         self.begin(index, tick)
     }
 

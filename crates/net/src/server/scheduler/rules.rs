@@ -7,42 +7,33 @@ use std::str::FromStr;
 pub enum Rule {
     Queue,
     CpuLimit,
-    MemoryLimit,
     WeightByBytes,
     Forecast,
     SliceBytes,
-    SliceTime,
     WholeRequests,
     HeldAnswers,
-    SkipStalled,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 10] = [
+    pub const ALL: [Rule; 7] = [
         Rule::Queue,
         Rule::CpuLimit,
-        Rule::MemoryLimit,
         Rule::WeightByBytes,
         Rule::Forecast,
         Rule::SliceBytes,
-        Rule::SliceTime,
         Rule::WholeRequests,
         Rule::HeldAnswers,
-        Rule::SkipStalled,
     ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Rule::Queue => "queue",
             Rule::CpuLimit => "cpu-limit",
-            Rule::MemoryLimit => "memory-limit",
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::SliceBytes => "slice-bytes",
-            Rule::SliceTime => "slice-time",
             Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
-            Rule::SkipStalled => "skip-stalled",
         }
     }
 }
@@ -64,16 +55,16 @@ impl FromStr for Rule {
 /// The rules that are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    disabled: u16,
+    disabled: u8,
 }
 
 impl Rules {
     pub(super) fn without(rules: &[Rule]) -> Self {
-        Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u16) }
+        Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u8) }
     }
 
     pub(super) const fn has(self, rule: Rule) -> bool {
-        self.disabled & 1 << rule as u16 == 0
+        self.disabled & 1 << rule as u8 == 0
     }
 }
 
