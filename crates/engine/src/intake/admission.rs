@@ -113,7 +113,8 @@ impl ReceiverRoute {
             NotAdmitted { refusal, is_paced }
         })?;
         self.route.check_disk(arriving, now)?;
-        Ok(Permit::take(self.memory.clone(), bytes)?)
+        let admitted = Permit::take(self.memory.clone(), bytes);
+        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

@@ -89,6 +89,13 @@ impl ServerResources {
     fn holds_answers(&self) -> bool {
         self.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers())
     }
+
+    /// A request found no memory, because of others that are being received.
+    pub fn note_memory_short(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.note_memory_short();
+        }
+    }
 }
 
 /// Answers requests.

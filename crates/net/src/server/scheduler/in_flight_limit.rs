@@ -1,7 +1,7 @@
-//! The limit on requests in flight: low while the CPU is short, then rising again.
-//! `docs/decisions/031-in-flight-limit.md` has the reasons for the figures.
+//! The limit on requests in flight: low while the CPU or the memory for receiving is short, then
+//! rising again. `docs/decisions/031-in-flight-limit.md` has the reasons for the figures.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cpu::CpuLoad;
 
@@ -25,6 +25,8 @@ const UNBOUNDED: usize = 0;
 #[derive(Debug, Default)]
 pub(super) struct InFlightLimit {
     weight: AtomicUsize,
+    /// In the current window.
+    was_memory_short: AtomicBool,
 }
 
 impl InFlightLimit {
@@ -37,10 +39,16 @@ impl InFlightLimit {
         self.weight.load(Ordering::Relaxed) != UNBOUNDED
     }
 
-    /// A window has ended.
+    pub(super) fn note_memory_short(&self) {
+        self.was_memory_short.store(true, Ordering::Relaxed);
+        self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
+    }
+
+    /// A window has ended. Memory that is found short meanwhile counts in the next one.
     pub(super) fn adapt(&self, cpu: CpuLoad) {
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
+            _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
             CpuLoad::Full => (weight - weight / STEP_PART).max(LEAST_WEIGHT),
             CpuLoad::High => weight,
             // Above the highest limit there is none; none stays none.
@@ -69,6 +77,20 @@ mod tests {
             limit.is_bounded()
                 && limit.admits_beside(LEAST_WEIGHT - 1)
                 && !limit.admits_beside(LEAST_WEIGHT)
+        );
+    }
+
+    #[test]
+    fn memory_that_is_short_counts_at_once_and_until_a_window_has_ended_without() {
+        let limit = InFlightLimit::default();
+        limit.note_memory_short();
+        assert!(!limit.admits_beside(LEAST_WEIGHT));
+        limit.adapt(CpuLoad::Low);
+        assert!(!limit.admits_beside(LEAST_WEIGHT), "it was short meanwhile");
+        limit.adapt(CpuLoad::Low);
+        assert!(
+            limit.admits_beside(LEAST_WEIGHT)
+                && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART)
         );
     }
 

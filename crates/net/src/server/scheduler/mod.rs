@@ -20,6 +20,8 @@
 //!   overload)
 //! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (what is in flight
 //!   fits the caches)
+//! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
+//!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
@@ -106,6 +108,13 @@ impl ReadScheduler {
     /// Whether the CPU is the bottleneck: known only while connections are queued.
     pub fn is_cpu_bound(&self) -> bool {
         self.is_cpu_bound.load(Ordering::Relaxed)
+    }
+
+    /// A request found no memory because of others that are being received.
+    pub fn note_memory_short(&self) {
+        if self.rules.has(Rule::MemoryLimit) {
+            self.limit.note_memory_short();
+        }
     }
 
     /// Whether answers wait until all requests of their connection's slice are read: an answer

@@ -7,6 +7,7 @@ use std::str::FromStr;
 pub enum Rule {
     Queue,
     CpuLimit,
+    MemoryLimit,
     WeightByBytes,
     Forecast,
     SliceBytes,
@@ -15,9 +16,10 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 7] = [
+    pub const ALL: [Rule; 8] = [
         Rule::Queue,
         Rule::CpuLimit,
+        Rule::MemoryLimit,
         Rule::WeightByBytes,
         Rule::Forecast,
         Rule::SliceBytes,
@@ -29,6 +31,7 @@ impl Rule {
         match self {
             Rule::Queue => "queue",
             Rule::CpuLimit => "cpu-limit",
+            Rule::MemoryLimit => "memory-limit",
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::SliceBytes => "slice-bytes",

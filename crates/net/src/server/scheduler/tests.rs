@@ -257,8 +257,8 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     assert!(connection.may_read());
 }
 
-/// Hours of ten connections whose streams trickle as much as counts for progress, while the limit
-/// is as low as it gets and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
+/// Hours of ten connections whose streams trickle as much as counts for progress, while memory is
+/// short all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
 /// does each of theirs.
 #[test]
 fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
@@ -277,7 +277,7 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     let mut client = Connection::new(&scheduler);
     let (mut queued_at, mut answers, mut longest) = (0, 0, 0);
     for tick in 1..TICKS {
-        scheduler.limit.adapt(CpuLoad::Full);
+        scheduler.note_memory_short();
         for connection in &mut trickling {
             if connection.may_read() {
                 connection.reads.note_read(PROGRESS_LEAST_BYTES);
@@ -520,7 +520,8 @@ fn rules_that_are_switched_off_do_nothing() {
     let scheduler = ReadScheduler::without(&[Rule::Queue]);
     assert!(Connection::new(&scheduler).may_read());
 
-    let scheduler = ReadScheduler::without(&[Rule::CpuLimit]);
+    let scheduler = ReadScheduler::without(&[Rule::CpuLimit, Rule::MemoryLimit]);
+    scheduler.note_memory_short();
     scheduler.tick(false, Some(CpuLoad::Full));
     assert!(scheduler.is_cpu_bound() && !scheduler.limit.is_bounded());
 
