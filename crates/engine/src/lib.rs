@@ -13,7 +13,7 @@ mod intake;
 mod metrics;
 pub mod plan;
 mod private_memory;
-mod process;
+pub mod process;
 mod receiving;
 pub mod reference;
 mod shared_work;

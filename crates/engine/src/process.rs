@@ -9,8 +9,11 @@ pub(crate) fn available_bytes() -> u64 {
     cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
 }
 
-pub(crate) fn resident_bytes() -> u64 {
-    field_kib("/proc/self/status", "VmRSS:").map_or(0, |kib| kib * 1024)
+/// What of its memory is resident, in bytes.
+pub fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
 /// CPU seconds (user and system) that the process has used.

@@ -1,5 +1,6 @@
 //! The command line of Sluice.
 
+mod allocator;
 mod arguments;
 mod components;
 mod configuration;
@@ -18,10 +19,6 @@ use clap::{CommandFactory, Parser};
 use sluice_engine::reference;
 
 use crate::arguments::{Arguments, Command, Reference};
-
-/// Byte buffers of all sizes are often allocated on one thread and freed on another.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {

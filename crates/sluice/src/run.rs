@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::RunArguments;
-use crate::configuration;
 use crate::watched::Watched;
+use crate::{allocator, configuration};
 
 /// How often watched files are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -77,6 +77,8 @@ async fn serve(
     let hangup = signal(SignalKind::hangup())?;
     // As in a Go program these two do nothing. By default they would end the process.
     let _ignored = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+    allocator::set_limit(plan.memory.limit_bytes);
+    tokio::spawn(allocator::keep_within_limit());
     let mut engine = Engine::start(plan, Some(scheduler)).await?;
     announce(&engine);
     // The end does not wait for a reload: it may be dropped wherever it is.
@@ -161,11 +163,12 @@ async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHand
 }
 
 async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
-    let options = plan.logging.clone();
+    let (options, limit_bytes) = (plan.logging.clone(), plan.memory.limit_bytes);
     if let Err(error) = engine.reload(plan).await {
         tracing::error!("not reloaded, the old configuration goes on: {error}");
         return;
     }
+    allocator::set_limit(limit_bytes);
     let unchanged = logging.apply(&options);
     if !unchanged.is_empty() {
         tracing::warn!(

@@ -55,8 +55,8 @@ pub struct Message {
 /// Puts the one message of a unary call together from the chunks of a body, whatever their borders.
 ///
 /// Feed chunks until the prefix is known, decide whether the message may come in, then feed the
-/// rest. The buffer is exactly as large as the prefix says, and is allocated with the first bytes
-/// of the message, never for the prefix alone.
+/// rest. The buffer is exactly as large as the prefix says, which is what was decided on, and is
+/// allocated with the first bytes of the message, never for the prefix alone.
 #[derive(Debug, Default)]
 pub struct MessageReader {
     limit_bytes: usize,
@@ -65,9 +65,6 @@ pub struct MessageReader {
     prefix: Option<Prefix>,
     message: Vec<u8>,
 }
-
-/// Reserved at once up to this size, beyond it as bytes arrive: a prefix is only a claim.
-const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
 
 impl MessageReader {
     pub fn new(limit_bytes: usize) -> Self {
@@ -104,11 +101,8 @@ impl MessageReader {
         if chunk.remaining() > missing {
             return Err(FrameError::Trailing);
         }
-        let needed = self.message.len() + chunk.remaining();
-        let capacity = self.message.capacity();
-        if needed > capacity {
-            let wanted = capacity.saturating_mul(2).max(RESERVED_AT_ONCE_BYTES).max(needed);
-            self.message.reserve_exact(wanted.min(prefix.len_bytes) - self.message.len());
+        if chunk.has_remaining() {
+            self.message.reserve_exact(missing);
         }
         self.message.put(chunk);
         Ok(())
@@ -173,11 +167,24 @@ mod tests {
             Err(FrameError::TooLarge { len_bytes: 0xffff_ffff, limit_bytes: 1000 })
         );
 
-        let mut reader = MessageReader::new(usize::MAX);
-        reader.feed(&[0, 0x7f, 0xff, 0xff, 0xff, 1][..]).expect("is within the limit");
-        assert!(reader.message.capacity() <= RESERVED_AT_ONCE_BYTES);
-        let truncated = FrameError::Truncated { received_bytes: 1, expected_bytes: 0x7fff_ffff };
+        let mut reader = MessageReader::new(1000);
+        reader.feed(&[0, 0, 0, 3, 0xe8][..]).expect("is within the limit");
+        assert_eq!(reader.message.capacity(), 0);
+        let truncated = FrameError::Truncated { received_bytes: 0, expected_bytes: 1000 };
         assert_eq!(reader.finish(), Err(truncated));
+    }
+
+    /// Guarantee: what was decided on is all that a message takes, however it comes.
+    #[test]
+    fn a_message_takes_exactly_its_length() {
+        let framed = framed(0, &[7; 1000]);
+        for size in [6, 100, framed.len()] {
+            let mut reader = MessageReader::new(1000);
+            for chunk in framed.chunks(size) {
+                reader.feed(chunk).expect("is well-formed");
+                assert!([0, 1000].contains(&reader.message.capacity()));
+            }
+        }
     }
 
     #[test]

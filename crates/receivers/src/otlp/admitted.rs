@@ -72,6 +72,11 @@ impl Admitted {
         self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))
     }
 
+    /// What the body may hold by now.
+    pub(super) fn bytes(&self) -> usize {
+        self.permit.bytes()
+    }
+
     pub(super) fn into_permit(self) -> Permit {
         self.permit
     }

@@ -13,9 +13,6 @@ use super::refusal::Refused;
 /// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Buffers are reserved at once up to this size, beyond it as bytes arrive.
-const RESERVED_AT_ONCE_BYTES: usize = 256 << 10;
-
 /// The connection's flow-control window, as far as admission is concerned.
 struct Window<'a>(&'a SharedWindow);
 
@@ -68,13 +65,15 @@ impl Ingest {
         let at_first = announced.unwrap_or(STEP_BYTES);
         let permit = route.admit(at_first, &Window(body.window())).await?;
         let mut admitted = Admitted::new(permit, &self.resources);
-        let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(RESERVED_AT_ONCE_BYTES));
+        let mut bytes = Vec::new();
         while let Some(chunk) = admitted.next(&mut body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();
             if length > self.limit_bytes {
                 return Err(Refused::too_large(self.limit_bytes));
             }
             admitted.reach(length)?;
+            // All that is admitted, and no more: a buffer that grows by itself holds twice as much.
+            bytes.reserve_exact(admitted.bytes() - bytes.len());
             bytes.extend_from_slice(&chunk);
         }
         bytes.shrink_to_fit();
