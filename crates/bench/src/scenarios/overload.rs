@@ -9,7 +9,7 @@ use super::*;
 
 const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
-const CPU_CORES: f64 = 0.1;
+pub(super) const CPU_CORES: f64 = 0.1;
 /// Connections and streams of a few senders in closed loops: what the subject takes if hardly
 /// anything waits.
 const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
@@ -74,17 +74,18 @@ pub(super) const SCENARIO: Scenario = Scenario {
     },
 };
 
-/// A new subject with a new backend, under this load.
+/// A new subject of so many cores, with a new backend, under this load.
 pub(super) async fn under_load(
     turn: Turn<'_>,
     case: &str,
+    cpu_cores: f64,
     args: &[&str],
     load: impl FnOnce(Load) -> Load,
 ) -> Result<(Stage, Observed)> {
     let is_delivered = case.starts_with("delivered");
     let ack = if is_delivered { "buffer:\n  ack: delivered\n" } else { "" };
     let mut setting = Setting::of(turn, MEMORY_LIMIT_MIB, ack)?;
-    setting.limits = Limits { cpu_cores: Some(CPU_CORES), memory_bytes: None };
+    setting.limits = Limits { cpu_cores: Some(cpu_cores), memory_bytes: None };
     setting.args.extend(args.iter().map(|&arg| arg.to_owned()));
     let stage = setting.start().await?;
     let load = Load { timeout: PATIENCE, grace: PATIENCE, ..load(stage.load()) };
@@ -97,7 +98,7 @@ pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
     let mut few_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
         let few = |load: Load| load.concurrency(connections, streams).retry(COME_BACK);
-        let (_, observed) = under_load(turn, case, &[], few).await?;
+        let (_, observed) = under_load(turn, case, CPU_CORES, &[], few).await?;
         few_per_s = few_per_s.max(observed.delivered_per_s());
     }
     ensure!(few_per_s > 0.0, "nothing was delivered");
@@ -119,7 +120,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         let level = (place + turn.number) % (LEVELS.len() + 1);
         let per_s = LEVELS.get(level).unwrap_or(&FLOOD) * few_per_s;
         let many = |load: Load| many_senders(load, turn.case, per_s);
-        let (stage, observed) = under_load(turn, turn.case, &[], many).await?;
+        let (stage, observed) = under_load(turn, turn.case, CPU_CORES, &[], many).await?;
         match levels_per_s.get_mut(level) {
             Some(delivered_per_s) => *delivered_per_s = observed.delivered_per_s(),
             None => flood = of_flood(turn, &stage, &observed).await?,

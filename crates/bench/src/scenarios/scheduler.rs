@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use sluice_net::server::Rule;
 
-use super::overload::{FLOOD, many_senders, of_few_senders, under_load};
+use super::overload::{CPU_CORES, FLOOD, many_senders, of_few_senders, under_load};
 use super::*;
 
 const ALL_RULES: &str = "all rules";
@@ -22,19 +22,22 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
     cases
 };
 
-/// Cases of `overload`, what the figures of each begin with (the rate that is delivered, peak
-/// memory, and both relative to all rules), and how many stalled connections stand beside it.
-const FLOODS: [(&str, &str, usize); 6] = [
-    ("memory 256 × 1", "m256", 0),
-    ("memory 16 × 16", "m16", 0),
-    ("delivered 256 × 1", "d256", 0),
-    ("delivered 16 × 16", "d16", 0),
+/// Cases of `overload`, and what the figures of each begin with: the rate that is delivered, peak
+/// memory, and both relative to all rules.
+const FLOODS: [(&str, &str); 6] = [
+    ("memory 256 × 1", "m256"),
+    ("memory 16 × 16", "m16"),
+    ("delivered 256 × 1", "d256"),
+    ("delivered 16 × 16", "d16"),
     // Many times what there is memory for.
-    ("memory 64 × 32", "m64", 0),
-    ("memory 16 × 16", "stalled", STALLED),
+    ("memory 64 × 32", "m64"),
+    ("memory 16 × 16", BESIDE_STALLED),
 ];
+const BESIDE_STALLED: &str = "stalled";
 /// More than the lowest limit on requests in flight.
 const STALLED: usize = 128;
+/// What the subject has beside stalled connections: enough to fill the memory for receiving.
+const CPU_CORES_BESIDE_STALLED: f64 = 0.6;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "scheduler",
@@ -44,7 +47,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        for (_, flood, _) in FLOODS {
+        for (_, flood) in FLOODS {
             for (ratio, figure) in [("rate", "per_s"), ("memory", "bytes")] {
                 let (ratio, figure) =
                     (format!("{flood}_{ratio}_ratio"), format!("{flood}_{figure}"));
@@ -74,7 +77,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
              What is delivered under it and the peak of resident memory, relative to the same \
              flood with all rules in the same turn. Heads: how senders are answered, connections × \
              streams. Stalled: {STALLED} connections that have each begun a request and send \
-             nothing more, beside memory 16 × 16."
+             nothing more, beside memory 16 × 16 and with {CPU_CORES_BESIDE_STALLED} cores."
         )
     },
 };
@@ -84,13 +87,17 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let args = if turn.case == ALL_RULES { &[][..] } else { &without };
     let few_per_s = of_few_senders(turn, ALL_RULES).await?;
     let mut figures = json!({ "few_senders_per_s": few_per_s });
-    for (case, flood, stalled) in FLOODS {
+    for (case, flood) in FLOODS {
+        let (stalled, cpu_cores) = match flood {
+            BESIDE_STALLED => (STALLED, CPU_CORES_BESIDE_STALLED),
+            _ => (0, CPU_CORES),
+        };
         let mut stalled_connections = Ok(Vec::new());
         let load = |load: Load| {
             stalled_connections = (0..stalled).map(|_| stall(load.target)).collect();
-            many_senders(load, case, FLOOD * few_per_s)
+            many_senders(load, case, FLOOD * few_per_s * cpu_cores / CPU_CORES)
         };
-        let (stage, observed) = under_load(turn, case, args, load).await?;
+        let (stage, observed) = under_load(turn, case, cpu_cores, args, load).await?;
         stalled_connections.context("stalled connections")?;
         figures[format!("{flood}_per_s")] = json!(observed.delivered_per_s());
         figures[format!("{flood}_bytes")] = stage.memory()?["peak_rss_bytes"].take();

@@ -12,11 +12,6 @@ use super::rules::{Rule, Rules};
 
 /// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
 const SMALL_SLICE_BYTES: usize = 256 << 10;
-/// Read in one slice, at most: enough to read the bodies that are under way on a connection to
-/// their ends.
-pub(super) const SLICE_BYTES: usize = 16 << 20;
-/// While the limit is in force, a slice ends after this many bytes once no request is half read.
-pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
 /// While the limit is in force and others wait, a slice ends after so many ticks: 200 ms. Honest
 /// senders need less for what they have in flight.
 pub(super) const SLICE_TICKS: u64 = 40;
@@ -43,8 +38,8 @@ pub(in crate::server) struct ConnectionEntry {
     /// When its slice began, and whether it has had one to its end.
     slice_at_tick: AtomicU64,
     is_known: AtomicBool,
-    /// Left to read in its slice. Zero: it has none and may not be read from.
-    left_bytes: AtomicUsize,
+    /// It may be read from.
+    has_slice: AtomicBool,
     /// The most requests at a time in its last slice, and their size: expected in this one too.
     forecast: AtomicUsize,
     request_bytes: AtomicUsize,
@@ -66,11 +61,11 @@ impl ConnectionEntry {
             counter.store(0, Ordering::Relaxed);
         }
         self.is_drained.store(false, Ordering::Relaxed);
-        self.left_bytes.store(SLICE_BYTES, Ordering::Release);
+        self.has_slice.store(true, Ordering::Release);
     }
 
     pub(super) fn end_slice(&self) {
-        self.left_bytes.store(0, Ordering::Relaxed);
+        self.has_slice.store(false, Ordering::Relaxed);
         self.is_known.store(true, Ordering::Relaxed);
         self.forecast.store(self.most_in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
         let begun = self.begun.load(Ordering::Relaxed);
@@ -81,36 +76,13 @@ impl ConnectionEntry {
     }
 
     pub(super) fn has_slice(&self) -> bool {
-        self.left_bytes.load(Ordering::Acquire) > 0
-    }
-
-    /// Ends the slice if enough was read and no request is half read: a request of which a part
-    /// was read holds memory for its whole length until the connection's next slice.
-    pub(super) fn end_slice_between_requests(&self) {
-        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
-        let had_enough = (1..=SLICE_BYTES - SLICE_LEAST_BYTES).contains(&left_bytes);
-        if had_enough && self.arriving() == 0 {
-            self.end_slice();
-        }
+        self.has_slice.load(Ordering::Acquire)
     }
 
     /// Zero bytes: there was nothing to read.
-    pub(super) fn note_read(&self, bytes: usize, tick: u64, rules: Rules) {
+    pub(super) fn note_read(&self, bytes: usize, tick: u64) {
         self.is_drained.store(bytes == 0, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let left_bytes = self.left_bytes.load(Ordering::Relaxed);
-        if left_bytes == 0 || bytes == 0 {
-            return;
-        }
-        self.note_progress(bytes, tick);
-        if bytes < left_bytes {
-            self.left_bytes.store(left_bytes - bytes, Ordering::Relaxed);
-        } else if rules.has(Rule::SliceBytes) {
-            self.end_slice();
-        }
-    }
-
-    fn note_progress(&self, bytes: usize, tick: u64) {
         let read_bytes = self.read_since_bytes.load(Ordering::Relaxed) + bytes;
         let is_progress = read_bytes >= PROGRESS_LEAST_BYTES;
         self.read_since_bytes.store(if is_progress { 0 } else { read_bytes }, Ordering::Relaxed);

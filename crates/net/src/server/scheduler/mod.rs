@@ -3,8 +3,9 @@
 //! Under more load than the CPU bears, data that is read too early waits in memory: it has left the
 //! caches when its time comes, and reading it was for nothing if it is refused in the end. So
 //! requests that were read are finished before more is read. A connection with data in its socket
-//! joins a queue and gets a *slice*: it may be read from until the slice ends. Unread data stays in
-//! the socket, where flow control holds the sender. There is one queue a runtime, for all ports.
+//! joins a queue and gets a *slice*: it may be read from until there is nothing more to read and
+//! nothing in flight. Unread data stays in the socket, where flow control holds the sender. There is
+//! one queue a runtime, for all ports.
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
@@ -25,11 +26,8 @@
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
-//! - `slice-bytes`: a slice ends after 16 MiB (connections share the reading)
-//! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
-//!   what cannot go on)
-//! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
-//!   do end there)
+//! - `held-answers`: under the limit answers wait until all requests of the slice are read (the
+//!   connection has nothing more to read then, and its slice ends)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
 //! Decisions 030 to 033 in `docs/decisions/` have the reasons.
@@ -225,11 +223,7 @@ impl ScheduledReads {
 
     /// Whether the connection may be read from now.
     pub(super) fn may_read(&mut self) -> bool {
-        let Some(scheduler) = &self.scheduler else { return true };
-        if scheduler.limit.is_bounded() && scheduler.rules.has(Rule::WholeRequests) {
-            self.entry.end_slice_between_requests();
-        }
-        self.entry.has_slice()
+        self.scheduler.is_none() || self.entry.has_slice()
     }
 
     /// Joins the queue. Ready when the connection may be read from.
@@ -243,7 +237,7 @@ impl ScheduledReads {
     /// Zero bytes: there was nothing to read.
     pub(super) fn note_read(&mut self, bytes: usize) {
         if let Some(scheduler) = &self.scheduler {
-            self.entry.note_read(bytes, scheduler.ticks.load(Ordering::Relaxed), scheduler.rules);
+            self.entry.note_read(bytes, scheduler.ticks.load(Ordering::Relaxed));
         }
     }
 }

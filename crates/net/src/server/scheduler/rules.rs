@@ -10,20 +10,16 @@ pub enum Rule {
     MemoryLimit,
     WeightByBytes,
     Forecast,
-    SliceBytes,
-    WholeRequests,
     HeldAnswers,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 6] = [
         Rule::Queue,
         Rule::CpuLimit,
         Rule::MemoryLimit,
         Rule::WeightByBytes,
         Rule::Forecast,
-        Rule::SliceBytes,
-        Rule::WholeRequests,
         Rule::HeldAnswers,
     ];
 
@@ -34,8 +30,6 @@ impl Rule {
             Rule::MemoryLimit => "memory-limit",
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
-            Rule::SliceBytes => "slice-bytes",
-            Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
         }
     }

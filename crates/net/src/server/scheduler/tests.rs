@@ -3,9 +3,7 @@
 
 use std::task::Waker;
 
-use super::entry::{
-    PROGRESS_LEAST_BYTES, SLICE_BYTES, SLICE_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS,
-};
+use super::entry::{PROGRESS_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS};
 use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
@@ -87,7 +85,7 @@ fn a_connection_does_not_wait_while_a_thread_is_idle() {
 }
 
 #[test]
-fn a_slice_ends_when_its_bytes_are_read_or_nothing_is_in_flight() {
+fn a_slice_goes_on_while_something_is_in_flight() {
     let scheduler = ReadScheduler::new();
     let [mut connection] = queued(&scheduler);
     park(&scheduler);
@@ -99,7 +97,7 @@ fn a_slice_ends_when_its_bytes_are_read_or_nothing_is_in_flight() {
     let [mut other] = queued(&scheduler);
     park(&scheduler);
     assert!(connection.reads.may_read() && other.may_read());
-    connection.reads.note_read(SLICE_BYTES);
+    connection.requests.end_slice();
     assert!(!connection.reads.may_read());
     // The other has nothing in flight and nothing to read.
     other.reads.note_read(0);
@@ -135,7 +133,7 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_in_flight() {
     scheduler.on_thread_unpark();
     // Its slice has ended, but its requests are not answered.
     drop(arriving);
-    first.reads.note_read(SLICE_LEAST_BYTES);
+    first.requests.end_slice();
     assert!(!first.reads.may_read());
     park(&scheduler);
     assert!(!second.may_read());
@@ -145,33 +143,13 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_in_flight() {
 }
 
 #[test]
-fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
-    let scheduler = limited();
-    let [mut connection] = queued(&scheduler);
-    park(&scheduler);
-    let mut arriving = connection.begin(3);
-    connection.reads.note_read(SLICE_LEAST_BYTES - 1);
-    arriving.truncate(1);
-    connection.reads.note_read(1);
-    assert!(connection.reads.may_read(), "one is still arriving");
-    arriving.clear();
-    assert!(!connection.reads.may_read(), "no request is half read");
-    // Without a limit no connection waits, and every moment is as good.
-    scheduler.limit.open();
-    assert!(!connection.may_read());
-    park(&scheduler);
-    connection.reads.note_read(SLICE_LEAST_BYTES);
-    assert!(connection.reads.may_read());
-}
-
-#[test]
 fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
     for (scheduler, is_forecast) in [(limited(), true), (limited_without(&[Rule::Forecast]), false)]
     {
         let [mut many] = queued(&scheduler);
         park(&scheduler);
         drop(many.begin(LEAST_WEIGHT));
-        many.reads.note_read(SLICE_LEAST_BYTES);
+        many.requests.end_slice();
         assert!(!many.may_read());
         many.answer(LEAST_WEIGHT);
         park(&scheduler);
@@ -246,7 +224,7 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     // More than the limit have begun, and all but one did not arrive before the slice ended.
     let mut arriving = connection.begin(2 * LEAST_WEIGHT);
     arriving.truncate(2 * LEAST_WEIGHT - 1);
-    connection.reads.note_read(SLICE_BYTES);
+    connection.requests.end_slice();
     assert!(!connection.may_read());
     park(&scheduler);
     assert!(!connection.may_read() && !other.may_read(), "one is worked on");
@@ -329,11 +307,13 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
 #[test]
 fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     const ROUNDS: u64 = 50;
+    const LARGE_BYTES: usize = 16 << 20;
     let scheduler = limited();
     let mut large: [_; 40] = queued(&scheduler);
     let read_one = |connection: &mut Connection| {
         drop(connection.begin(1));
-        connection.reads.note_read(SLICE_BYTES);
+        connection.reads.note_read(LARGE_BYTES);
+        connection.requests.end_slice();
         connection.answer(1);
         assert!(!connection.may_read());
     };
@@ -447,7 +427,7 @@ fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
 #[tokio::test]
 async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
     let scheduler = limited();
-    let [mut connection] = queued(&scheduler);
+    let [connection] = queued(&scheduler);
     park(&scheduler);
     let mut arriving = connection.begin(2);
     let began = tokio::time::Instant::now();
@@ -465,7 +445,7 @@ async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
     held.await.expect("it ends");
     // Nothing arrives after the slice.
     let arriving = connection.begin(1);
-    connection.reads.note_read(SLICE_BYTES);
+    connection.requests.end_slice();
     let began = tokio::time::Instant::now();
     connection.requests.all_have_arrived().await;
     assert!(began.elapsed() < requests::HELD_AT_MOST);
@@ -501,17 +481,17 @@ fn a_connection_that_ends_holds_up_no_other() {
 
 #[test]
 fn after_its_slice_a_connection_queues_again() {
-    for (scheduler, ends) in
-        [(ReadScheduler::new(), true), (ReadScheduler::without(&[Rule::SliceBytes]), false)]
-    {
-        let mut connection = Connection::new(&scheduler);
+    let scheduler = ReadScheduler::new();
+    let mut connection = Connection::new(&scheduler);
+    assert!(!connection.may_read());
+    for _ in 0..3 {
+        park(&scheduler);
+        assert!(connection.may_read());
+        connection.reads.note_read(0);
+        // It ends when another one gets its own.
+        let [_other] = queued(&scheduler);
+        park(&scheduler);
         assert!(!connection.may_read());
-        for _ in 0..3 {
-            park(&scheduler);
-            assert!(connection.may_read());
-            connection.reads.note_read(SLICE_BYTES);
-            assert_eq!(connection.may_read(), !ends);
-        }
     }
 }
 
@@ -526,12 +506,6 @@ fn rules_that_are_switched_off_do_nothing() {
     assert!(scheduler.is_cpu_bound() && !scheduler.limit.is_bounded());
 
     assert!(limited().holds_answers() && !limited_without(&[Rule::HeldAnswers]).holds_answers());
-
-    let scheduler = limited_without(&[Rule::WholeRequests]);
-    let [mut connection] = queued(&scheduler);
-    park(&scheduler);
-    connection.reads.note_read(SLICE_LEAST_BYTES);
-    assert!(connection.reads.may_read());
 }
 
 #[tokio::test]
