@@ -53,6 +53,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
                     (format!("{flood}_{ratio}_ratio"), format!("{flood}_{figure}"));
                 compare(all, ALL_RULES, &ratio, &figure, Div::div);
             }
+            let (more, figure) =
+                (format!("{flood}_more_refused"), format!("{flood}_refused_percent"));
+            compare(all, ALL_RULES, &more, &figure, Sub::sub);
         }
     },
     columns: &[
@@ -66,8 +69,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("memory", |series| series.cell("d16_memory_ratio", 2)),
         ("memory 64 × 32: rate", |series| series.cell("m64_rate_ratio", 2)),
         ("memory", |series| series.cell("m64_memory_ratio", 2)),
+        ("refused", |series| series.cell("m64_more_refused", 0)),
         ("beside stalled: rate", |series| series.cell("stalled_rate_ratio", 2)),
         ("memory", |series| series.cell("stalled_memory_ratio", 2)),
+        ("refused", |series| series.cell("stalled_more_refused", 0)),
     ],
     // A rule has its reason where something gets worse without it; all of them together must work.
     holds: |series| series.case != ALL_RULES || series.median("m256_per_s") > 0.0,
@@ -75,7 +80,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
         format!(
             "The load of `overload` at {FLOOD} times what few senders get through with all rules. \
              What is delivered under it and the peak of resident memory, relative to the same \
-             flood with all rules in the same turn. Heads: how senders are answered, connections × \
+             flood with all rules in the same turn. Refused: of what was answered, in percentage \
+             points more than with all rules. Heads: how senders are answered, connections × \
              streams. Stalled: {STALLED} connections that have each begun a request and send \
              nothing more, beside memory 16 × 16 and with {CPU_CORES_BESIDE_STALLED} cores."
         )
@@ -101,6 +107,10 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         stalled_connections.context("stalled connections")?;
         figures[format!("{flood}_per_s")] = json!(observed.delivered_per_s());
         figures[format!("{flood}_bytes")] = stage.memory()?["peak_rss_bytes"].take();
+        let report = &observed.report;
+        let answered = (report.accepted + report.refused).max(1);
+        figures[format!("{flood}_refused_percent")] =
+            json!(report.refused as f64 * 100.0 / answered as f64);
     }
     Ok(figures)
 }

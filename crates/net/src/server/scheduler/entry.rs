@@ -12,6 +12,8 @@ use super::rules::{Rule, Rules};
 
 /// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
 const SMALL_SLICE_BYTES: usize = 256 << 10;
+/// While the limit is in force, a slice ends after this many bytes once no request is half read.
+pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
 /// While the limit is in force and others wait, a slice ends after so many ticks: 200 ms. Honest
 /// senders need less for what they have in flight.
 pub(super) const SLICE_TICKS: u64 = 40;
@@ -77,6 +79,15 @@ impl ConnectionEntry {
 
     pub(super) fn has_slice(&self) -> bool {
         self.has_slice.load(Ordering::Acquire)
+    }
+
+    /// Ends the slice if enough was read and no request is half read: a request of which a part
+    /// was read holds memory for its whole length until the connection's next slice.
+    pub(super) fn end_slice_between_requests(&self) {
+        let had_enough = self.read_bytes.load(Ordering::Relaxed) >= SLICE_LEAST_BYTES;
+        if had_enough && self.has_slice() && self.arriving() == 0 {
+            self.end_slice();
+        }
     }
 
     /// Zero bytes: there was nothing to read.

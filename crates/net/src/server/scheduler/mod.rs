@@ -4,8 +4,8 @@
 //! caches when its time comes, and reading it was for nothing if it is refused in the end. So
 //! requests that were read are finished before more is read. A connection with data in its socket
 //! joins a queue and gets a *slice*: it may be read from until there is nothing more to read and
-//! nothing in flight. Unread data stays in the socket, where flow control holds the sender. There is
-//! one queue a runtime, for all ports.
+//! nothing in flight. Unread data stays in the socket, where flow control holds the sender. All
+//! ports of a runtime share one queue.
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
@@ -26,8 +26,10 @@
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
-//! - `held-answers`: under the limit answers wait until all requests of the slice are read (the
-//!   connection has nothing more to read then, and its slice ends)
+//! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
+//!   what cannot go on)
+//! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
+//!   do end there)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
 //! Decisions 030 to 033 in `docs/decisions/` have the reasons.
@@ -223,7 +225,11 @@ impl ScheduledReads {
 
     /// Whether the connection may be read from now.
     pub(super) fn may_read(&mut self) -> bool {
-        self.scheduler.is_none() || self.entry.has_slice()
+        let Some(scheduler) = &self.scheduler else { return true };
+        if scheduler.limit.is_bounded() && scheduler.rules.has(Rule::WholeRequests) {
+            self.entry.end_slice_between_requests();
+        }
+        self.entry.has_slice()
     }
 
     /// Joins the queue. Ready when the connection may be read from.

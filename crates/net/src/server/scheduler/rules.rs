@@ -10,16 +10,18 @@ pub enum Rule {
     MemoryLimit,
     WeightByBytes,
     Forecast,
+    WholeRequests,
     HeldAnswers,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 6] = [
+    pub const ALL: [Rule; 7] = [
         Rule::Queue,
         Rule::CpuLimit,
         Rule::MemoryLimit,
         Rule::WeightByBytes,
         Rule::Forecast,
+        Rule::WholeRequests,
         Rule::HeldAnswers,
     ];
 
@@ -30,6 +32,7 @@ impl Rule {
             Rule::MemoryLimit => "memory-limit",
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
+            Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
         }
     }

@@ -3,7 +3,7 @@
 
 use std::task::Waker;
 
-use super::entry::{PROGRESS_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS};
+use super::entry::{PROGRESS_LEAST_BYTES, SLICE_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS};
 use super::in_flight_limit::LEAST_WEIGHT;
 use super::*;
 
@@ -140,6 +140,26 @@ fn while_the_cpu_is_the_bottleneck_few_requests_are_in_flight() {
     first.answer(LEAST_WEIGHT - 1);
     park(&scheduler);
     assert!(second.may_read());
+}
+
+#[test]
+fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
+    let scheduler = limited();
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    let mut arriving = connection.begin(3);
+    connection.reads.note_read(SLICE_LEAST_BYTES - 1);
+    arriving.truncate(1);
+    connection.reads.note_read(1);
+    assert!(connection.reads.may_read(), "one is still arriving");
+    arriving.clear();
+    assert!(!connection.reads.may_read(), "no request is half read");
+    // Without a limit no connection waits, and every moment is as good.
+    scheduler.limit.open();
+    assert!(!connection.may_read());
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
 }
 
 #[test]
@@ -506,6 +526,12 @@ fn rules_that_are_switched_off_do_nothing() {
     assert!(scheduler.is_cpu_bound() && !scheduler.limit.is_bounded());
 
     assert!(limited().holds_answers() && !limited_without(&[Rule::HeldAnswers]).holds_answers());
+
+    let scheduler = limited_without(&[Rule::WholeRequests]);
+    let [mut connection] = queued(&scheduler);
+    park(&scheduler);
+    connection.reads.note_read(SLICE_LEAST_BYTES);
+    assert!(connection.reads.may_read());
 }
 
 #[tokio::test]
