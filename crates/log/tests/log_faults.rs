@@ -402,7 +402,7 @@ fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
         append(&log, value, 1_000, &[gone, stays], &durable);
     }
     wait_durable(&durable, 200);
-    wait_until("all are let go from memory", || log.stats().frames_evicted == 200);
+    wait_evicted(&log, 200);
     disk.fail_operation(Operation::Read, input_output);
     log.read(gone);
     wait_until("reading fails", || log.trouble().is_some());
@@ -426,7 +426,7 @@ fn a_read_that_hangs_does_not_hold_up_the_end() {
     for value in 0..20 {
         append(&log, value, 1_000, &[id], &durable);
     }
-    wait_until("all are let go from memory", || log.stats().frames_evicted == 20);
+    wait_evicted(&log, 20);
     disk.set_read_delay(Duration::from_secs(3_600));
     log.read(id);
     wait_until("the read hangs", || disk.delayed_reads() == 1);
@@ -449,7 +449,7 @@ fn what_is_on_disk_alone_does_not_count_as_taken() {
         append(&log, value, 1_000, &[reader, other], &durable);
     }
     wait_durable(&durable, 100);
-    wait_until("all are let go from memory", || log.stats().frames_evicted == 100);
+    wait_evicted(&log, 100);
     let read = read_all(&log, reader);
     log.gauges(reader).allow(Sheds::Taken);
     assert_eq!(read.len(), 100);

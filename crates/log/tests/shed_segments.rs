@@ -27,17 +27,12 @@ fn append_all(log: &Log<Note>, readers_of: impl Fn(u64) -> Vec<CursorId>) {
     wait_durable(&durable, FRAMES as usize);
 }
 
-/// Of a log that may hold nothing in memory, which lets go of it a moment after it is durable.
-fn wait_evicted(log: &Log<Note>) {
-    wait_until("evicted", || log.stats().frames_evicted >= FRAMES);
-}
-
 /// A log of frames for a reader that has gone without resolving any.
 fn log_with_orphan() -> Log<Note> {
     let log = log_with(&FaultyDisk::new(7), 0);
     let gone = subscribe(&log, "gone");
     append_all(&log, |_| vec![gone]);
-    wait_evicted(&log);
+    wait_evicted(&log, FRAMES);
     log.unsubscribe(gone, Keep::Backlog);
     log
 }
@@ -54,7 +49,7 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
         append_all(&log, |_| vec![healthy, dead]);
         wait_until("sealed", || log.stats().segments > 10);
         if memory_limit_bytes == 0 {
-            wait_evicted(&log);
+            wait_evicted(&log, FRAMES);
         }
         log.gauges(healthy).allow(Sheds::Nothing);
         log.gauges(dead).allow(Sheds::Taken);
@@ -209,7 +204,7 @@ fn of_a_segment_that_stays_nothing_is_dropped() {
         true => vec![behind, wants],
         false => vec![behind],
     });
-    wait_evicted(&log);
+    wait_evicted(&log, FRAMES);
     log.gauges(wants).allow(Sheds::Nothing);
     log.gauges(behind).allow(Sheds::Everything);
     let before = log.needed_disk_bytes();

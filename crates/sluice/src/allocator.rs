@@ -38,10 +38,7 @@ pub(crate) async fn keep_within_limit() {
     loop {
         looks.tick().await;
         let is_short = process::resident_bytes() > LIMIT_BYTES.load(Ordering::Relaxed) / 4 * 3;
-        let delay = if is_short { AT_ONCE } else { soon };
-        if option(PURGE_DELAY) != delay {
-            set_option(PURGE_DELAY, delay);
-        }
+        set_option(PURGE_DELAY, if is_short { AT_ONCE } else { soon });
     }
 }
 
@@ -55,6 +52,7 @@ mod ffi {
         pub(super) safe fn mi_option_set(option: c_int, value: c_long);
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,22 +22,38 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
     cases
 };
 
-/// Cases of `overload`, and what the figures of each begin with: the rate that is delivered, peak
-/// memory, and both relative to all rules.
-const FLOODS: [(&str, &str); 6] = [
-    ("memory 256 × 1", "m256"),
-    ("memory 16 × 16", "m16"),
-    ("delivered 256 × 1", "d256"),
-    ("delivered 16 × 16", "d16"),
+struct Flood {
+    /// Of `overload`.
+    case: &'static str,
+    /// What its figures begin with: the rate that is delivered, peak memory and refusals, each also
+    /// relative to all rules.
+    id: &'static str,
+    /// Stalled connections beside it.
+    stalled: usize,
+    cpu_cores: f64,
+}
+
+const FLOODS: [Flood; 6] = [
+    flood("memory 256 × 1", "m256"),
+    flood("memory 16 × 16", "m16"),
+    flood("delivered 256 × 1", "d256"),
+    flood("delivered 16 × 16", "d16"),
     // Many times what there is memory for.
-    ("memory 64 × 32", "m64"),
-    ("memory 16 × 16", BESIDE_STALLED),
+    flood("memory 64 × 32", "m64"),
+    Flood {
+        stalled: STALLED,
+        cpu_cores: CPU_CORES_BESIDE_STALLED,
+        ..flood("memory 16 × 16", "stalled")
+    },
 ];
-const BESIDE_STALLED: &str = "stalled";
 /// More than the lowest limit on requests in flight.
 const STALLED: usize = 128;
 /// What the subject has beside stalled connections: enough to fill the memory for receiving.
 const CPU_CORES_BESIDE_STALLED: f64 = 0.6;
+
+const fn flood(case: &'static str, id: &'static str) -> Flood {
+    Flood { case, id, stalled: 0, cpu_cores: CPU_CORES }
+}
 
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "scheduler",
@@ -47,14 +63,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     takes: |contestant, _| contestant.is_sluice(),
     measure: |turn| Box::pin(measure(turn)),
     compare: |all| {
-        for (_, flood) in FLOODS {
+        for Flood { id, .. } in FLOODS {
             for (ratio, figure) in [("rate", "per_s"), ("memory", "bytes")] {
-                let (ratio, figure) =
-                    (format!("{flood}_{ratio}_ratio"), format!("{flood}_{figure}"));
+                let (ratio, figure) = (format!("{id}_{ratio}_ratio"), format!("{id}_{figure}"));
                 compare(all, ALL_RULES, &ratio, &figure, Div::div);
             }
-            let (more, figure) =
-                (format!("{flood}_more_refused"), format!("{flood}_refused_percent"));
+            let (more, figure) = (format!("{id}_more_refused"), format!("{id}_refused_percent"));
             compare(all, ALL_RULES, &more, &figure, Sub::sub);
         }
     },
@@ -93,11 +107,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let args = if turn.case == ALL_RULES { &[][..] } else { &without };
     let few_per_s = of_few_senders(turn, ALL_RULES).await?;
     let mut figures = json!({ "few_senders_per_s": few_per_s });
-    for (case, flood) in FLOODS {
-        let (stalled, cpu_cores) = match flood {
-            BESIDE_STALLED => (STALLED, CPU_CORES_BESIDE_STALLED),
-            _ => (0, CPU_CORES),
-        };
+    for Flood { case, id, stalled, cpu_cores } in FLOODS {
         let mut stalled_connections = Ok(Vec::new());
         let load = |load: Load| {
             stalled_connections = (0..stalled).map(|_| stall(load.target)).collect();
@@ -105,11 +115,11 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         };
         let (stage, observed) = under_load(turn, case, cpu_cores, args, load).await?;
         stalled_connections.context("stalled connections")?;
-        figures[format!("{flood}_per_s")] = json!(observed.delivered_per_s());
-        figures[format!("{flood}_bytes")] = stage.memory()?["peak_rss_bytes"].take();
+        figures[format!("{id}_per_s")] = json!(observed.delivered_per_s());
+        figures[format!("{id}_bytes")] = stage.memory()?["peak_rss_bytes"].take();
         let report = &observed.report;
         let answered = (report.accepted + report.refused).max(1);
-        figures[format!("{flood}_refused_percent")] =
+        figures[format!("{id}_refused_percent")] =
             json!(report.refused as f64 * 100.0 / answered as f64);
     }
     Ok(figures)

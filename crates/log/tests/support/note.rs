@@ -147,6 +147,11 @@ pub fn wait_durable(durable: &Durable, count: usize) {
     wait_until("all durable", || durable.lock().len() >= count);
 }
 
+/// All of the frames have left memory, a moment after they were durable: the log may keep none.
+pub fn wait_evicted(log: &Log<Note>, frames: u64) {
+    wait_until("all are let go from memory", || log.stats().frames_evicted == frames);
+}
+
 /// A disk with the files of six processes, ten frames in each: those of the first for the reader
 /// `dead`, the others, with the values 10 to 59, for `keeper`.
 pub fn disk_with_small_files() -> FaultyDisk {
