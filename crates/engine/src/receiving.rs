@@ -14,15 +14,12 @@ use tokio::sync::Notify;
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
-/// Of the limit, what requests may take on top of it while they wait: as little as still bridges a
-/// moment without memory.
-pub(crate) const WAITING_PART: usize = 4;
-
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory have sent already: their first bytes.
+    /// What requests that wait for memory have sent already. It may be as much as the limit, beside
+    /// what is used.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,
@@ -72,8 +69,8 @@ impl ReceivingBudget {
 
     /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
     pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        let limit = self.limit_bytes() / WAITING_PART;
-        take(&self.waiting_bytes, own_bytes, limit).then(|| Waiting { budget: self, own_bytes })
+        take(&self.waiting_bytes, own_bytes, self.limit_bytes())
+            .then(|| Waiting { budget: self, own_bytes })
     }
 }
 
@@ -194,10 +191,11 @@ mod tests {
     #[test]
     fn what_waits_for_memory_is_bounded_too() {
         let budget = ReceivingBudget::new(100);
-        let first = budget.try_wait(20).unwrap();
-        assert!(budget.try_wait(6).is_none() && budget.try_wait(usize::MAX).is_none());
-        let second = budget.try_wait(5).unwrap();
+        let _used = try_admit(&budget, 100).unwrap();
+        let first = budget.try_wait(80).unwrap();
+        assert!(budget.try_wait(21).is_none() && budget.try_wait(usize::MAX).is_none());
+        let second = budget.try_wait(20).unwrap();
         drop((first, second));
-        assert!(budget.try_wait(25).is_some());
+        assert!(budget.try_wait(100).is_some());
     }
 }

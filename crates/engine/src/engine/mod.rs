@@ -106,7 +106,7 @@ impl Engine {
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
         let memory = plan.memory;
         let connections =
-            ConnectionBudget::new(memory.connections_bytes as usize, memory.windows_bytes as usize);
+            ConnectionBudget::new(memory.connections_bytes as usize, memory.waiting_bytes as usize);
         let resources = ServerResources { connections, scheduler };
         let pool_bytes = plan.pool_bytes();
         let backlog = Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, {
@@ -198,8 +198,8 @@ impl Engine {
         let shared_work_bytes = plan.memory.shared_work_bytes;
         self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
         self.storage.apply(plan);
-        let MemoryPlan { connections_bytes, windows_bytes, .. } = plan.memory;
-        self.resources.connections.set_limits(connections_bytes as usize, windows_bytes as usize);
+        let MemoryPlan { connections_bytes, waiting_bytes, .. } = plan.memory;
+        self.resources.connections.set_limits(connections_bytes as usize, waiting_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);

@@ -12,9 +12,6 @@ use super::ReceiverRoute;
 
 /// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// What a request that waits has sent already, at most: the window that every connection has.
-/// Larger ones have a share of memory of their own.
-const SENT_MAX_BYTES: usize = 64 * 1024;
 
 /// Why a request does not enter now.
 struct NotAdmitted {
@@ -68,7 +65,7 @@ impl ReceiverRoute {
                 receiving.note_wanted();
             }
             if waiting.is_none() {
-                waiting = receiving.try_wait(bytes.min(SENT_MAX_BYTES));
+                waiting = receiving.try_wait(connection.unread_bytes(bytes));
                 match waiting {
                     None if is_paced => return Ok(self.try_admit(bytes, false, now)?),
                     None => return Err(refusal),
@@ -209,6 +206,10 @@ mod tests {
     impl Connection for Peer {
         fn try_wait(&self, _: usize) -> Option<Box<dyn Send>> {
             self.lets_wait.then(|| Box::new(()) as Box<dyn Send>)
+        }
+
+        fn unread_bytes(&self, bytes: usize) -> usize {
+            bytes
         }
     }
 

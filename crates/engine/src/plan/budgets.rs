@@ -1,15 +1,13 @@
 //! How the process's memory is shared out.
 
-use crate::receiving::WAITING_PART;
-
 /// What the limit is divided into, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
-    /// For what senders may send on all connections before it is read: flow-control windows.
-    pub windows_bytes: u64,
+    /// For what requests have sent that wait to be read. It bounds the flow-control windows.
+    pub waiting_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
@@ -46,11 +44,6 @@ const BEST_EFFORT_PART: u64 = 16;
 /// keep them memory that frames need.
 const PACKED_PART: u64 = 16;
 
-/// Flow-control windows, in percent of the share for receiving, on top of it. Small windows are
-/// dear under load: a request that comes in many pieces waits for each, and what it holds meanwhile
-/// leaves the caches.
-const WINDOWS_PERCENT: u64 = 75;
-
 impl MemoryPlan {
     /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
     pub fn new(
@@ -66,8 +59,8 @@ impl MemoryPlan {
         let receiving_bytes = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         let shared_work_bytes = payloads / 16;
-        let windows_bytes = receiving_bytes / 100 * WINDOWS_PERCENT;
-        let receives = windows_bytes + receiving_bytes / WAITING_PART as u64 + receiving_bytes;
+        let waiting_bytes = receiving_bytes;
+        let receives = waiting_bytes + receiving_bytes;
         let sending_bytes = payloads / SENDING_PART;
         let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes;
         let deliveries = deliveries.max(1) as u64;
@@ -78,7 +71,7 @@ impl MemoryPlan {
         MemoryPlan {
             limit_bytes,
             connections_bytes,
-            windows_bytes,
+            waiting_bytes,
             receiving_bytes,
             shared_work_bytes,
             backlog_bytes,
@@ -109,9 +102,7 @@ mod tests {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let letters = plan.dead_letters_bytes * deliveries.max(1) as u64;
                     let backlogs = plan.backlog_bytes + plan.sending_bytes + letters;
-                    let receiving = plan.receiving_bytes
-                        + plan.receiving_bytes / WAITING_PART as u64
-                        + plan.windows_bytes;
+                    let receiving = plan.receiving_bytes + plan.waiting_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(
                         parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes,

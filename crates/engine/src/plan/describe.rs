@@ -39,11 +39,11 @@ impl Plan {
             "Memory: {} in all\n  \
              {} for connections: {idle} idle ones, fewer with TLS or with requests, \
              more while backlogs leave memory\n  \
-             {} for requests while they are read, {} for what senders may send before",
+             {} for requests while they are read, {} for what requests have sent that wait",
             bytes(memory.limit_bytes),
             bytes(memory.connections_bytes),
             bytes(memory.receiving_bytes),
-            bytes(memory.windows_bytes)
+            bytes(memory.waiting_bytes)
         );
         let (one, other) = match &self.disk {
             None => (memory.backlog_bytes, memory.dead_letters_bytes),

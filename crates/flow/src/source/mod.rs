@@ -71,6 +71,9 @@ pub trait Connection: Send + Sync {
     /// Permission to let a request of `bytes` wait, until the returned value is dropped. `None`:
     /// requests of this connection that were admitted might make no progress meanwhile.
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
+
+    /// What of a request of `bytes` may be held while it waits: what was sent and is not read.
+    fn unread_bytes(&self, bytes: usize) -> usize;
 }
 
 /// The connection of a receiver that fetches: while it waits nothing is on its way.
@@ -81,6 +84,10 @@ impl Connection for Patient {
     fn try_wait(&self, _bytes: usize) -> Option<Box<dyn Send>> {
         // A box of nothing costs no allocation.
         Some(Box::new(()))
+    }
+
+    fn unread_bytes(&self, _bytes: usize) -> usize {
+        0
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::open::{OpenConnections, Port};
-use super::windows::Windows;
+use super::windows::WindowSizes;
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
 const OPEN_BYTES: usize = 18 << 10;
@@ -45,8 +45,8 @@ const FRAMES_OF_ALL_PART: usize = 2;
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Of the process's file descriptors, what connections may take.
 const DESCRIPTORS_PERCENT: usize = 75;
-/// For windows where no budget is given.
-const UNLIMITED_WINDOWS_BYTES: usize = 64 << 20;
+/// For requests that wait where no limit is given.
+const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 
 /// What all ports of a process may take for connections.
 pub struct ConnectionBudget {
@@ -58,7 +58,8 @@ pub struct ConnectionBudget {
     /// Says how much memory beyond the budget connections may have borrowed as things stand.
     lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     open: Mutex<OpenConnections>,
-    pub(super) windows: Windows,
+    /// For what requests that wait have sent: it bounds the windows.
+    waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     refused_at: Mutex<Option<Instant>>,
 }
@@ -70,8 +71,9 @@ pub(super) struct ConnectionPlace {
 }
 
 impl ConnectionBudget {
-    /// `limit_bytes` for connections, `windows_bytes` for unread data beyond the least windows.
-    pub fn new(limit_bytes: usize, windows_bytes: usize) -> Arc<Self> {
+    /// `limit_bytes` for connections. `waiting_bytes` is what requests that wait may have sent
+    /// unread, which their handlers see to: it says how large windows are.
+    pub fn new(limit_bytes: usize, waiting_bytes: usize) -> Arc<Self> {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
             max_connections: file_descriptors() / 100 * DESCRIPTORS_PERCENT,
@@ -79,14 +81,14 @@ impl ConnectionBudget {
             streams_bytes: AtomicUsize::new(0),
             lender: OnceLock::new(),
             open: Mutex::default(),
-            windows: Windows::new(windows_bytes),
+            waiting_bytes: AtomicUsize::new(waiting_bytes),
             refused_at: Mutex::default(),
         })
     }
 
     /// No bound but the ports' own.
     pub fn unlimited() -> Arc<Self> {
-        ConnectionBudget::new(usize::MAX, UNLIMITED_WINDOWS_BYTES)
+        ConnectionBudget::new(usize::MAX, UNLIMITED_WAITING_BYTES)
     }
 
     /// How many idle connections without TLS a budget is good for.
@@ -95,9 +97,14 @@ impl ConnectionBudget {
     }
 
     /// Changes the limits. Connections that are open stay, with the windows that they have.
-    pub fn set_limits(&self, limit_bytes: usize, windows_bytes: usize) {
+    pub fn set_limits(&self, limit_bytes: usize, waiting_bytes: usize) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
-        self.windows.set_budget(windows_bytes);
+        self.waiting_bytes.store(waiting_bytes, Ordering::Relaxed);
+    }
+
+    /// The windows of a new connection.
+    pub(super) fn windows(&self) -> WindowSizes {
+        WindowSizes::of(self.waiting_bytes.load(Ordering::Relaxed))
     }
 
     /// Lets connections borrow. `lendable_bytes` is asked when one wants more than the budget; what

@@ -195,8 +195,7 @@ async fn drive<H: Handler>(
         }
     });
     let budget = &resources.connections;
-    let window = budget.windows.take();
-    let sizes = window.sizes();
+    let sizes = budget.windows();
     activity.entry.unread.set_sizes(sizes);
     let streams = budget.streams(options.max_concurrent_streams);
     let header_timer = HeaderTimer(Arc::clone(&activity));

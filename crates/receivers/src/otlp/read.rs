@@ -20,6 +20,10 @@ impl Connection for Window<'_> {
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>> {
         Some(Box::new(self.0.try_wait(bytes)?))
     }
+
+    fn unread_bytes(&self, bytes: usize) -> usize {
+        self.0.unread_bytes(bytes)
+    }
 }
 
 impl Ingest {

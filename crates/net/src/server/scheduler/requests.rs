@@ -100,14 +100,20 @@ pub struct WaitsUnread {
 }
 
 impl SharedWindow {
+    /// What the peer may have sent of a body of so many bytes that is not read.
+    pub fn unread_bytes(&self, len_bytes: usize) -> usize {
+        let sizes = self.0.unread.sizes.get().copied();
+        sizes.unwrap_or(WindowSizes::of(0)).unread_bytes(len_bytes)
+    }
+
     /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the
     /// connection that are being read.
     pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
         let unread = &self.0.unread;
-        let (limit, stream_bytes) = unread.sizes.get().map_or((usize::MAX, usize::MAX), |sizes| {
-            (sizes.connection_bytes as usize / PART_OF_WINDOW, sizes.stream_bytes as usize)
+        let (limit, bytes) = unread.sizes.get().map_or((usize::MAX, len_bytes), |sizes| {
+            let limit = sizes.connection_bytes as usize / PART_OF_WINDOW;
+            (limit, sizes.unread_bytes(len_bytes))
         });
-        let bytes = len_bytes.min(stream_bytes);
         let is_alone = self.0.arriving() <= 1;
         let taken = unread.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |sum| {
             sum.checked_add(bytes).filter(|sum| is_alone || *sum <= limit)
