@@ -53,6 +53,9 @@ struct Options {
     /// Only these rows (see --list)
     #[arg(long, value_name = "ID", value_parser = parse_row)]
     row: Vec<String>,
+    /// Only these cases of scenarios, as the table names them
+    #[arg(long, value_name = "CASE")]
+    case: Vec<String>,
     /// Only these signals: traces, metrics, logs. The scenarios are of traces
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
     signal: Vec<Signal>,

@@ -74,8 +74,10 @@ impl Scenario {
         let Scenario { id, title, holds, .. } = self;
         let describe = |one: &Series| self.describe(one);
         let prefix = format!("{id}, ");
-        let mut all =
-            in_turns(&prefix, options, self.cases, self.takes, self.measure, describe).await;
+        let is_wanted =
+            |case: &&str| options.case.is_empty() || options.case.iter().any(|it| it == case);
+        let cases: Vec<&str> = self.cases.iter().copied().filter(is_wanted).collect();
+        let mut all = in_turns(&prefix, options, &cases, self.takes, self.measure, describe).await;
         (self.compare)(&mut all);
         let json = |one: &Series| {
             let Series { subject, case, .. } = one;

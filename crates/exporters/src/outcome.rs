@@ -53,11 +53,13 @@ pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
         | Code::OutOfRange
         | Code::Unavailable
         | Code::DataLoss => retry(status, reason),
-        Code::ResourceExhausted
-        | Code::Unimplemented
-        | Code::Unauthenticated
-        | Code::PermissionDenied
-        | Code::NotFound => Outcome::Misconfigured { reason },
+        Code::ResourceExhausted => {
+            let reason = format!("{reason} (without a delay: a quota may be spent)");
+            Outcome::Misconfigured { reason }
+        }
+        Code::Unimplemented | Code::Unauthenticated | Code::PermissionDenied | Code::NotFound => {
+            Outcome::Misconfigured { reason }
+        }
         Code::Unknown | Code::Internal => Outcome::Failed { reason },
         _ => Outcome::Rejected { reason },
     }
@@ -95,9 +97,17 @@ fn speaks_of_size(message: &str) -> bool {
 pub(crate) fn of_http(answer: &Answer) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {
-        return match content_type(answer).contains("json") {
-            true => partial::from_json(&answer.body),
-            false => partial::from_proto(&answer.body),
+        return match content_type(answer) {
+            kind if kind.contains("json") => partial::from_json(&answer.body),
+            // A login page or a proxy: nothing says that a backend took the request.
+            kind if kind.contains("html") => Outcome::Misconfigured {
+                reason: peer_text(&format!(
+                    "HTTP status {} with a web page (content-type {kind}), not an answer of an \
+                     OTLP backend: check the URL, proxies and credentials",
+                    answer.status
+                )),
+            },
+            _ => partial::from_proto(&answer.body),
         };
     }
     let reason = http_reason(answer);
@@ -269,6 +279,9 @@ mod tests {
         );
         let Outcome::Rejected { reason } = outcome else { panic!("{outcome:?}") };
         assert!(reason.ends_with(": no such tenant"), "{reason}");
+        let outcome = http(200, &[("content-type", "text/html; charset=utf-8")], b"<html>Log in");
+        let Outcome::Misconfigured { reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains("web page"), "{reason}");
         let outcome = http(302, &[("location", "https://login.example/")], b"");
         let Outcome::Misconfigured { reason } = outcome else { panic!("{outcome:?}") };
         assert!(reason.contains("login.example"), "{reason}");

@@ -77,6 +77,32 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     assert!(!health.contains("held"), "{health}");
 }
 
+/// Scenario: a backend is off while a backlog grows; back again, it refuses every request with a bad
+/// item, of which there are many. Guarantee: it gets all that is good, only the bad items become
+/// dead letters, and the delivery is never held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_full_of_poison_is_delivered() {
+    for (every, items) in [(20, 20_000), (2, 2_000)] {
+        let (backend, gateway) = start(Faults::unavailable(1.0), "memory").await;
+        let report = poisoned_load(&gateway, items, every).await;
+        assert_all_accepted(&report);
+        backend.faults().set(Faults::rejecting_poison());
+        let poisonous = items / every;
+        let settled = eventually(Duration::from_secs(60), async || {
+            report.missing_at(&backend) == poisonous
+                && dead_for(&gateway, "rejected").await == poisonous as f64
+        });
+        assert!(
+            settled.await,
+            "{} missing of {poisonous} to be; {:?}",
+            report.missing_at(&backend),
+            gateway.health().await
+        );
+        assert_eq!(backend.counts().doubled, 0);
+        assert_eq!(gateway.count_in_output("delivery held"), 0, "{}", gateway.output());
+    }
+}
+
 /// Requests to the backend with this outcome.
 async fn requests(gateway: &Gateway, outcome: &str) -> f64 {
     gateway.metric("sluice_delivery_requests", &[("outcome", outcome)]).await

@@ -8,6 +8,7 @@ mod isolation;
 mod many_pipelines;
 mod on_demand;
 mod overload;
+mod poison;
 mod scheduler;
 
 // What scenarios are made of, for `use super::*` in each of them.
@@ -31,9 +32,10 @@ use crate::stage::{COME_BACK, Observed, Setting, Stage};
 pub(crate) const ONLY_BY_NAME: [&str; 1] = ["scheduler"];
 
 /// All of them, in the order in which they are run.
-pub(crate) static SCENARIOS: [&Scenario; 9] = [
+pub(crate) static SCENARIOS: [&Scenario; 10] = [
     &isolation::SCENARIO,
     &backpressure::SCENARIO,
+    &poison::SCENARIO,
     &overload::SCENARIO,
     &scheduler::SCENARIO,
     &backlog::SCENARIO,

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::future::OptionFuture;
-use sluice_flow::dispatch::{Batch, Cause, DispatchPolicy, Dispatcher, State, Unit, Verdict};
+use sluice_flow::dispatch::{
+    Batch, Cause, DispatchPolicy, Dispatcher, Refused, State, Unit, Verdict,
+};
 use sluice_flow::{Outcome, Packed, Refusal};
 use sluice_log::Next;
 use tokio::sync::watch;
@@ -119,6 +121,9 @@ impl Task {
             if !progressed {
                 break;
             }
+        }
+        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(self.has_read_all) {
+            self.apply(Verdict::Dead { units, cause, reason });
         }
         let stats = &self.delivery.stats;
         for (shown, count) in [
@@ -405,8 +410,8 @@ impl Task {
             }
             Outcome::Misconfigured { reason } => (
                 reason,
-                "the backend cannot be used as configured; nothing that was accepted is thrown \
-                 away, mend the configuration",
+                "the backend refuses requests as it is configured, or for a spent quota; the data is \
+                 kept and sent again now and then",
             ),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
         };
@@ -426,7 +431,8 @@ impl Task {
                 tracing::info!(%pipeline, %exporter, "the backend takes data again")
             }
             (State::Open, State::Held(reason)) => tracing::error!(
-                %pipeline, %exporter, reason, "delivery held until the configuration is mended"
+                %pipeline, %exporter, reason,
+                "delivery held: its data is kept until the backend takes data again"
             ),
             (State::Open, State::Outage(reason)) => {
                 tracing::error!(%pipeline, %exporter, reason, "backend out of order");

@@ -104,6 +104,11 @@ impl<L> Batcher<L> {
         self.ready.len()
     }
 
+    /// A single batch is gathering, or none, and none is ready.
+    pub(super) fn wants_company(&self) -> bool {
+        self.ready.is_empty() && self.open.len() <= 1
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.open.is_empty()
     }

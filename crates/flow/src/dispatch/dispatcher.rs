@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
+use super::bisection::{Bisection, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
 
-/// So many refusals alike, without one success between, are a fault of all the data (a schema), not
-/// of an item: bisecting ten times finds one bad item among a thousand.
-const HOLD_AFTER_REJECTIONS: u32 = 12;
-
 /// No backend is left alone for longer: it may ask for times that no clock reaches.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Probes go round among so many batches: one that stays refused says nothing of others.
 const PROBE_CANDIDATES: usize = 4;
+/// While a delivery is held for a fault of all data, so many batches may wait before no more data is
+/// looked at.
+const SEARCHED_BATCHES_MAX: usize = 512;
 /// Among so many batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
 
@@ -41,7 +41,8 @@ pub enum State {
     Open,
     /// An unbroken run of failures, with the reason of the first: one probe at a time.
     Outage(String),
-    /// Nothing that time mends: credentials, a schema. One probe at a time, nothing is dropped.
+    /// Nothing that time mends: credentials, or a fault of all data. One probe at a time, nothing is
+    /// dropped.
     Held(String),
 }
 
@@ -94,8 +95,8 @@ pub struct Dispatcher<L> {
     concurrency: Concurrency,
     /// Refused batches by the time at which they may go again. They hold no slot.
     waiting: BTreeMap<(Instant, u64), Batch<L>>,
-    /// Parts of a batch that was refused, innermost last: sent before anything else.
-    suspects: Vec<Batch<L>>,
+    /// Parts of refused batches: sent before anything else.
+    bisection: Bisection<L>,
     waiting_sequence: u64,
     state: State,
     probing: Probing,
@@ -103,7 +104,6 @@ pub struct Dispatcher<L> {
     failures_in_a_row: u32,
     /// What the backend took before the first of them.
     share_before_failures: f64,
-    rejections_in_a_row: u32,
     draining: bool,
 }
 
@@ -114,14 +114,13 @@ impl<L> Dispatcher<L> {
             batcher: Batcher::new(policy.batch),
             concurrency: Concurrency::new(policy.concurrency),
             waiting: BTreeMap::new(),
-            suspects: Vec::new(),
+            bisection: Bisection::default(),
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
             taken_share: TakenShare::default(),
             failures_in_a_row: 0,
             share_before_failures: 1.0,
-            rejections_in_a_row: 0,
             draining: false,
         }
     }
@@ -157,17 +156,22 @@ impl<L> Dispatcher<L> {
     pub fn is_idle(&self) -> bool {
         self.batcher.is_empty()
             && self.waiting.is_empty()
-            && self.suspects.is_empty()
+            && self.bisection.is_over()
             && self.in_flight() == 0
     }
 
     /// True if another unit should be read. What is not read costs only its place in the log.
     pub fn wants_more(&self) -> bool {
-        let backlog = self.batcher.ready_len() + self.suspects.len();
+        let backlog = self.batcher.ready_len() + self.bisection.len();
+        let looks_elsewhere = self.bisection.looks_elsewhere()
+            && self.bisection.may_read()
+            && self.batcher.wants_company();
         match self.state {
-            State::Open => backlog == 0 || backlog < self.concurrency.free(),
+            State::Open => backlog < self.concurrency.free().max(1) || looks_elsewhere,
             State::Outage(_) | State::Held(_) => {
-                backlog == 0 && self.waiting.len() < PROBE_CANDIDATES && self.in_flight() == 0
+                let is_short = backlog == 0 && self.waiting.len() < PROBE_CANDIDATES;
+                let may_look = self.waiting.len() < SEARCHED_BATCHES_MAX;
+                self.in_flight() == 0 && (is_short || looks_elsewhere && may_look)
             }
         }
     }
@@ -200,7 +204,14 @@ impl<L> Dispatcher<L> {
     }
 
     fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
-        if let Some(batch) = self.suspects.pop() {
+        if self.bisection.looks_elsewhere() {
+            self.bisection.has_looked_elsewhere();
+            self.batcher.close_all();
+            if let Some(batch) = self.batcher.pop().or_else(|| self.bisection.pop_elsewhere()) {
+                return Some(batch);
+            }
+        }
+        if let Some(batch) = self.bisection.pop() {
             return Some(batch);
         }
         // A probe is the oldest batch, due or not: the probe's own pace is what counts then.
@@ -249,7 +260,9 @@ impl<L> Dispatcher<L> {
             Outcome::RetryAfter { delay, reason } => {
                 return self.retry(batch, delay.map(|it| it.min(ASKED_DELAY_MAX)), reason, at);
             }
-            Outcome::Misconfigured { reason } => return self.hold(batch, reason, at),
+            Outcome::Misconfigured { reason } => {
+                return self.hold(batch, reason, retry::HOLD_BACKOFF, at);
+            }
             Outcome::TooLarge { reason } => return self.too_large(batch, reason),
             Outcome::Rejected { reason } => {
                 return self.rejected(batch, Cause::Rejected, reason, at);
@@ -262,7 +275,14 @@ impl<L> Dispatcher<L> {
 
     /// The parts of a unit that was cut, in order, each going out as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
-        self.suspects.extend(parts.into_iter().rev().map(|part| Batch::new(vec![part])));
+        self.bisection.push(parts.into_iter().map(|part| Batch::new(vec![part])));
+    }
+
+    /// Items that the backend refused and that are at fault themselves. To be asked for after
+    /// outcomes. `has_read_all`: no unit is there to be offered.
+    pub fn take_at_fault(&mut self, has_read_all: bool) -> Vec<Refused<L>> {
+        let is_last = has_read_all && self.in_flight() == 0 && self.batcher.is_empty();
+        self.bisection.take_at_fault(is_last)
     }
 
     /// Takes back the first batch that waits for a retry and may go. Of very many that may not,
@@ -284,10 +304,13 @@ impl<L> Dispatcher<L> {
 
     fn note_delivered(&mut self, now: Instant) {
         self.taken_share.note(true);
-        self.rejections_in_a_row = 0;
-        if self.state == State::Open {
-            return;
+        self.bisection.note_taken();
+        if self.state != State::Open {
+            self.open(now);
         }
+    }
+
+    fn open(&mut self, now: Instant) {
         self.state = State::Open;
         self.probing = Probing::default();
         if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
@@ -354,13 +377,19 @@ impl<L> Dispatcher<L> {
     }
 
     /// Keeps the batch whole: when the probe of it succeeds, the rest follows.
-    fn hold(&mut self, batch: Batch<L>, reason: String, at: Moment) -> Verdict<L> {
+    fn hold(
+        &mut self,
+        batch: Batch<L>,
+        reason: String,
+        backoff: Backoff,
+        at: Moment,
+    ) -> Verdict<L> {
         if !matches!(self.state, State::Held(_)) {
             self.probing = Probing::default();
         }
         self.state = State::Held(reason);
         if self.probing.next.is_none() {
-            self.probe_later(retry::HOLD_BACKOFF, None, at);
+            self.probe_later(backoff, None, at);
         }
         self.wait_until(batch, at.now)
     }
@@ -387,15 +416,30 @@ impl<L> Dispatcher<L> {
         reason: String,
         at: Moment,
     ) -> Verdict<L> {
-        if !self.policy.return_rejections {
-            self.rejections_in_a_row = self.rejections_in_a_row.saturating_add(1);
-            if self.rejections_in_a_row >= HOLD_AFTER_REJECTIONS {
-                return self.hold(batch, reason, at);
-            }
-        } else if batch.units.len() == 1 {
+        if matches!(self.state, State::Outage(_)) {
+            // It answers.
+            self.open(at.now);
+        }
+        if self.policy.return_rejections && batch.units.len() == 1 {
             return Verdict::Dead { units: batch.units, cause, reason };
         }
-        self.halve(batch, cause, reason)
+        if self.policy.return_rejections || batch.items > 1 {
+            if self.state != State::Open {
+                self.probing.next = Some(at.now + retry::FAULT_BACKOFF.delay(1, at.random));
+            }
+            return self.halve(batch, cause, reason);
+        }
+        let is_fault_of_all = self.bisection.note_refused();
+        if is_fault_of_all || self.state != State::Open {
+            let items = self.bisection.items_in_a_row();
+            let reason = format!("{items} items in a row refused and nothing taken: {reason}");
+            for refused in self.bisection.take_back() {
+                self.wait_until(refused, at.now);
+            }
+            return self.hold(batch, reason, retry::FAULT_BACKOFF, at);
+        }
+        self.bisection.keep(Refused { units: batch.units, cause, reason });
+        Verdict::Kept
     }
 
     /// Cuts a batch in two that go out ahead of everything else, the first half first.
@@ -403,8 +447,8 @@ impl<L> Dispatcher<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);
             let first_attempt = batch.first_attempt;
-            let halves = [second, batch.units].map(Batch::new);
-            self.suspects.extend(halves.map(|half| Batch { first_attempt, ..half }));
+            let halves = [batch.units, second].map(Batch::new);
+            self.bisection.push(halves.map(|half| Batch { first_attempt, ..half }).into_iter());
             return Verdict::Kept;
         }
         match batch.units.pop() {

@@ -2,6 +2,7 @@
 //! its own: units and outcomes go in with a time, batches to send and resolved units come out.
 
 mod batcher;
+mod bisection;
 mod concurrency;
 mod dispatcher;
 mod retry;
@@ -9,6 +10,7 @@ mod retry;
 mod tests;
 
 pub use batcher::{BatchPolicy, Trigger};
+pub use bisection::Refused;
 pub use concurrency::{Concurrency, ConcurrencyLimits};
 pub use dispatcher::{Cause, DispatchPolicy, Dispatcher, State, Verdict};
 pub use retry::{Backoff, RetryPolicy};

@@ -87,6 +87,10 @@ pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
 pub(super) const HOLD_BACKOFF: Backoff =
     Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), ..OUTAGE_BACKOFF };
 
+/// The same where all data seems to be at fault: other data may not be.
+pub(super) const FAULT_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_secs(1), ..OUTAGE_BACKOFF };
+
 #[cfg(test)]
 mod tests {
     use super::*;

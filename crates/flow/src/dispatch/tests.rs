@@ -1,7 +1,7 @@
 //! Scenarios of one delivery against a simulated backend, in simulated time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -52,7 +52,7 @@ fn simulate(
     let mut random = fastrand::Rng::with_seed(7);
     let mut dispatcher = Dispatcher::new(policy);
     let total = rate * offered.as_millis() as u64 / 1000;
-    let mut queue: std::collections::VecDeque<u64> = Default::default();
+    let mut queue: VecDeque<u64> = VecDeque::new();
     let (mut arrived, mut resolved) = (0, 0);
     let mut in_flight: Vec<(Duration, Batch<u64>)> = Vec::new();
     let mut wakes: BinaryHeap<Reverse<Duration>> = BinaryHeap::new();
@@ -265,41 +265,168 @@ fn one_bad_item_is_found_and_nothing_else_is_lost() {
             Verdict::Kept => {}
             Verdict::Divide { .. } => unreachable!("units of one item"),
         }
+        let at_fault = dispatcher.take_at_fault(true).into_iter();
+        dead.extend(at_fault.flat_map(|refused| refused.units).map(|unit| unit.lease));
     }
     assert_eq!((dead, delivered.len()), (vec![321], 499));
     assert!(dispatcher.is_idle());
 }
 
-#[test]
-fn what_refuses_everything_alike_is_held_and_resumes() {
-    let now = Instant::now();
-    let mut dispatcher = Dispatcher::new(policy());
-    for id in 0..2000 {
-        dispatcher.offer(unit(id, 1, 10), now);
+/// A backend of eight slots that answers each request after 2 ms and refuses those with a bad item.
+struct Poisoned {
+    dispatcher: Dispatcher<u64>,
+    start: Instant,
+    elapsed: Duration,
+    unread: std::ops::Range<u64>,
+    good: u64,
+    dead: Vec<u64>,
+    requests: u64,
+    /// What had been delivered and had died when the delivery was first held.
+    when_held: Option<(u64, usize)>,
+}
+
+impl Poisoned {
+    fn new(items: u64, batch: usize) -> Self {
+        let batch = BatchPolicy { full_items: batch, max_items: batch, ..policy().batch };
+        let concurrency = ConcurrencyLimits { initial: 8, max: 8 };
+        let dispatcher = Dispatcher::new(DispatchPolicy { batch, concurrency, ..policy() });
+        Poisoned {
+            dispatcher,
+            start: Instant::now(),
+            elapsed: Duration::ZERO,
+            unread: 0..items,
+            good: 0,
+            dead: Vec::new(),
+            requests: 0,
+            when_held: None,
+        }
     }
-    let mut time = now + Duration::from_millis(5);
-    let (mut dead, mut delivered, mut asked) = (0, 0, 0);
-    let mended = now + Duration::from_secs(300);
-    while time < mended + Duration::from_secs(60) && dead + delivered < 2000 {
-        while let Some(batch) = dispatcher.next(time) {
-            asked += u32::from(time < mended);
-            let outcome = if time < mended {
-                Outcome::Rejected { reason: "schema".into() }
-            } else {
-                Outcome::Delivered
-            };
-            match dispatcher.note_outcome(batch, outcome, time, 0.5) {
-                Verdict::Delivered { units, .. } => delivered += units.len(),
-                Verdict::Dead { units, .. } => dead += units.len(),
-                Verdict::Kept => {}
-                Verdict::Divide { .. } => unreachable!("units of one item"),
+
+    /// Goes on until all is resolved, or `limit` is over and nothing in flight. Returns how long it
+    /// took.
+    fn run(&mut self, limit: Duration, is_bad: impl Fn(u64) -> bool) -> Duration {
+        let begun = self.elapsed;
+        let mut in_flight: VecDeque<(Duration, Batch<u64>)> = VecDeque::new();
+        loop {
+            let is_over = self.elapsed >= begun + limit;
+            let is_done = self.unread.is_empty() && self.dispatcher.is_idle();
+            if is_done || is_over && in_flight.is_empty() {
+                return self.elapsed - begun;
+            }
+            let (elapsed, now) = (self.elapsed, self.start + self.elapsed);
+            while in_flight.front().is_some_and(|(due, _)| *due <= elapsed) {
+                let Some((_, batch)) = in_flight.pop_front() else { break };
+                let is_refused = batch.units.iter().any(|unit| is_bad(unit.lease));
+                let outcome = match is_refused {
+                    true => Outcome::Rejected { reason: "bad".into() },
+                    false => Outcome::Delivered,
+                };
+                match self.dispatcher.note_outcome(batch, outcome, now, 0.5) {
+                    Verdict::Delivered { units, .. } => self.good += units.len() as u64,
+                    Verdict::Kept => {}
+                    other => panic!("{other:?}"),
+                }
+                let is_held = *self.dispatcher.state() != State::Open;
+                if is_held && self.when_held.is_none() {
+                    self.when_held = Some((self.good, self.dead.len()));
+                }
+            }
+            while !is_over {
+                if self.dispatcher.wants_more()
+                    && let Some(id) = self.unread.next()
+                {
+                    self.dispatcher.offer(unit(id, 1, 10), now);
+                    continue;
+                }
+                let Some(batch) = self.dispatcher.next(now) else { break };
+                self.requests += 1;
+                in_flight.push_back((elapsed + Duration::from_millis(2), batch));
+            }
+            let at_fault = self.dispatcher.take_at_fault(self.unread.is_empty()).into_iter();
+            self.dead.extend(at_fault.flat_map(|refused| refused.units).map(|unit| unit.lease));
+            let answer = in_flight.front().map(|(due, _)| *due);
+            let wake = self.dispatcher.next_wake().map(|wake| wake - self.start);
+            let next = [answer, wake].into_iter().flatten().min().unwrap_or(elapsed);
+            self.elapsed = next.max(elapsed + Duration::from_micros(100));
+        }
+    }
+}
+
+/// Guarantee: a backlog goes out at the pace of the backend's answers, whatever the share of bad
+/// items, their order and the size of batches; only bad items die, and none costs more requests
+/// than its search needs.
+#[test]
+fn poison_never_stops_a_delivery() {
+    const ITEMS: u64 = 6_000;
+    let mut random = fastrand::Rng::with_seed(11);
+    for batch in [1, 10, 100, 512, 2_000] {
+        for share in [0.0, 0.02, 0.05, 0.2, 0.5, 0.9] {
+            // Spread, or all that one sender sent.
+            let runs = [1, 20 * (batch as u64).min(10)];
+            for run in runs {
+                let runs = ITEMS / run + 1;
+                let bad: Vec<bool> = (0..runs).map(|_| random.f64() < share).collect();
+                let is_bad = |id: u64| bad[(id / run) as usize];
+                let expected: Vec<u64> = (0..ITEMS).filter(|&id| is_bad(id)).collect();
+                // So many in a row are a fault of all data, as far as anyone can tell.
+                let mut poisoned = Poisoned::new(ITEMS, batch);
+                let took = poisoned.run(Duration::from_secs(60), is_bad);
+                let case = format!("{batch} a batch, {share} bad, {run} in a row");
+                poisoned.dead.sort_unstable();
+                assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
+                let good = ITEMS - expected.len() as u64;
+                if let Some((delivered, dead)) = poisoned.when_held {
+                    // So many in a row are a fault of all data, as far as one can tell.
+                    let (good_left, bad_left) = (good - delivered, expected.len() - dead);
+                    let is_alike = bad_left as u64 > 3 * good_left || batch == 1 || share >= 0.5;
+                    assert!(run > 1 && is_alike, "{case}");
+                } else {
+                    assert_eq!((poisoned.good, &poisoned.dead), (good, &expected), "{case}");
+                    let slowest = Duration::from_millis(2 * poisoned.requests + 100);
+                    assert!(took <= slowest, "{case}: {took:?} for {} requests", poisoned.requests);
+                }
+                let levels = (batch as f64).log2().ceil() as u64;
+                let most = ITEMS.div_ceil(batch as u64)
+                    + expected.len() as u64 * (2 * levels + 2)
+                    // A batch that was cut short by a look elsewhere.
+                    + expected.len() as u64;
+                assert!(poisoned.requests <= most, "{case}: {} > {most}", poisoned.requests);
             }
         }
-        time += Duration::from_millis(500);
     }
-    assert!(dead <= 4, "{dead} items given up although nothing is wrong with them");
-    assert_eq!(dead + delivered, 2000);
-    assert!(asked < 40, "{asked} requests while held");
+}
+
+/// Guarantee: where all data is refused nothing dies, the backend is asked seldom, and all is
+/// delivered when it is mended.
+#[test]
+fn what_refuses_everything_alike_is_held_and_resumes() {
+    const ITEMS: u64 = 2_000;
+    let mended = Duration::from_secs(300);
+    let mut poisoned = Poisoned::new(ITEMS, 512);
+    poisoned.run(mended, |_| true);
+    assert!(poisoned.when_held.is_some() && poisoned.dead.is_empty(), "{:?}", poisoned.dead);
+    assert!(poisoned.requests < 600, "{} requests", poisoned.requests);
+    let took = poisoned.run(Duration::from_secs(60), |_| false);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert_eq!((poisoned.good, poisoned.dead.len()), (ITEMS, 0));
+}
+
+/// Scenario: single items come seldom, and all are refused. Guarantee: they die one by one, as long
+/// as it may be their own fault.
+#[test]
+fn a_refused_item_dies_where_nothing_else_can_tell() {
+    let mut dispatcher = Dispatcher::new(policy());
+    let mut now = Instant::now();
+    for id in 0..200 {
+        dispatcher.offer(unit(id, 1, 10), now);
+        let Some(batch) = dispatcher.next(now) else { break };
+        let outcome = Outcome::Rejected { reason: "bad".into() };
+        assert!(matches!(dispatcher.note_outcome(batch, outcome, now, 0.5), Verdict::Kept));
+        let dead = dispatcher.take_at_fault(true).len();
+        assert_eq!(dead == 0, *dispatcher.state() != State::Open, "item {id}");
+        now += Duration::from_millis(50);
+    }
+    assert!(matches!(dispatcher.state(), State::Held(_)), "64 in a row");
 }
 
 #[test]

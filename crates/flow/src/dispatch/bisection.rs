@@ -1,0 +1,168 @@
+//! The search for the items at fault in a batch that a backend refused for good.
+//!
+//! The batch is halved, and the halves go out ahead of everything else, the first half first, down
+//! to single items. An item that is refused alone is at fault if the backend takes anything else.
+//! If it takes nothing else, all data is at fault (a schema, a quota), and none of it may be given
+//! up for that. So a refused item is kept until the backend took something, or nothing is left to
+//! ask about. A run of refused items without anything taken is a fault of all data: see
+//! [`refused_items_of_a_fault`].
+//!
+//! One sender may send many items in a row that are all at fault. So in a run, data from elsewhere
+//! goes out after each refused item: what was not sent yet, or the part that has waited longest.
+
+use std::collections::VecDeque;
+
+use super::{Batch, Cause, Unit};
+use crate::TakenShare;
+
+/// A run of refused items is a fault of all data from the first length on. It must be longer where
+/// the backend took so few that such a run is bound to come, up to the second.
+const FAULT_ITEMS: (u32, u32) = (64, 1024);
+const FAULT_BY_CHANCE: f64 = 1e-9;
+/// Over so many answers it is averaged what share a backend takes: batches that were taken and
+/// single items that were refused.
+const SHARE_ANSWERS: u32 = 32;
+/// With so many parts to send, no more data is read.
+const PARTS_MAX: usize = 256;
+
+/// How many single items must be refused in a row, after such a share was taken, for all data to be
+/// at fault.
+fn refused_items_of_a_fault(taken_share: f64) -> u32 {
+    let (least, most) = FAULT_ITEMS;
+    let by_chance = FAULT_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
+    (by_chance.ceil() as u32).clamp(least, most)
+}
+
+/// An item that was refused alone.
+#[derive(Debug)]
+pub struct Refused<L> {
+    pub units: Vec<Unit<L>>,
+    pub cause: Cause,
+    pub reason: String,
+}
+
+pub(super) struct Bisection<L> {
+    /// Parts of refused batches, innermost last.
+    suspects: VecDeque<Batch<L>>,
+    /// Items of the present run.
+    refused: Vec<Refused<L>>,
+    /// Refused items of which it is known that they are at fault.
+    at_fault: Vec<Refused<L>>,
+    items_in_a_row: u32,
+    taken_share: TakenShare<SHARE_ANSWERS>,
+    /// What the backend took before the present run.
+    share_before: f64,
+    /// So many times data from elsewhere goes out before the next part.
+    looks_elsewhere: u32,
+}
+
+impl<L> Default for Bisection<L> {
+    fn default() -> Self {
+        Bisection {
+            suspects: VecDeque::new(),
+            refused: Vec::new(),
+            at_fault: Vec::new(),
+            items_in_a_row: 0,
+            taken_share: TakenShare::default(),
+            share_before: 1.0,
+            looks_elsewhere: 0,
+        }
+    }
+}
+
+impl<L> Bisection<L> {
+    pub(super) fn len(&self) -> usize {
+        self.suspects.len()
+    }
+
+    /// Nothing waits to be sent, and every refused item was handed out.
+    pub(super) fn is_over(&self) -> bool {
+        self.suspects.is_empty() && self.refused.is_empty() && self.at_fault.is_empty()
+    }
+
+    /// The next part to send.
+    pub(super) fn pop(&mut self) -> Option<Batch<L>> {
+        self.suspects.pop_back()
+    }
+
+    /// The part that has waited longest: far from those that are being searched.
+    pub(super) fn pop_elsewhere(&mut self) -> Option<Batch<L>> {
+        self.suspects.pop_front()
+    }
+
+    /// Parts that go out next, the first one first.
+    pub(super) fn push(&mut self, parts: impl DoubleEndedIterator<Item = Batch<L>>) {
+        self.suspects.extend(parts.rev());
+    }
+
+    /// Whether data from elsewhere should go out before the next part.
+    pub(super) fn looks_elsewhere(&self) -> bool {
+        self.looks_elsewhere > 0
+    }
+
+    /// Whether more data may be read for that.
+    pub(super) fn may_read(&self) -> bool {
+        self.suspects.len() < PARTS_MAX
+    }
+
+    /// Some went out, or there is none.
+    pub(super) fn has_looked_elsewhere(&mut self) {
+        self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
+    }
+
+    /// The backend took something: what it refused is at fault.
+    pub(super) fn note_taken(&mut self) {
+        self.taken_share.note(true);
+        self.items_in_a_row = 0;
+        self.looks_elsewhere = 0;
+        self.at_fault.append(&mut self.refused);
+    }
+
+    /// A single item was refused. Returns whether all data is at fault.
+    pub(super) fn note_refused(&mut self) -> bool {
+        if self.items_in_a_row == 0 {
+            self.share_before = self.taken_share.get();
+        }
+        self.taken_share.note(false);
+        self.items_in_a_row = self.items_in_a_row.saturating_add(1);
+        self.looks_elsewhere = self.looks_elsewhere.saturating_add(1);
+        self.items_in_a_row >= refused_items_of_a_fault(self.share_before)
+    }
+
+    /// Single items that were refused since the backend took anything.
+    pub(super) fn items_in_a_row(&self) -> u32 {
+        self.items_in_a_row
+    }
+
+    /// A refused item is kept until it is known whether it is at fault.
+    pub(super) fn keep(&mut self, refused: Refused<L>) {
+        self.refused.push(refused);
+    }
+
+    /// All data is at fault: the items of the run are to be sent again.
+    pub(super) fn take_back(&mut self) -> impl Iterator<Item = Batch<L>> + use<L> {
+        std::mem::take(&mut self.refused).into_iter().map(|refused| Batch::new(refused.units))
+    }
+
+    /// Items that are at fault. `is_last`: no answer is awaited and nothing else is there to send.
+    pub(super) fn take_at_fault(&mut self, is_last: bool) -> Vec<Refused<L>> {
+        if is_last && self.suspects.is_empty() {
+            self.at_fault.append(&mut self.refused);
+        }
+        std::mem::take(&mut self.at_fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_the_longer_the_less_a_backend_takes() {
+        assert_eq!(
+            [1.0, 0.5, 0.1, 0.001].map(refused_items_of_a_fault),
+            [64, 64, 197, 1024],
+            "at a share of a tenth, 197 in a row come by chance once in 10^9"
+        );
+    }
+}
