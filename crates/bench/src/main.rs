@@ -54,7 +54,7 @@ struct Options {
     #[arg(long, value_name = "ID", value_parser = parse_row)]
     row: Vec<String>,
     /// Only these cases of scenarios, as the table names them
-    #[arg(long, value_name = "CASE")]
+    #[arg(long, value_name = "CASE", value_parser = parse_case)]
     case: Vec<String>,
     /// Only these signals: traces, metrics, logs. The scenarios are of traces
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal)]
@@ -105,6 +105,11 @@ fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn parse_row(id: &str) -> Result<String, String> {
     let is_known = listed().any(|(known, _)| known == id);
     is_known.then(|| id.to_owned()).ok_or_else(|| format!("no row `{id}`: --list names them"))
+}
+
+fn parse_case(name: &str) -> Result<String, String> {
+    let is_known = SCENARIOS.iter().any(|scenario| scenario.cases.contains(&name));
+    is_known.then(|| name.to_owned()).ok_or_else(|| format!("no scenario has a case `{name}`"))
 }
 
 fn parse_signal(name: &str) -> Result<Signal, String> {
