@@ -66,9 +66,17 @@ const ITEMS_LIMIT: usize = 1000;
 impl Diagnostics {
     pub fn push(&mut self, diagnostic: Diagnostic) {
         // Aliases and merges can read one line many times: report it once.
-        if self.items.len() < ITEMS_LIMIT && !self.items.contains(&diagnostic) {
-            self.items.push(diagnostic);
+        if self.items.contains(&diagnostic) {
+            return;
         }
+        if self.items.len() >= ITEMS_LIMIT {
+            // An error takes the place of a warning: it is what decides.
+            let is_warning = |item: &Diagnostic| item.severity == Severity::Warning;
+            let last = self.items.iter().rposition(is_warning);
+            let Some(last) = last.filter(|_| !is_warning(&diagnostic)) else { return };
+            self.items.remove(last);
+        }
+        self.items.push(diagnostic);
     }
 
     pub fn error(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
@@ -93,5 +101,25 @@ impl Diagnostics {
 
     pub fn has_errors(&self) -> bool {
         self.errors().next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: what is kept is bounded, and no number of warnings hides an error.
+    #[test]
+    fn errors_are_kept_before_warnings() {
+        let mut diagnostics = Diagnostics::default();
+        for number in 0..2 * ITEMS_LIMIT {
+            diagnostics.warning(None, format!("warning {number}"));
+        }
+        assert_eq!((diagnostics.items().len(), diagnostics.has_errors()), (ITEMS_LIMIT, false));
+        for number in 0..2 * ITEMS_LIMIT {
+            diagnostics.error(None, format!("error {number}"));
+        }
+        let (errors, warnings) = (diagnostics.errors().count(), diagnostics.warnings().count());
+        assert_eq!((errors, warnings), (ITEMS_LIMIT, 0));
     }
 }

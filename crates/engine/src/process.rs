@@ -1,12 +1,15 @@
 //! What the process may use and what it uses: memory and CPU time, from cgroups and /proc.
 
 use std::fs;
+use std::path::Path;
 
-/// The memory available to the process in bytes: the tightest cgroup limit (version 1 or 2),
-/// otherwise the memory of the machine.
+/// The memory available to the process in bytes: the tightest limit of its cgroup and those above
+/// (version 1 or 2), otherwise the memory of the machine.
 pub(crate) fn available_bytes() -> u64 {
     let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
-    cgroup_limit_bytes().map_or(machine, |limit| limit.min(machine))
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = cgroup_limit_bytes("/sys/fs/cgroup", &membership);
+    limit.map_or(machine, |limit| limit.min(machine))
 }
 
 /// What of its memory is resident, in bytes.
@@ -31,20 +34,24 @@ fn field_kib(path: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
-fn cgroup_limit_bytes() -> Option<u64> {
-    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mut candidates = vec![
-        "/sys/fs/cgroup/memory.max".to_owned(),
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned(),
-    ];
+/// `mount`: where cgroups are mounted. `membership`: the content of `/proc/self/cgroup`.
+fn cgroup_limit_bytes(mount: &str, membership: &str) -> Option<u64> {
+    let mut candidates = Vec::new();
     for line in membership.lines() {
-        let Some((_, rest)) = line.split_once(':') else { continue };
-        let Some((controllers, path)) = rest.split_once(':') else { continue };
-        if controllers.is_empty() {
-            candidates.push(format!("/sys/fs/cgroup{path}/memory.max"));
-        } else if controllers.split(',').any(|controller| controller == "memory") {
-            candidates.push(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"));
-        }
+        let Some((controllers, path)) =
+            line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
+        else {
+            continue;
+        };
+        let (mount, file) = match controllers {
+            "" => (mount.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|controller| controller == "memory") => {
+                (format!("{mount}/memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let groups = Path::new(path).ancestors();
+        candidates.extend(groups.map(|group| format!("{mount}{}/{file}", group.display())));
     }
     candidates.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok()).min()
 }
@@ -52,6 +59,27 @@ fn cgroup_limit_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Scenario: a slice with a limit, with a service below that has none or a higher one.
+    /// Guarantee: the tightest counts, in both versions.
+    #[test]
+    fn a_limit_of_a_group_above_counts() {
+        let mount = tempfile::tempdir().expect("a directory");
+        let write = |path: &str, text: &str| {
+            let path = mount.path().join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("creates");
+            fs::write(path, text).expect("writes");
+        };
+        write("team.slice/memory.max", "1000\n");
+        write("team.slice/sluice.service/memory.max", "max\n");
+        write("memory/a/memory.limit_in_bytes", "2000\n");
+        write("memory/a/b/memory.limit_in_bytes", "3000\n");
+        let limit =
+            |membership| cgroup_limit_bytes(mount.path().to_str().expect("text"), membership);
+        assert_eq!(limit("0::/team.slice/sluice.service\n"), Some(1000));
+        assert_eq!(limit("5:cpu:/a\n4:memory,x:/a/b\n0::/\n"), Some(2000));
+        assert_eq!(limit("0::/\n"), None);
+    }
 
     #[test]
     fn the_figures_are_plausible() {

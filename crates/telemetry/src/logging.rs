@@ -1,25 +1,32 @@
 //! Structured logs on standard error, limited in rate by call site and component, so that an outage
-//! says what is wrong without filling a disk.
+//! says what is wrong without filling a disk. A thread of its own writes them: an output that takes
+//! nothing stops nothing else.
+
+mod lines;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::IsTerminal;
-use std::time::Instant;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_config::document::{LogSampling, OwnLogs};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use lines::Lines;
+
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
+/// The end does not wait longer for an output that takes nothing.
+const END_WAIT: Duration = Duration::from_secs(1);
 
 /// `stderr`, `stdout` or the path of a file, which is appended to.
 fn output(options: &OwnLogs) -> &str {
@@ -36,8 +43,10 @@ fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
     options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
-/// Changes what can be changed while running (reload of the configuration).
+/// Changes what can be changed while running (reload of the configuration). Dropped at the end, it
+/// waits for the last lines.
 pub struct LoggingHandle {
+    lines: Arc<Lines>,
     level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
     installed: OwnLogs,
 }
@@ -47,6 +56,12 @@ impl LoggingHandle {
     pub fn apply(&self, options: &OwnLogs) -> Vec<&'static str> {
         let _ = self.level.reload(filter(options.level));
         differing(&self.installed, options)
+    }
+}
+
+impl Drop for LoggingHandle {
+    fn drop(&mut self) {
+        self.lines.wait_until_written(END_WAIT);
     }
 }
 
@@ -63,25 +78,23 @@ fn filter(level: &str) -> EnvFilter {
 /// Installs the process-wide subscriber. Call once.
 ///
 /// # Errors
-/// If the output is a file that cannot be opened.
+/// If the output is a file that cannot be opened, or no thread can be started.
 pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let (level_filter, level) = reload::Layer::new(filter(options.level));
-    let (is_terminal, writer) = match output(options) {
-        "stderr" => (std::io::stderr().is_terminal(), BoxMakeWriter::new(std::io::stderr)),
-        "stdout" => (std::io::stdout().is_terminal(), BoxMakeWriter::new(std::io::stdout)),
-        path => {
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
-            (false, BoxMakeWriter::new(std::sync::Mutex::new(file)))
-        }
+    let (is_terminal, output): (bool, Box<dyn Write + Send>) = match output(options) {
+        "stderr" => (std::io::stderr().is_terminal(), Box::new(std::io::stderr())),
+        "stdout" => (std::io::stdout().is_terminal(), Box::new(std::io::stdout())),
+        path => (false, Box::new(OpenOptions::new().create(true).append(true).open(path)?)),
     };
+    let lines = Lines::start(output)?;
     let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone()).with_target(false);
     let layer = match options.is_json {
         false => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
         true => layer.json().flatten_event(true).with_filter(limit).boxed(),
     };
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
-    Ok(LoggingHandle { level, installed: options.clone() })
+    Ok(LoggingHandle { lines, level, installed: options.clone() })
 }
 
 struct Account {
@@ -150,8 +163,6 @@ impl<S: Subscriber> Filter<S> for RateLimit {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn limit() -> RateLimit {

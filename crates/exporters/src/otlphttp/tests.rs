@@ -312,6 +312,60 @@ async fn token_endpoints_that_fail() {
     assert_eq!(backend.accepted(), 0);
 }
 
+/// A token endpoint that answers the first request for a token after `delays[0]`, and so on.
+async fn slow_tokens(delays: &'static [u64], lives: u64) -> (Backend, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let endpoint = Backend::start(move |mut stream, _| {
+        let count = count.clone();
+        async move {
+            while read_http(&mut stream).await.is_some() {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(delays[number])).await;
+                let body = format!(r#"{{"access_token":"t{number}","expires_in":{lives}}}"#);
+                write_http(&mut stream, "200 OK", "", body.as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    (endpoint, asked)
+}
+
+/// Scenario: the token endpoint takes longer than a request may. Guarantee: the fetch outlives the
+/// requests that wait for it, and is the only one; later requests have its token.
+#[tokio::test]
+async fn a_fetch_outlives_the_request_that_asked() {
+    let (endpoint, asked) = slow_tokens(&[500], 3600).await;
+    let backend = http_backend(|_: &HttpRequest| ok()).await;
+    let exporter = with_oauth2(&format!("http://{}/token", endpoint.address), &backend).await;
+    let mut cut_off = 0;
+    while tokio::time::timeout(Duration::from_millis(100), send(&*exporter)).await
+        != Ok(Outcome::Delivered)
+    {
+        cut_off += 1;
+        assert!(cut_off < 50, "no token");
+    }
+    assert!(cut_off > 1, "{cut_off}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+/// Scenario: a token is to be renewed, and the endpoint hangs. Guarantee: requests are sent with the
+/// old one as long as it is good, and one renewal is under way.
+#[tokio::test]
+async fn a_good_token_is_used_during_its_renewal() {
+    let (endpoint, asked) = slow_tokens(&[0, 60_000], 4).await;
+    let backend = http_backend(|_: &HttpRequest| ok()).await;
+    let exporter = with_oauth2(&format!("http://{}/token", endpoint.address), &backend).await;
+    assert_eq!(send(&*exporter).await, Outcome::Delivered);
+    // Half of its life.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    for _ in 0..3 {
+        let sent = tokio::time::timeout(Duration::from_millis(200), send(&*exporter)).await;
+        assert_eq!(sent, Ok(Outcome::Delivered));
+    }
+    assert!(asked.load(Ordering::SeqCst) <= 2);
+}
+
 /// Scenario: the token endpoint's answer does not end.
 /// Guarantee: it is cut off long before the deadline, and the request is told to come again,
 /// without a token nor the backend.

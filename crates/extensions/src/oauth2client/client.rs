@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use parking_lot::Mutex;
 use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, peer_text};
-use tokio::sync::Mutex;
 
 use super::Config;
 use super::token::{Granted, encode, form, renewal};
@@ -18,9 +18,13 @@ use crate::secret::{MadeFromSecrets, SecretSource, basic_credentials, sensitive}
 /// A failed fetch is not repeated sooner, however many requests ask for a token.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
+type Fetched = Result<HeaderValue, CredentialsError>;
+
 /// Fetches tokens and keeps the last one. Requests that need a token at the same time share one
 /// fetch.
-pub struct OAuth2Client {
+pub struct OAuth2Client(Arc<Endpoint>);
+
+struct Endpoint {
     config: Config,
     token_url: Uri,
     /// Id and secret.
@@ -33,6 +37,8 @@ pub struct OAuth2Client {
 struct State {
     token: Option<Token>,
     failure: Option<(Instant, CredentialsError)>,
+    /// The last one; a task of its own drives it, since requests that ask are cut off sooner.
+    fetch: Option<Shared<BoxFuture<'static, Fetched>>>,
     /// The endpoint took the credentials in the form, not in a header.
     credentials_in_form: bool,
 }
@@ -46,7 +52,7 @@ struct Token {
 
 impl fmt::Debug for OAuth2Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "OAuth2Client({})", self.token_url)
+        write!(formatter, "OAuth2Client({})", self.0.token_url)
     }
 }
 
@@ -57,15 +63,14 @@ impl ClientAuth for OAuth2Client {
         _: &'a [MetadataHeader],
     ) -> BoxFuture<'a, Result<(), CredentialsError>> {
         Box::pin(async move {
-            headers.insert(AUTHORIZATION, self.header().await?);
+            headers.insert(AUTHORIZATION, self.0.clone().header().await?);
             Ok(())
         })
     }
 
     fn refused(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            self.state.lock().await.token = None;
-        })
+        self.0.state.lock().token = None;
+        Box::pin(std::future::ready(()))
     }
 }
 
@@ -78,52 +83,77 @@ impl OAuth2Client {
         let secret =
             SecretSource::of(config.client_secret_file.as_ref(), config.client_secret.expose());
         let copied = |secrets: [&str; 2]| Ok(secrets.map(str::to_owned));
-        Ok(OAuth2Client {
+        Ok(OAuth2Client(Arc::new(Endpoint {
             token_url: origin.uri,
             client: MadeFromSecrets::new("an OAuth 2.0 client", [id, secret], copied),
             http: HttpClient::new(origin.target, options),
             config: config.clone(),
             state: Mutex::default(),
-        })
+        })))
     }
+}
 
-    async fn header(&self) -> Result<HeaderValue, CredentialsError> {
-        // Held while a token is fetched: requests that come meanwhile wait for the same outcome.
-        let mut state = self.state.lock().await;
-        let now = Instant::now();
-        let is_new = |token: &&Token| token.renew_at.is_none_or(|at| now < at);
-        if let Some(token) = state.token.as_ref().filter(is_new) {
-            return Ok(token.header.clone());
-        }
-        let error = match &state.failure {
-            Some((at, error)) if at.elapsed() < FAILURE_PAUSE => error.clone(),
-            _ => match self.fetch(&mut state).await {
-                Ok(token) => {
-                    state.failure = None;
-                    return Ok(state.token.insert(token).header.clone());
+impl Endpoint {
+    async fn header(self: Arc<Self>) -> Fetched {
+        let fetch = {
+            let mut state = self.state.lock();
+            let now = Instant::now();
+            let is_before = |at: Option<Instant>| at.is_none_or(|at| now < at);
+            let good = state.token.as_ref().filter(|token| is_before(token.ends_at));
+            let header = good.map(|token| token.header.clone());
+            if let Some(header) = &header
+                && good.is_some_and(|token| is_before(token.renew_at))
+            {
+                return Ok(header.clone());
+            }
+            let under_way = state.fetch.as_ref().filter(|fetch| fetch.peek().is_none()).cloned();
+            let fetch = match (under_way, &state.failure) {
+                (Some(fetch), _) => fetch,
+                (None, Some((at, error))) if at.elapsed() < FAILURE_PAUSE => {
+                    return header.ok_or(error.clone());
                 }
-                Err(error) => {
-                    let token_url = &self.token_url;
-                    tracing::warn!(%token_url, %error, "cannot get an access token");
-                    state.failure = Some((Instant::now(), error.clone()));
-                    error
+                (None, _) => {
+                    let fetch = self.clone().renew().boxed().shared();
+                    tokio::spawn(fetch.clone());
+                    state.fetch.insert(fetch).clone()
                 }
-            },
+            };
+            // The token that should be replaced is good for a while yet.
+            if let Some(header) = header {
+                return Ok(header);
+            }
+            fetch
         };
-        // The token that should be replaced is good for a while yet.
-        let is_good = |token: &&Token| token.ends_at.is_none_or(|at| Instant::now() < at);
-        state.token.as_ref().filter(is_good).map(|token| token.header.clone()).ok_or(error)
+        fetch.await
     }
 
-    async fn fetch(&self, state: &mut State) -> Result<Token, CredentialsError> {
+    async fn renew(self: Arc<Self>) -> Fetched {
+        let fetched = self.fetch().await;
+        let mut state = self.state.lock();
+        match fetched {
+            Ok(token) => {
+                state.failure = None;
+                Ok(state.token.insert(token).header.clone())
+            }
+            Err(error) => {
+                let token_url = &self.token_url;
+                tracing::warn!(%token_url, %error, "cannot get an access token");
+                state.failure = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Token, CredentialsError> {
         let [id, secret] = self.client.get()?;
-        let answer = self.ask(&id, &secret, state.credentials_in_form).await?;
+        let in_form = self.state.lock().credentials_in_form;
+        let answer = self.ask(&id, &secret, in_form).await?;
         // RFC 6749 wants the header to be understood; many endpoints only read the form. The form
         // that works is kept.
         if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
-            let other = self.ask(&id, &secret, !state.credentials_in_form).await?;
+            let other = self.ask(&id, &secret, !in_form).await?;
             if other.status.is_success() {
-                state.credentials_in_form = !state.credentials_in_form;
+                self.state.lock().credentials_in_form = !in_form;
                 return self.token(&other);
             }
         }
