@@ -13,8 +13,9 @@ use super::charges::StreamCharges;
 use super::header_blocks::{HeaderBlocks, Malformed};
 use super::scheduler::{Arriving, ConnectionEntry};
 
-/// So many buffers that there is no room for a connection may keep until it has said goodbye.
-const UNCHARGED_BUFFERS_MAX: usize = 4;
+/// So much that there is no room for a connection's table of headers may keep until the connection
+/// has said goodbye.
+const UNCHARGED_MAX_BYTES: usize = 64 << 10;
 
 pub(super) struct Activity {
     pub(super) entry: Arc<ConnectionEntry>,
@@ -101,19 +102,18 @@ impl Activity {
         Some(Stalled(Arc::clone(self)))
     }
 
-    /// Header blocks were read. What the peer's table of headers keeps is charged for the life of
-    /// the connection, which has to go if there is no room, and at once if it goes on.
+    /// Something was read. What headers keep beside those of requests is charged: the peer's table
+    /// for the life of the connection, an unfinished block until its end. If there is no room the
+    /// connection has to go, and at once if it goes on or amid a block.
     pub(super) fn note_headers(&self, read: Result<(), Malformed>, headers: &mut HeaderBlocks) {
-        let bytes = headers.take_header_bytes();
-        if bytes == 0 {
-            return;
-        }
-        self.header_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let uncharged = self.charges.keep_buffers(headers.pins());
-        if uncharged > 0 {
+        self.header_bytes.fetch_add(headers.take_header_bytes(), Ordering::Relaxed);
+        let uncharged_bytes = self.charges.keep(headers.kept_bytes());
+        if uncharged_bytes > 0 {
             self.evicted.notify_one();
         }
-        if read.is_err() || uncharged > UNCHARGED_BUFFERS_MAX {
+        let has_too_much =
+            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished();
+        if read.is_err() || has_too_much {
             self.must_end.store(true, Ordering::Relaxed);
         }
     }

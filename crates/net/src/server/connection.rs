@@ -38,13 +38,13 @@ const HANDSHAKE_BYTES: u64 = 24 + 9;
 const TLS_HANDSHAKE_MAX_BYTES: u64 = 32 << 10;
 
 /// Of one request: names, values and, in HTTP/2, 32 bytes a header.
-const HEADERS_MAX_BYTES: u32 = 16 << 10;
+pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
 /// Streams that a peer may have reset before they were looked at.
 const PENDING_RESETS_MAX: usize = 64;
 /// Places for headers that [`STREAM_BYTES`] covers.
 const STREAM_FIELDS: usize = 16;
 /// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
-const FIELD_BYTES: usize = 110;
+pub(super) const FIELD_BYTES: usize = 110;
 /// A further value of a name: 72 bytes in a list that grows by doubling.
 const REPEATED_FIELD_BYTES: usize = 144;
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole

@@ -5,12 +5,18 @@
 //! the longest kind, for as long as its connection lives, and the table has room for 128 of them.
 //! They are followed here as far as it takes to count these buffers: representations, the lengths
 //! of strings, and which entries of the table are pseudo-header fields (RFC 7541, 5 and 6).
+//!
+//! h2 decodes each frame of a block as it comes, and keeps the fields until the block ends. Fields
+//! of a few bytes, or of one, take a hundred times as much once they are decoded.
+
+use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
 
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
@@ -23,6 +29,12 @@ const KEPT_AS_SLICES: [u32; 5] = [1, 4, 5, 6, 7];
 /// A header block may begin with so many changes of the table's size (RFC 7541, 4.2). h2 takes any
 /// number, which count towards no limit.
 const SIZE_UPDATES_MAX: u32 = 2;
+/// A buffer that is kept for a few of its bytes: what was read at once, or a frame.
+const KEPT_BUFFER_BYTES: usize = 16 << 10;
+/// h2 keeps no more fields of a block: each of them counts 32 bytes and its name.
+const FIELDS_MAX: usize = (HEADERS_MAX_BYTES / 33) as usize + 1;
+/// The places of a decoded field, in a map that grows by doubling.
+const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
@@ -40,6 +52,8 @@ pub(super) struct HeaderBlocks {
     /// The same: whether it is the first such entry of its frame.
     pins: u128,
     header_bytes: usize,
+    /// The last block goes on in a further frame, or in the rest of its last one.
+    is_unfinished: bool,
 }
 
 #[derive(Debug)]
@@ -71,6 +85,7 @@ struct Payload {
     skipped: usize,
     /// At its end.
     padding: usize,
+    ends_block: bool,
 }
 
 impl HeaderBlocks {
@@ -111,6 +126,7 @@ impl HeaderBlocks {
                     let came;
                     (came, bytes) = bytes.split_at(bytes.len().min(payload.left));
                     self.header_bytes += came.len();
+                    self.block.bytes += came.len();
                     self.read_payload(payload, came)?;
                 }
             }
@@ -118,8 +134,21 @@ impl HeaderBlocks {
         Ok(())
     }
 
+    /// What h2 may keep of headers beside those of requests: the buffers that the peer's table
+    /// keeps but for the first one, which is in the price of a connection, and a block until its
+    /// end.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let buffers = self.pins().saturating_sub(1) as usize;
+        let block = if self.is_unfinished { self.block.decoded_bytes() } else { 0 };
+        buffers * KEPT_BUFFER_BYTES + block
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
     /// How many buffers the peer's table may keep.
-    pub(super) fn pins(&self) -> u32 {
+    fn pins(&self) -> u32 {
         self.pins.count_ones()
     }
 
@@ -132,18 +161,26 @@ impl HeaderBlocks {
         let [high, middle, low, kind, flags, ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
+        let has_headers = is_first || kind == CONTINUATION;
+        let ends_block = has_headers && flags & END_HEADERS != 0;
         if is_first {
             self.block = Block::default();
+            self.is_unfinished = !ends_block;
+        }
+        if has_headers {
+            self.block.frames += 1;
         }
         self.block.has_pin = false;
         self.state = if left == 0 {
+            self.is_unfinished &= !ends_block;
             NEXT_FRAME
-        } else if is_first || kind == CONTINUATION {
+        } else if has_headers {
             State::Headers(Payload {
                 left,
                 has_padding_length: is_first && flags & PADDED != 0,
                 skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
                 padding: 0,
+                ends_block,
             })
         } else {
             State::Skip(left)
@@ -174,7 +211,12 @@ impl HeaderBlocks {
             }
             payload.left -= 1;
         }
-        self.state = if payload.left > 0 { State::Headers(payload) } else { NEXT_FRAME };
+        self.state = if payload.left > 0 {
+            State::Headers(payload)
+        } else {
+            self.is_unfinished &= !payload.ends_block;
+            NEXT_FRAME
+        };
         Ok(())
     }
 }
@@ -186,6 +228,9 @@ struct Block {
     size_updates: u32,
     /// Its current frame has an entry that is kept as a slice.
     has_pin: bool,
+    /// That came, and in how many frames.
+    bytes: usize,
+    frames: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -241,6 +286,13 @@ impl Integer {
 }
 
 impl Block {
+    /// What h2 may hold of it: its frames' buffers, texts, and places for fields, each of which has
+    /// a byte at least.
+    fn decoded_bytes(&self) -> usize {
+        let fields = self.bytes.min(FIELDS_MAX);
+        self.frames * KEPT_BUFFER_BYTES + self.bytes + fields * DECODED_FIELD_BYTES
+    }
+
     /// Passes all of a string but its last byte, as far as there are so many bytes: it says
     /// nothing. How many bytes that are.
     fn pass_text(&mut self, available: usize) -> usize {
@@ -329,9 +381,7 @@ mod tests {
 
     use super::*;
 
-    const END_HEADERS: u8 = 0x4;
-
-    /// A frame of headers that ends its block.
+    /// A frame of headers.
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
         let length = (payload.len() as u32).to_be_bytes();
         [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
@@ -404,6 +454,29 @@ mod tests {
         assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
     }
 
+    /// Guarantee: a block that does not end is charged what h2 holds of it: at least the map's
+    /// places of its fields, also if each of them is an index of one byte. At its end that ends.
+    #[test]
+    fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
+        const FIELDS: usize = 470;
+        let mut map = http::HeaderMap::new();
+        for index in 0..FIELDS {
+            let name = http::HeaderName::try_from(format!("x{index}")).expect("is a name");
+            map.append(name, http::HeaderValue::from_static(""));
+        }
+        let begun = frame(HEADERS, 0, &[0x82; FIELDS]);
+        let end = |flags, payload: &[u8]| frame(CONTINUATION, flags, payload);
+        let (blocks, _) = read(std::slice::from_ref(&begun));
+        assert!(blocks.kept_bytes() >= map.capacity() * FIELD_BYTES, "{}", blocks.kept_bytes());
+        let (longer, _) = read(&[begun.clone(), end(0, &[0x82])]);
+        assert!(longer.is_unfinished() && longer.kept_bytes() > blocks.kept_bytes());
+        for payload in [&[][..], &[0x82]] {
+            let (ended, _) = read(&[begun.clone(), end(END_HEADERS, payload)]);
+            assert_eq!((ended.is_unfinished(), ended.kept_bytes()), (false, 0));
+        }
+        assert_eq!(read(&[headers(&[0x82; FIELDS])]).0.kept_bytes(), 0);
+    }
+
     #[test]
     fn http_1_is_passed_over() {
         let mut blocks = HeaderBlocks::default();
@@ -437,7 +510,7 @@ mod tests {
             let of_parts = bytes.chunks(piece).try_for_each(|bytes| parts.read(bytes));
             prop_assert_eq!(&of_parts, &result);
             if result.is_ok() {
-                prop_assert_eq!(parts.pins(), whole.pins());
+                prop_assert_eq!(parts.kept_bytes(), whole.kept_bytes());
                 prop_assert_eq!(parts.take_header_bytes(), whole.take_header_bytes());
             }
         }

@@ -9,7 +9,8 @@
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)
-//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it
+//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it; what decoding an
+//!   unfinished block may hold is charged
 //! - frames that never end: 16 KiB, up to 64 KiB while there are few connections
 //! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole; while memory is short, less
 //!   than 1 KiB in 500 ms is too slow

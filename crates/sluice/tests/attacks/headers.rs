@@ -17,7 +17,8 @@ withstand!(
     many_streams_with_many_headers,
     metadata_headers,
     paths_in_the_table_of_headers,
-    sizes_of_the_table_of_headers
+    sizes_of_the_table_of_headers,
+    header_blocks_without_an_end
 );
 
 /// Of the 16 KiB that are allowed.
@@ -119,6 +120,32 @@ async fn sizes_of_the_table_of_headers(target: Target) {
             loop {
                 send_frames(target, &frames).await;
                 sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Literal fields with names of two letters and without values: some of them take as much as a
+/// connection once they are decoded.
+fn small_fields(fields: usize) -> Vec<u8> {
+    let letters = || b'a'..=b'z';
+    let names = letters().flat_map(|first| letters().map(move |second| [first, second]));
+    names.take(fields).flat_map(|[first, second]| [0, 2, first, second, 0]).collect()
+}
+
+/// Header blocks that no further frame ends.
+async fn header_blocks_without_an_end(target: Target) {
+    const CONNECTIONS: usize = 2_400;
+    const HEADERS: u8 = 1;
+    let block = [&[0x83, 0x86, 0x04, 2, b'/', b'x'][..], &small_fields(470)].concat();
+    let frames = Bytes::from(frame(HEADERS, 0, 1, &block));
+    let attackers = (0..CONNECTIONS).map(|_| {
+        let frames = frames.clone();
+        async move {
+            loop {
+                send_frames(target, &frames).await;
+                sleep(AGAIN_AFTER).await;
             }
         }
     });
