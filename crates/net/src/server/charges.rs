@@ -14,16 +14,14 @@ const FURTHER_BLOCKS_PERCENT: usize = 25;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
-/// A buffer that the peer's table of headers keeps: what was read at once, or a frame.
-const KEPT_BUFFER_BYTES: usize = 16 << 10;
 
 /// What the requests in flight of one connection hold, charged to the budget in blocks.
 pub(super) struct StreamCharges {
     pub(super) budget: Arc<ConnectionBudget>,
     needed_bytes: AtomicUsize,
     taken_bytes: AtomicUsize,
-    /// Buffers that the table of headers keeps, beyond the first one.
-    kept_buffers: AtomicUsize,
+    /// What headers keep beside those of requests. Changed by the connection's task.
+    kept_bytes: AtomicUsize,
 }
 
 impl StreamCharges {
@@ -32,7 +30,7 @@ impl StreamCharges {
             budget: Arc::clone(budget),
             needed_bytes: AtomicUsize::new(0),
             taken_bytes: AtomicUsize::new(0),
-            kept_buffers: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -61,18 +59,17 @@ impl StreamCharges {
         is_taken
     }
 
-    /// Charges the buffers that the connection's table of headers keeps from now on. Returns how
-    /// many there is no room for. The first one is in the price of a connection.
-    pub(super) fn keep_buffers(&self, buffers: u32) -> usize {
-        let kept_buffers = self.kept_buffers.load(Ordering::Relaxed);
-        let more_buffers = (buffers as usize).saturating_sub(1 + kept_buffers);
-        let bytes = more_buffers * KEPT_BUFFER_BYTES;
-        let is_taken = bytes == 0 || self.budget.take_for_streams(bytes, FURTHER_BLOCKS_PERCENT);
-        if is_taken {
-            self.kept_buffers.fetch_add(more_buffers, Ordering::Relaxed);
-            return 0;
+    /// Charges what headers keep from now on beside those of requests. Returns how much there is no
+    /// room for.
+    pub(super) fn keep(&self, bytes: usize) -> usize {
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let more_bytes = bytes.saturating_sub(kept_bytes);
+        if more_bytes > 0 && !self.budget.take_for_streams(more_bytes, FURTHER_BLOCKS_PERCENT) {
+            return more_bytes;
         }
-        more_buffers
+        self.budget.give_back_of_streams(kept_bytes.saturating_sub(bytes));
+        self.kept_bytes.store(bytes, Ordering::Relaxed);
+        0
     }
 
     pub(super) fn give_back(&self, bytes: usize) {
@@ -91,8 +88,7 @@ impl StreamCharges {
 impl Drop for StreamCharges {
     fn drop(&mut self) {
         self.give_back_blocks();
-        let kept_bytes = self.kept_buffers.load(Ordering::Relaxed) * KEPT_BUFFER_BYTES;
-        self.budget.give_back_of_streams(kept_bytes);
+        self.budget.give_back_of_streams(self.kept_bytes.load(Ordering::Relaxed));
     }
 }
 
@@ -137,19 +133,16 @@ mod tests {
         assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
     }
 
-    /// Guarantee: what the table of headers keeps is charged but for the first buffer, as long as
-    /// its connection lives.
+    /// Guarantee: what headers keep is charged as long as they keep it, or their connection lives.
     #[test]
-    fn buffers_that_the_table_of_headers_keeps_are_charged() {
-        let budget =
-            ConnectionBudget::new(2 * KEPT_BUFFER_BYTES * 100 / FURTHER_BLOCKS_PERCENT + 100, 0);
+    fn what_headers_keep_is_charged() {
+        let budget = ConnectionBudget::new(3000 * 100 / FURTHER_BLOCKS_PERCENT, 0);
         let charges = StreamCharges::new(&budget);
         let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
-        assert_eq!(charges.keep_buffers(1), 0);
-        assert_eq!(used_bytes(), 0);
-        assert_eq!([3, 2].map(|buffers| charges.keep_buffers(buffers)), [0, 0]);
-        assert_eq!(used_bytes(), 2 * KEPT_BUFFER_BYTES);
-        assert_eq!([4, 6].map(|buffers| charges.keep_buffers(buffers)), [1, 3]);
+        assert_eq!([2000, 3000].map(|bytes| charges.keep(bytes)), [0, 0]);
+        assert_eq!(used_bytes(), 3000);
+        assert_eq!([4000, 6000].map(|bytes| charges.keep(bytes)), [1000, 3000]);
+        assert_eq!((charges.keep(1000), used_bytes()), (0, 1000));
         drop(charges);
         assert_eq!(used_bytes(), 0);
     }

@@ -38,13 +38,13 @@ const HANDSHAKE_BYTES: u64 = 24 + 9;
 const TLS_HANDSHAKE_MAX_BYTES: u64 = 32 << 10;
 
 /// Of one request: names, values and, in HTTP/2, 32 bytes a header.
-const HEADERS_MAX_BYTES: u32 = 16 << 10;
+pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
 /// Streams that a peer may have reset before they were looked at.
 const PENDING_RESETS_MAX: usize = 64;
 /// Places for headers that [`STREAM_BYTES`] covers.
 const STREAM_FIELDS: usize = 16;
 /// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
-const FIELD_BYTES: usize = 110;
+pub(super) const FIELD_BYTES: usize = 110;
 /// A further value of a name: 72 bytes in a list that grows by doubling.
 const REPEATED_FIELD_BYTES: usize = 144;
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
@@ -126,8 +126,7 @@ pub(super) async fn serve_connection<H: Handler>(
     };
     let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport = InspectReader::new(stream, move |bytes: &[u8]| {
-        reading.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        reading.note_headers(headers.read(bytes), &mut headers);
+        reading.note_read(bytes, &mut headers);
     });
     drive(transport, activity, &peer, &context).await;
 }
@@ -168,7 +167,7 @@ async fn drive<H: Handler>(
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request =
-            request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
+            request.map(|it| RequestBody::new(it, arriving, &activity, is_http2, is_drained));
         let admitted = if is_http2 && !in_flight.is_charged {
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();

@@ -5,15 +5,22 @@
 //! the longest kind, for as long as its connection lives, and the table has room for 128 of them.
 //! They are followed here as far as it takes to count these buffers: representations, the lengths
 //! of strings, and which entries of the table are pseudo-header fields (RFC 7541, 5 and 6).
+//!
+//! h2 decodes each frame of a block as it comes, and keeps the fields until the block ends. Fields
+//! of a few bytes, or of one, take a hundred times as much once they are decoded.
+
+use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
 
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
+const STREAM_MASK: u32 = u32::MAX >> 1;
 
 /// The first index of the dynamic table. The fields before it are the static table's.
 const DYNAMIC: u32 = 62;
@@ -23,10 +30,19 @@ const KEPT_AS_SLICES: [u32; 5] = [1, 4, 5, 6, 7];
 /// A header block may begin with so many changes of the table's size (RFC 7541, 4.2). h2 takes any
 /// number, which count towards no limit.
 const SIZE_UPDATES_MAX: u32 = 2;
+/// A buffer that is kept for a few of its bytes: what was read at once, or a frame.
+const KEPT_BUFFER_BYTES: usize = 16 << 10;
+/// h2 keeps no more fields of a block: each of them counts 32 bytes and its name.
+const FIELDS_MAX: usize = (HEADERS_MAX_BYTES / 33) as usize + 1;
+/// The places of a decoded field, in a map that grows by doubling.
+const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
+/// While requests are in flight, frames of types that there are not may have so many bytes: a long
+/// one before each short one of data has every short one keep a buffer.
+const UNKNOWN_MAX_BYTES: usize = 256 << 10;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
-/// A header block that no client sends.
+/// Headers or frames that no client sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -40,6 +56,15 @@ pub(super) struct HeaderBlocks {
     /// The same: whether it is the first such entry of its frame.
     pins: u128,
     header_bytes: usize,
+    /// The last block goes on in a further frame, or in the rest of its last one.
+    is_unfinished: bool,
+    /// The last block is on a stream that was open before.
+    is_trailers: bool,
+    last_stream: u32,
+    /// Since no request was in flight: what trailers may hold until they are read, and the length
+    /// of frames of unknown types.
+    trailers_bytes: usize,
+    unknown_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -71,6 +96,7 @@ struct Payload {
     skipped: usize,
     /// At its end.
     padding: usize,
+    ends_block: bool,
 }
 
 impl HeaderBlocks {
@@ -94,7 +120,7 @@ impl HeaderBlocks {
                     *came += 1;
                     if *came == FRAME_HEADER_BYTES {
                         let header = *header;
-                        self.begin_payload(header);
+                        self.begin_payload(header)?;
                     }
                     bytes = rest;
                 }
@@ -111,6 +137,7 @@ impl HeaderBlocks {
                     let came;
                     (came, bytes) = bytes.split_at(bytes.len().min(payload.left));
                     self.header_bytes += came.len();
+                    self.block.bytes += came.len();
                     self.read_payload(payload, came)?;
                 }
             }
@@ -118,8 +145,26 @@ impl HeaderBlocks {
         Ok(())
     }
 
+    /// What h2 may keep of headers beside those of requests: the buffers that the peer's table
+    /// keeps but for the first one, which is in the price of a connection, a block until its end,
+    /// and trailers while requests are in flight, which may wait unread.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let buffers = self.pins().saturating_sub(1) as usize;
+        let block = if self.is_unfinished { self.block.decoded_bytes() } else { 0 };
+        buffers * KEPT_BUFFER_BYTES + block + self.trailers_bytes
+    }
+
+    /// No request is in flight: none holds trailers, nor data.
+    pub(super) fn forget_requests(&mut self) {
+        (self.trailers_bytes, self.unknown_bytes) = (0, 0);
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
     /// How many buffers the peer's table may keep.
-    pub(super) fn pins(&self) -> u32 {
+    fn pins(&self) -> u32 {
         self.pins.count_ones()
     }
 
@@ -128,26 +173,51 @@ impl HeaderBlocks {
         std::mem::take(&mut self.header_bytes)
     }
 
-    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
-        let [high, middle, low, kind, flags, ..] = header;
+    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) -> Result<(), Malformed> {
+        let [high, middle, low, kind, flags, stream @ ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
+        let has_headers = is_first || kind == CONTINUATION;
+        let ends_block = has_headers && flags & END_HEADERS != 0;
         if is_first {
             self.block = Block::default();
+            self.is_unfinished = !ends_block;
+            let stream = u32::from_be_bytes(stream) & STREAM_MASK;
+            self.is_trailers = stream <= self.last_stream;
+            self.last_stream = self.last_stream.max(stream);
+        }
+        if kind > CONTINUATION {
+            self.unknown_bytes += left;
+            if self.unknown_bytes > UNKNOWN_MAX_BYTES {
+                return Err(Malformed);
+            }
+        }
+        if has_headers {
+            self.block.frames += 1;
         }
         self.block.has_pin = false;
         self.state = if left == 0 {
+            self.end_frame(ends_block);
             NEXT_FRAME
-        } else if is_first || kind == CONTINUATION {
+        } else if has_headers {
             State::Headers(Payload {
                 left,
                 has_padding_length: is_first && flags & PADDED != 0,
                 skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
                 padding: 0,
+                ends_block,
             })
         } else {
             State::Skip(left)
         };
+        Ok(())
+    }
+
+    fn end_frame(&mut self, ends_block: bool) {
+        if ends_block && self.is_trailers {
+            self.trailers_bytes += self.block.fields_bytes();
+        }
+        self.is_unfinished &= !ends_block;
     }
 
     fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {
@@ -174,7 +244,12 @@ impl HeaderBlocks {
             }
             payload.left -= 1;
         }
-        self.state = if payload.left > 0 { State::Headers(payload) } else { NEXT_FRAME };
+        self.state = if payload.left > 0 {
+            State::Headers(payload)
+        } else {
+            self.end_frame(payload.ends_block);
+            NEXT_FRAME
+        };
         Ok(())
     }
 }
@@ -186,6 +261,10 @@ struct Block {
     size_updates: u32,
     /// Its current frame has an entry that is kept as a slice.
     has_pin: bool,
+    /// That came, and in how many frames.
+    bytes: usize,
+    frames: usize,
+    fields: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -241,6 +320,16 @@ impl Integer {
 }
 
 impl Block {
+    /// What h2 may hold of it before its end, its frames' buffers included.
+    fn decoded_bytes(&self) -> usize {
+        self.frames * KEPT_BUFFER_BYTES + self.fields_bytes()
+    }
+
+    /// Texts, and places for fields.
+    fn fields_bytes(&self) -> usize {
+        2 * self.bytes + self.fields.min(FIELDS_MAX) * DECODED_FIELD_BYTES
+    }
+
     /// Passes all of a string but its last byte, as far as there are so many bytes: it says
     /// nothing. How many bytes that are.
     fn pass_text(&mut self, available: usize) -> usize {
@@ -292,6 +381,7 @@ impl Block {
             }
             Field::Text(text, left) => text.rest(left - 1, &mut ended),
         };
+        self.fields += usize::from(matches!(self.field, Field::Start));
         Ok(ended)
     }
 }
@@ -329,9 +419,7 @@ mod tests {
 
     use super::*;
 
-    const END_HEADERS: u8 = 0x4;
-
-    /// A frame of headers that ends its block.
+    /// A frame of headers.
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
         let length = (payload.len() as u32).to_be_bytes();
         [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
@@ -404,6 +492,58 @@ mod tests {
         assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
     }
 
+    /// Guarantee: a block that does not end is charged what h2 holds of it: at least the map's
+    /// places of its fields, also if each of them is an index of one byte. At its end that ends.
+    #[test]
+    fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
+        const FIELDS: usize = 470;
+        let mut map = http::HeaderMap::new();
+        for index in 0..FIELDS {
+            let name = http::HeaderName::try_from(format!("x{index}")).expect("is a name");
+            map.append(name, http::HeaderValue::from_static(""));
+        }
+        let begun = frame(HEADERS, 0, &[0x82; FIELDS]);
+        let end = |flags, payload: &[u8]| frame(CONTINUATION, flags, payload);
+        let (blocks, _) = read(std::slice::from_ref(&begun));
+        assert!(blocks.kept_bytes() >= map.capacity() * FIELD_BYTES, "{}", blocks.kept_bytes());
+        let (longer, _) = read(&[begun.clone(), end(0, &[0x82])]);
+        assert!(longer.is_unfinished() && longer.kept_bytes() > blocks.kept_bytes());
+        for payload in [&[][..], &[0x82]] {
+            let (ended, _) = read(&[begun.clone(), end(END_HEADERS, payload)]);
+            assert_eq!((ended.is_unfinished(), ended.kept_bytes()), (false, 0));
+        }
+        assert_eq!(read(&[headers(&[0x82; FIELDS])]).0.kept_bytes(), 0);
+    }
+
+    /// Guarantee: trailers, which may wait unread with their request, are charged while requests
+    /// are in flight.
+    #[test]
+    fn trailers_are_charged_until_no_request_is_in_flight() {
+        let first = headers(&path("/a"));
+        let trailers = |fields: usize| headers(&[0x82].repeat(fields));
+        let (one, two) = (read(&[first.clone(), trailers(470)]).0, [first, trailers(9)].concat());
+        let mut two = read(&[two, trailers(470)]).0;
+        assert!(one.kept_bytes() >= 470 * FIELD_BYTES && two.kept_bytes() > one.kept_bytes());
+        two.forget_requests();
+        assert_eq!(two.kept_bytes(), 0);
+        let mut next = headers(&[0x82; 470]);
+        next[8] = 3;
+        assert_eq!(read(&[trailers(0), next]).0.kept_bytes(), 0, "that is another request");
+    }
+
+    /// Guarantee: while requests are in flight, long frames of unknown types do not part short ones
+    /// of data without end.
+    #[test]
+    fn frames_of_unknown_types_are_bounded_while_requests_are_in_flight() {
+        let filler = frame(0xee, 0, &[0; 16 << 10]);
+        let mut blocks = HeaderBlocks::default();
+        let mut read = |frames: &[u8]| blocks.read(frames);
+        assert_eq!(read(&[&PREFACE[..], &filler.repeat(16)].concat()), Ok(()));
+        blocks.forget_requests();
+        assert_eq!(blocks.read(&filler.repeat(16)), Ok(()));
+        assert_eq!(blocks.read(&filler), Err(Malformed));
+    }
+
     #[test]
     fn http_1_is_passed_over() {
         let mut blocks = HeaderBlocks::default();
@@ -437,7 +577,7 @@ mod tests {
             let of_parts = bytes.chunks(piece).try_for_each(|bytes| parts.read(bytes));
             prop_assert_eq!(&of_parts, &result);
             if result.is_ok() {
-                prop_assert_eq!(parts.pins(), whole.pins());
+                prop_assert_eq!(parts.kept_bytes(), whole.kept_bytes());
                 prop_assert_eq!(parts.take_header_bytes(), whole.take_header_bytes());
             }
         }

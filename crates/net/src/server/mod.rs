@@ -9,7 +9,8 @@
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)
-//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it
+//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it; what decoding an
+//!   unfinished block may hold is charged
 //! - frames that never end: 16 KiB, up to 64 KiB while there are few connections
 //! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole; while memory is short, less
 //!   than 1 KiB in 500 ms is too slow
@@ -22,7 +23,9 @@
 //!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
 //! - rapid reset: h2: 64 streams, then GOAWAY ENHANCE_YOUR_CALM
-//! - unread data: stream and connection windows; handlers charge what waits unread
+//! - unread data: stream and connection windows; handlers charge what waits unread, whatever was
+//!   announced; trailers are charged while requests are in flight
+//! - frames of unknown types: 256 KiB while requests are in flight
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
 //! - peers that vanished: keepalive, of HTTP/2 or TCP

@@ -93,15 +93,16 @@ impl AsyncRead for ScheduledSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // Also if nothing more comes: what was read before has been decoded.
+        let Some(header_bytes) = this.activity.take_header_bytes() else {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        };
+        this.read_at_once_bytes += READS_OF_HEADER_BYTE * header_bytes;
         if !this.reads.may_read() {
             // A connection with nothing to read does not queue.
             ready!(poll_read_ready(&this.socket, context))?;
             ready!(this.reads.poll_may_read(context));
         }
-        let Some(header_bytes) = this.activity.take_header_bytes() else {
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-        };
-        this.read_at_once_bytes += READS_OF_HEADER_BYTE * header_bytes;
         if this.read_at_once_bytes >= READ_AT_ONCE_BYTES {
             this.read_at_once_bytes = 0;
             context.waker().wake_by_ref();

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{PREFACE, begin, connect, frame, log_of, post, post_head, status};
+use crate::peers::{
+    PREFACE, begin, connect, fill_logs, frame, log_of, post, post_head, prefix, status,
+};
 use crate::{Target, withstand};
 
 withstand!(
@@ -17,11 +20,15 @@ withstand!(
     many_streams_with_many_headers,
     metadata_headers,
     paths_in_the_table_of_headers,
-    sizes_of_the_table_of_headers
+    sizes_of_the_table_of_headers,
+    header_blocks_without_an_end,
+    trailers_of_requests_that_wait
 );
 
 /// Of the 16 KiB that are allowed.
 const HEADER_BYTES: usize = 12_000;
+
+const EMPTY: HeaderValue = HeaderValue::from_static("");
 
 /// An attacker that came back sooner would only use up the CPU, also that of the other client.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -123,4 +130,54 @@ async fn sizes_of_the_table_of_headers(target: Target) {
         }
     });
     attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Literal fields with names of two letters and without values: some of them take as much as a
+/// connection once they are decoded.
+fn small_fields(fields: usize) -> Vec<u8> {
+    let letters = || b'a'..=b'z';
+    let names = letters().flat_map(|first| letters().map(move |second| [first, second]));
+    names.take(fields).flat_map(|[first, second]| [0, 2, first, second, 0]).collect()
+}
+
+/// Header blocks that no further frame ends.
+async fn header_blocks_without_an_end(target: Target) {
+    const CONNECTIONS: usize = 2_400;
+    const HEADERS: u8 = 1;
+    let block = [&[0x83, 0x86, 0x04, 2, b'/', b'x'][..], &small_fields(470)].concat();
+    let frames = Bytes::from(frame(HEADERS, 0, 1, &block));
+    let attackers = (0..CONNECTIONS).map(|_| {
+        let frames = frames.clone();
+        async move {
+            loop {
+                send_frames(target, &frames).await;
+                sleep(AGAIN_AFTER).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Trailers of many small fields behind messages of a byte, which wait for a dead backend.
+async fn trailers_of_requests_that_wait(target: Target) {
+    const CONNECTIONS: usize = 48;
+    const STREAMS: usize = 60;
+    fill_logs(target.http).await;
+    let trailers: HeaderMap = (0..470)
+        .map(|index| (HeaderName::try_from(format!("x{index:x}")).expect("is a name"), EMPTY))
+        .collect();
+    let trailers = &trailers;
+    let attackers = (0..CONNECTIONS).map(|_| async move {
+        let Some(client) = connect(target.grpc).await else { return };
+        let streams = (0..STREAMS).map(|_| async {
+            while let Some((response, mut stream)) = begin(&client, Signal::Logs, &[]).await {
+                let _ = stream.send_data(prefix(0, 1), false);
+                let _ = stream.send_data(Bytes::from_static(&[7]), false);
+                let _ = stream.send_trailers(trailers.clone());
+                status(response).await;
+            }
+        });
+        futures_util::future::join_all(streams).await;
+    });
+    futures_util::future::join_all(attackers).await;
 }
