@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+use parking_lot::Mutex;
+
 /// Memory of one delivery, or of work that several share, and of all of them together.
 #[derive(Debug, Default)]
 pub(crate) struct PrivateMemory {
@@ -55,6 +58,25 @@ impl ChargedMemory {
 impl Drop for ChargedMemory {
     fn drop(&mut self) {
         self.set(0);
+    }
+}
+
+/// Bytes that are charged as long as this lives.
+#[derive(Debug)]
+pub(crate) struct ChargedCopy {
+    pub(crate) bytes: Bytes,
+    charged: Mutex<ChargedMemory>,
+}
+
+impl ChargedCopy {
+    pub(crate) fn new(bytes: Bytes, memory: &Arc<PrivateMemory>) -> Arc<Self> {
+        let charged = Mutex::new(memory.charge(bytes.len()));
+        Arc::new(ChargedCopy { bytes, charged })
+    }
+
+    /// Charges it there instead.
+    pub(crate) fn move_to(&self, memory: &Arc<PrivateMemory>) {
+        *self.charged.lock() = memory.charge(self.bytes.len());
     }
 }
 

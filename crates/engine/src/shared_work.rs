@@ -1,12 +1,13 @@
 //! Work on a frame that several deliveries need: done once, kept until the last took its copy.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 
-use crate::private_memory::{ChargedMemory, PrivateMemory};
+use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ impl SharedWorkMemory {
 pub(crate) struct Processed {
     pub payload: Payload,
     pub items: u32,
-    /// The memory of the payload, where several deliveries share it: charged once.
-    pub charged: Option<Arc<ChargedMemory>>,
+    /// The payload as it is charged, where several deliveries share it: once.
+    pub charged: Option<Arc<ChargedCopy>>,
 }
 
 struct SharedResult {
@@ -47,11 +48,30 @@ struct SharedResult {
 pub(crate) struct SharedWork {
     memory: Arc<SharedWorkMemory>,
     results: Mutex<Vec<SharedResult>>,
+    /// The frame inflated, while some delivery holds it.
+    inflated: Mutex<Weak<ChargedCopy>>,
 }
 
 impl SharedWork {
     pub(crate) fn new(memory: Arc<SharedWorkMemory>) -> Self {
-        SharedWork { memory, results: Mutex::default() }
+        SharedWork { memory, results: Mutex::default(), inflated: Mutex::default() }
+    }
+
+    /// The frame inflated. It is charged to the delivery that alone holds it: once others need it
+    /// too, to all together.
+    pub(crate) fn inflated<E>(
+        &self,
+        own: &Arc<PrivateMemory>,
+        inflate: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Arc<ChargedCopy>, E> {
+        let mut inflated = self.inflated.lock();
+        if let Some(copy) = inflated.upgrade() {
+            copy.move_to(&self.memory.private);
+            return Ok(copy);
+        }
+        let copy = ChargedCopy::new(inflate()?, own);
+        *inflated = Arc::downgrade(&copy);
+        Ok(copy)
     }
 
     /// The result of `chain`, computed by the first of `sharers` deliveries that asks: two or more.
@@ -71,7 +91,8 @@ impl SharedWork {
         }
         let mut processed = compute()?;
         let bytes = processed.payload.bytes.len();
-        processed.charged = Some(Arc::new(self.memory.private.charge(bytes)));
+        let copy = ChargedCopy::new(processed.payload.bytes.clone(), &self.memory.private);
+        processed.charged = Some(copy);
         let _kept = self.memory.kept.charge(bytes);
         if self.memory.kept.used_bytes() <= self.memory.limit_bytes.load(Ordering::Relaxed) {
             let (processed, uses_left) = (processed.clone(), sharers - 1);
@@ -109,6 +130,30 @@ mod tests {
                 .unwrap();
         }
         assert_eq!((computed, memory.kept.used_bytes()), (1, 0));
+    }
+
+    #[test]
+    fn a_frame_is_inflated_once_and_charged_to_the_delivery_that_alone_holds_it() {
+        let all = Arc::new(AtomicU64::new(0));
+        let [one, other, together] = [(); 3].map(|()| PrivateMemory::new(all.clone()));
+        let shared = SharedWork::new(Arc::new(SharedWorkMemory::new(0, together.clone())));
+        let mut inflated = 0;
+        let mut inflate = |own| {
+            let bytes = || {
+                inflated += 1;
+                Ok::<_, ()>(Bytes::from(vec![0; 100]))
+            };
+            shared.inflated(own, bytes).unwrap()
+        };
+        let charged = || [&one, &other, &together].map(|it| it.used_bytes());
+        let first = inflate(&one);
+        assert_eq!(charged(), [100, 0, 0]);
+        let second = inflate(&other);
+        drop(first);
+        assert_eq!((charged(), all.load(Ordering::Relaxed)), ([0, 0, 100], 100));
+        drop(second);
+        let _again = inflate(&other);
+        assert_eq!((charged(), inflated), ([0, 100, 0], 2));
     }
 
     #[test]

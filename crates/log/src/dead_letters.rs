@@ -125,6 +125,8 @@ impl DeadLetters {
             && let Some(writer) = &mut self.writer
         {
             appended = writer.sync();
+            // There is a store for each delivery, and most write seldom.
+            writer.release_buffer();
         }
         if self.writer.as_ref().is_some_and(SegmentWriter::is_failed) {
             self.put_away();

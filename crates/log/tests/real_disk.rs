@@ -6,11 +6,14 @@ use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags};
+use sluice_log::RecordFacts;
 use sluice_log::cursor_file::{CursorFile, file_name};
+use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
 use sluice_log::disk::{Access, AlignedBuffer, Disk as _, RealDisk, read_full_at, write_all_at};
-use sluice_log::format::CursorState;
+use sluice_log::format::{CursorState, Refusal};
 use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::{ReaderOptions, list_segments};
 use support::frames::{TestFrame, create, open, read_all};
@@ -41,6 +44,33 @@ fn segments_are_written_read_and_cut() {
         (mode(&directory), mode(&root.path().join("a")), mode(writer.path())),
         (0o700, 0o700, 0o600)
     );
+}
+
+/// Scenario: many deliveries have written large dead letters. Guarantee: their stores, which stay
+/// open, hold next to nothing.
+#[test]
+fn stores_of_dead_letters_hold_no_buffers_at_rest() {
+    const STORES: usize = 32;
+    let root = tempfile::tempdir().unwrap();
+    let payload = vec![7; 3 << 20];
+    let facts = RecordFacts::default();
+    let refusal = Refusal::default();
+    let letter = NewDeadLetter { refusal, facts, items: 1, metadata: b"", payload: &payload };
+    let before = resident_bytes();
+    let stores = (0..STORES).map(|index| {
+        let (disk, name) = (Arc::new(RealDisk), format!("traces/{index}"));
+        let mut store = DeadLetters::open(disk, root.path(), &name, 32 << 20).unwrap();
+        store.append(std::slice::from_ref(&letter)).unwrap();
+        store
+    });
+    let stores: Vec<_> = stores.collect();
+    let held_bytes = resident_bytes().saturating_sub(before);
+    assert!(held_bytes < 16 << 20, "{held_bytes} bytes for {} stores", stores.len());
+}
+
+fn resident_bytes() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 #[test]

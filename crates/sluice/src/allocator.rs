@@ -4,13 +4,18 @@
 //! sixteen threads that can be more than all requests hold: up to 140 MiB were resident while a
 //! sender of gzip members that hold nothing had 13 MiB in flight. Giving everything back at once
 //! halves that, but doubles the CPU time of a request: it is done only while memory is short.
+//!
+//! What another thread frees goes to the thread that took it, which looks at that only every 100
+//! times that it asks for a page, or when it ends. A block above 64 KiB is a page of its own: a
+//! thread that inflates large requests would keep a hundred of them. It looks before each one.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ffi::{mi_option_get as option, mi_option_set as set_option};
+use ffi::{mi_collect as collect, mi_option_get as option, mi_option_set as set_option};
 use sluice_engine::process;
+use sluice_net::compress;
 
 /// Byte buffers of all sizes are often allocated on one thread and freed on another.
 #[global_allocator]
@@ -31,14 +36,19 @@ pub(crate) fn set_limit(bytes: u64) {
     LIMIT_BYTES.store(bytes, Ordering::Relaxed);
 }
 
-/// Gives freed memory back at once while memory is short.
+/// Gives freed memory back at once while memory is short, and large payloads always.
 pub(crate) async fn keep_within_limit() {
+    compress::set_before_large(|| collect(false));
     let soon = option(PURGE_DELAY);
     let mut looks = tokio::time::interval(INTERVAL);
     loop {
         looks.tick().await;
         let is_short = process::resident_bytes() > LIMIT_BYTES.load(Ordering::Relaxed) / 4 * 3;
         set_option(PURGE_DELAY, if is_short { AT_ONCE } else { soon });
+        if is_short {
+            // What threads that have ended left behind, and was freed since.
+            collect(false);
+        }
     }
 }
 
@@ -48,6 +58,7 @@ mod ffi {
 
     // Part of the library that holds the allocator; the crate has no safe functions for them.
     unsafe extern "C" {
+        pub(super) safe fn mi_collect(is_forced: bool);
         pub(super) safe fn mi_option_get(option: c_int) -> c_long;
         pub(super) safe fn mi_option_set(option: c_int, value: c_long);
     }

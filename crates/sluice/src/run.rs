@@ -52,6 +52,9 @@ fn raise_file_descriptors() {
     }
 }
 
+/// A thread for blocking work keeps what others free of its memory until it works again or ends.
+const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(100);
+
 /// One thread needs no scheduler that coordinates several. Its threads read from connections when
 /// they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
@@ -62,6 +65,7 @@ pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> R
     if threads > 1 {
         builder.worker_threads(threads);
     }
+    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
     scheduler.install(builder.enable_all()).context("cannot start the runtime")
 }
 

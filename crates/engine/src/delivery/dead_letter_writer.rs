@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::Delivery;
@@ -13,6 +14,9 @@ use super::prepare::Leased;
 
 /// How long to wait before a disk that refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Of all deliveries: a write holds a buffer. Several, so that one that hangs holds up no other.
+static WRITES: Semaphore = Semaphore::const_new(4);
 
 /// At most one write at a time; letters that come meanwhile go with the next.
 pub(super) struct DeadLetterWriter {
@@ -82,7 +86,9 @@ impl Drop for DeadLetterWriter {
 async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[DeadLetter]>) -> bool {
     loop {
         let (writer, written) = (delivery.clone(), letters.clone());
+        let turn = WRITES.acquire().await;
         let result = tokio::task::spawn_blocking(move || writer.dead_letters.store(&written)).await;
+        drop(turn);
         let problem = match result {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => error.to_string(),

@@ -66,6 +66,8 @@ pub(crate) struct Delivery {
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
+    /// What it may hold beside the log before it reads no more of it.
+    pub private_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
     is_over_limit: AtomicBool,
@@ -115,6 +117,7 @@ impl Delivery {
             private,
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
+            private_limit_bytes: AtomicU64::new(u64::MAX),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),
             sheds_too_little: AtomicBool::new(false),

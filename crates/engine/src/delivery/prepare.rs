@@ -13,7 +13,7 @@ use sluice_log::Offset;
 use sluice_otlp::{Encoding, Part, Signal, SplitLimits, split};
 
 use crate::entry::Entry;
-use crate::private_memory::{ChargedMemory, PrivateMemory};
+use crate::private_memory::{ChargedCopy, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, inflated};
 
@@ -59,7 +59,7 @@ pub(crate) struct Lease {
     /// Which of the paths to this delivery it took.
     path: usize,
     /// The memory of the payload, where it is not the frame's own.
-    _charged: Option<Arc<ChargedMemory>>,
+    charged: Option<Arc<ChargedCopy>>,
 }
 
 pub(crate) struct Preparer {
@@ -142,31 +142,60 @@ impl Preparer {
         limits: SplitLimits,
         units: &mut Vec<Unit<Lease>>,
     ) -> Result<(), String> {
-        let Processed { payload, items, charged } = processed;
-        let whole = payload.bytes.clone();
-        let mut push = |payload: Payload, items, alone| {
-            // Of what several deliveries share nothing more is charged.
-            let shared = charged.clone().filter(|_| is_part(&whole, &payload.bytes));
-            units.push(self.unit(leased, path, payload, items, alone, shared));
-        };
+        let Processed { mut payload, items, mut charged } = processed;
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes
             && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
             && self.exporter.passes_through() == Some(payload.encoding)
             && payload.bytes.len() <= self.exporter.pass_through_limit_bytes();
-        if fits && verbatim {
-            push(payload, items, true);
-            return Ok(());
+        let alone = fits && verbatim;
+        if !alone {
+            (payload, charged) = self.inflate(leased, payload, charged)?;
         }
-        let bytes = inflated(&payload)?;
         if fits {
-            push(Payload::identity(bytes), items, false);
+            units.push(self.unit(leased, path, payload, items, alone, charged));
             return Ok(());
         }
-        for Part { bytes, items } in parts(leased, &bytes, limits)? {
-            push(Payload::identity(bytes), items, false);
+        for Part { bytes, items } in parts(leased, &payload.bytes, limits)? {
+            let part = Payload::identity(bytes);
+            units.push(self.unit(leased, path, part, items, false, charged.clone()));
         }
         Ok(())
+    }
+
+    /// What travels on inflated, and how it is charged: once, whatever the number of deliveries.
+    fn inflate(
+        &self,
+        leased: &Leased,
+        payload: Payload,
+        charged: Option<Arc<ChargedCopy>>,
+    ) -> Result<(Payload, Option<Arc<ChargedCopy>>), String> {
+        if payload.encoding == Encoding::Identity {
+            return Ok((payload, charged));
+        }
+        let inflate = || inflated(&payload);
+        let copy = match &leased.entry.shared {
+            Some(shared) => shared.inflated(&self.memory, inflate)?,
+            None => ChargedCopy::new(inflate()?, &self.memory),
+        };
+        Ok((Payload::identity(copy.bytes.clone()), Some(copy)))
+    }
+
+    /// Lets go of what was inflated of a whole frame: `pack` inflates it again. False if the lease
+    /// holds nothing of this kind.
+    pub(crate) fn let_go(&self, lease: &mut Lease) -> bool {
+        let entry = &lease.leased.entry;
+        let stored = &entry.frame.payload;
+        let chain = self.paths_of(entry).get(lease.path);
+        // What `pack` would send on as it is stored stays inflated.
+        let is_inflated = lease.payload.encoding != stored.encoding
+            && lease.payload.bytes.len() == stored.uncompressed_len_bytes
+            && chain.is_some_and(|chain| chain.remaining(&entry.origin.prepared).is_empty())
+            && self.exporter.passes_through() != Some(stored.encoding);
+        if is_inflated {
+            (lease.payload, lease.charged) = (stored.clone(), None);
+        }
+        is_inflated
     }
 
     fn unit(
@@ -176,17 +205,19 @@ impl Preparer {
         payload: Payload,
         items: u32,
         alone: bool,
-        shared: Option<Arc<ChargedMemory>>,
+        charged: Option<Arc<ChargedCopy>>,
     ) -> Unit<Lease> {
         let is_stored = is_part(&leased.entry.frame.payload.bytes, &payload.bytes);
-        let own = || Arc::new(self.memory.charge(payload.bytes.len()));
-        let charged = if is_stored { None } else { Some(shared.unwrap_or_else(own)) };
+        // Of what is charged as a whole no part is charged again.
+        let charged = charged.filter(|copy| is_part(&copy.bytes, &payload.bytes));
+        let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
+        let charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
         Unit {
             items,
             bytes: payload.uncompressed_len_bytes,
             alone,
             group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload, path, _charged: charged },
+            lease: Lease { leased: leased.clone(), payload, path, charged },
         }
     }
 
@@ -196,11 +227,12 @@ impl Preparer {
         unit: Unit<Lease>,
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
-        let Lease { leased, payload, path, _charged } = unit.lease;
-        let parts = parts(&leased, &inflated(&payload)?, limits)?;
+        let Lease { leased, payload, path, charged } = unit.lease;
+        let (payload, charged) = self.inflate(&leased, payload, charged)?;
+        let parts = parts(&leased, &payload.bytes, limits)?;
         leased.parts.lock().0 += parts.len() - 1;
         let unit = |Part { bytes, items }| {
-            self.unit(&leased, path, Payload::identity(bytes), items, false, None)
+            self.unit(&leased, path, Payload::identity(bytes), items, false, charged.clone())
         };
         Ok(parts.into_iter().map(unit).collect())
     }

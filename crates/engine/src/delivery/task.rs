@@ -263,9 +263,16 @@ impl Task {
         self.apply(verdict);
     }
 
-    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it. Returns
-    /// the bytes that it is charged.
+    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it; where
+    /// memory is short not even what was inflated. Returns the bytes that it is charged.
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
+        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
+        if self.delivery.private.used_bytes() > limit_bytes {
+            let units = batch.units.iter_mut();
+            if units.filter_map(|unit| self.preparer.let_go(&mut unit.lease).then_some(())).count() > 0 {
+                return 0;
+            }
+        }
         let Some(packed) = packed else { return 0 };
         let copied = copied_bytes(&packed);
         let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;

@@ -9,6 +9,7 @@ use sluice_flow::dispatch::{
     BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, State, Trigger,
 };
 use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
+use sluice_net::compress::compress;
 use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
 use sluice_processors::Processor;
@@ -357,5 +358,54 @@ async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
         } else {
             assert!(matches!(answer, Ok(Err(Refusal::Retry { .. }))), "{answer:?}");
         }
+    }
+}
+
+/// Refuses every second request for an hour.
+struct EverySecond(AtomicUsize);
+
+impl Exporter for EverySecond {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        Ok((chunks, Encoding::Identity))
+    }
+
+    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let is_taken = self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        let (delay, reason) = (Some(Duration::from_secs(3_600)), "busy".to_owned());
+        let refused = Outcome::RetryAfter { delay, reason };
+        Box::pin(async move { if is_taken { Outcome::Delivered } else { refused } })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// Scenario: what a backend refuses now and then is inflated for it, and waits for its retry.
+/// Guarantee: a delivery inflates no more to wait than it may hold, and begins with any limit.
+#[tokio::test]
+async fn what_is_inflated_and_waits_is_bounded() {
+    const LEN_BYTES: usize = 10_000;
+    let packed = compress(Encoding::Gzip, &[Bytes::from(vec![7; LEN_BYTES])], None).unwrap();
+    let payload =
+        Payload { bytes: packed, encoding: Encoding::Gzip, uncompressed_len_bytes: LEN_BYTES };
+    for may_wait in [0, 8] {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("busy", &log);
+        let limit_bytes = may_wait * LEN_BYTES as u64;
+        delivery.private_limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        for _ in 0..200 {
+            let frame = Frame { payload: payload.clone(), ..frame(1, b"") };
+            append_frame(&log, &[delivery.cursor], None, frame);
+        }
+        let batch = BatchPolicy { max_items: 1, ..policy().batch };
+        let dispatch = DispatchPolicy { batch, retry: RetryPolicy::default(), ..policy() };
+        let _stop = start_with(&delivery, EverySecond(AtomicUsize::new(0)), Vec::new(), dispatch);
+        while delivery.stats.waiting.load(Ordering::Relaxed) < may_wait.max(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let used_bytes = delivery.private.used_bytes();
+        assert!(used_bytes <= limit_bytes + LEN_BYTES as u64, "{used_bytes} of {limit_bytes}");
     }
 }

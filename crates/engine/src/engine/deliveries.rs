@@ -245,6 +245,8 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     };
     delivery.set_bounds(bounds, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
+    let private_bytes = (plan.memory.backlog_bytes / 2).min(planned.lease_bytes) / 2;
+    delivery.private_limit_bytes.store(private_bytes, Ordering::Relaxed);
     let dead_letters_bytes =
         plan.disk.as_ref().map_or(plan.memory.dead_letters_bytes, |disk| disk.dead_letters_bytes);
     delivery.dead_letters.set_limit(dead_letters_bytes);

@@ -143,6 +143,11 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Gives back the memory for frames until the next one. What was not synced is lost.
+    pub fn release_buffer(&mut self) {
+        self.buffer = AlignedBuffer::new(BUFFER_LEN_BYTES);
+    }
+
     /// Syncs, appends the footer and gives back the space behind it. Returns the totals. The footer
     /// is not synced: without it the segment is scanned. After an error the frames up to
     /// [`SegmentWriter::durable_end`] are durable all the same.

@@ -1,6 +1,7 @@
 //! The buffer that a payload is unpacked to, and what the caller is asked before it is there.
 
 use std::cell::RefCell;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
@@ -12,6 +13,17 @@ const PIECE_BYTES: usize = 128 << 10;
 
 thread_local! {
     static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Payloads from here on take longer to unpack than an allocator to look through its lists.
+const LARGE_BYTES: usize = 1 << 20;
+
+static BEFORE_LARGE: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what a thread calls before it takes memory for a payload of a megabyte or more: such
+/// payloads are freed by other threads, and an allocator may notice that late. The first call counts.
+pub fn set_before_large(call: fn()) {
+    let _ = BEFORE_LARGE.set(call);
 }
 
 /// What unpacking asks its caller.
@@ -68,6 +80,9 @@ impl<'a, R> Output<'a, R> {
         }
         self.ask(Ask::Hold { bytes: length + self.window_bytes.min(length) })?;
         if self.bytes.len() < length {
+            if let Some(call) = BEFORE_LARGE.get().filter(|_| length >= LARGE_BYTES) {
+                call();
+            }
             self.bytes = vec![0; length];
         }
         Ok(&mut self.bytes[..length])

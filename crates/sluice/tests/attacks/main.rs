@@ -6,6 +6,7 @@
 mod admin;
 mod bodies;
 mod bombs;
+mod compressed;
 mod connections;
 #[path = "../gateway/mod.rs"]
 mod gateway;
