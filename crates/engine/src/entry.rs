@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub frame: Frame,
     pub origin: Arc<Origin>,
     pub ack: Option<Ack>,
-    /// None: each delivery has read the frame from disk for itself.
+    /// None: the frame was read from disk.
     pub shared: Option<SharedWork>,
     /// Where requests may wait for the disk to have taken frames like this one.
     pub receiving: Option<Arc<ReceivingBudget>>,

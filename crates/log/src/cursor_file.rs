@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
+use crate::types::Offset;
 
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
@@ -18,6 +19,10 @@ pub const DAMAGED_EXTENSION: &str = ".damaged";
 
 /// Longest stem of a file name; the longest name on usual file systems is 255 bytes.
 const STEM_LIMIT_BYTES: usize = 200;
+
+/// More offsets than can lie between the heads of two slots, or in one segment. Where the disk
+/// refuses what may be the newer one, no offset may be given again that may stand there.
+pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
 
 /// A reader's file, open for writing.
 pub struct CursorFile {
@@ -35,17 +40,33 @@ impl CursorFile {
         Self::replace(disk, path, state, 0)
     }
 
-    /// Opens a file and reads the newer of its slots that are whole.
+    /// Opens a file and reads the newer of its slots that are whole. An error if the disk refuses
+    /// one: it may be the newer.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
+        Self::open_with(disk, path, Slots::all)
+    }
+
+    /// The same where the disk has refused a slot for long: the other one counts. The head has to
+    /// go on by [`UNREAD_OFFSETS`], and the next call of [`Self::store`] writes a new file.
+    pub(crate) fn open_in_part(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
+        let (file, state) = Self::open_with(disk, path, Slots::any)?;
+        Ok((CursorFile { failed: true, ..file }, state))
+    }
+
+    fn open_with(
+        disk: &dyn Disk,
+        path: &Path,
+        choose: impl FnOnce(Slots) -> Result<WholeSlots>,
+    ) -> Result<(Self, CursorState)> {
         let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
-        let (sequence, state) = read_slots(&*file, path)?;
+        let (sequence, state) = newest(choose(read_slots(&*file, path)?)?, path)?;
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
     }
 
     /// Reads a file without being able to write it.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-        Ok(read_slots(&*file, path)?.1)
+        Ok(newest(read_slots(&*file, path)?.all()?, path)?.1)
     }
 
     /// Writes the state into the older slot; durable when this returns. After an error the newer
@@ -111,44 +132,57 @@ fn write_temporary(
     Ok(file)
 }
 
-fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState)> {
-    let newest = whole_slots(file, path)?.into_iter().max_by_key(|(sequence, _)| *sequence);
+/// Sequence numbers and contents.
+type WholeSlots = Vec<(u64, CursorState)>;
+
+struct Slots {
+    whole: WholeSlots,
+    /// The last error of the disk.
+    refused: Result<()>,
+}
+
+impl Slots {
+    fn all(self) -> Result<WholeSlots> {
+        self.refused.map(|()| self.whole)
+    }
+
+    fn any(self) -> Result<WholeSlots> {
+        if self.whole.is_empty() { self.all() } else { Ok(self.whole) }
+    }
+}
+
+fn newest(whole: WholeSlots, path: &Path) -> Result<(u64, CursorState)> {
+    let newest = whole.into_iter().max_by_key(|(sequence, _)| *sequence);
     newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
 }
 
-/// Sequence numbers and contents of the slots that can be read. An error of the disk counts only if
-/// there is none.
-fn whole_slots(file: &dyn DiskFile, path: &Path) -> Result<Vec<(u64, CursorState)>> {
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<Slots> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
-    let mut slots = Vec::new();
-    let mut refused = Ok(());
+    let mut slots = Slots { whole: Vec::new(), refused: Ok(()) };
     for position in [0, SLOT_LEN_BYTES] {
         let len = match read_full_at(file, &mut buffer, position).at(path, "cannot read") {
             Ok(len) => len,
             Err(error) => {
-                refused = Err(error);
+                slots.refused = Err(error);
                 continue;
             }
         };
         match decode_slot(&buffer[..len]) {
-            Ok(slot) => slots.push(slot),
+            Ok(slot) => slots.whole.push(slot),
             Err(BlockError::NewerVersion { found }) => {
                 return Err(FileError::NewerVersion { path: path.to_owned(), found });
             }
             Err(BlockError::Empty | BlockError::Damaged) => {}
         }
     }
-    if slots.is_empty() {
-        refused?;
-    }
     Ok(slots)
 }
 
-/// How many of the two slots of a file cannot be read. One may be what a crash left of a write, two
-/// cost the reader's place.
+/// How many of the two slots of a file are damaged. One may be what a crash left of a write, two
+/// cost the reader's place. An error if the disk refuses one.
 pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
     let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-    Ok(2 - whole_slots(&*file, path)?.len())
+    Ok(2 - read_slots(&*file, path)?.all()?.len())
 }
 
 pub fn file_name(name: &str) -> String {

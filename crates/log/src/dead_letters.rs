@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use reader::DeadLetterReader;
 
-use crate::cursor_file::{CursorFile, escape, file_name};
+use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
 use crate::disk::{Access, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
@@ -90,9 +90,37 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
+        Self::open_with(disk, log_directory, delivery, limit_bytes, CursorFile::open)
+    }
+
+    /// The same where the disk has refused a slot of the state for long: the other one counts.
+    /// Letters that were removed may be back, and no number is given again.
+    pub fn open_in_part(
+        disk: Arc<dyn Disk>,
+        log_directory: &Path,
+        delivery: &str,
+        limit_bytes: u64,
+    ) -> Result<Self> {
+        let open_state = |disk: &dyn Disk, path: &Path| {
+            let (mut file, mut state) = CursorFile::open_in_part(disk, path)?;
+            state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
+            // Before a letter has such a number.
+            file.store(disk, &state)?;
+            Ok((file, state))
+        };
+        Self::open_with(disk, log_directory, delivery, limit_bytes, open_state)
+    }
+
+    fn open_with(
+        disk: Arc<dyn Disk>,
+        log_directory: &Path,
+        delivery: &str,
+        limit_bytes: u64,
+        open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
+    ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
         disk.create_directory(&directory).at(&directory, "cannot create")?;
-        let (state_file, state) = open_state(&*disk, &directory, delivery)?;
+        let (state_file, state) = open_state(&*disk, &directory, delivery, open)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -394,9 +422,10 @@ fn open_state(
     disk: &dyn Disk,
     directory: &Path,
     delivery: &str,
+    open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
 ) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
-    match CursorFile::open(disk, &path) {
+    match open(disk, &path) {
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}

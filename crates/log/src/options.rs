@@ -71,4 +71,7 @@ pub struct Recovered {
     /// Cursor files of which nothing can be read. They were set aside and listed as orphans, for
     /// which everything is kept that is on disk now, until they are forgotten.
     pub cursors_damaged: u64,
+    /// Cursor files of which the disk refused one slot. The other is used, and offsets go on far
+    /// above it: the refused one may be the newer.
+    pub cursors_refused: Vec<PathBuf>,
 }

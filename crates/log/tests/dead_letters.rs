@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
 use sluice_log::disk::Disk;
-use sluice_log::format::{REASON_LIMIT_BYTES, Refusal};
+use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
 use sluice_log::{FileError, RecordFacts, StoredRecord};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
@@ -294,6 +294,38 @@ fn a_start_that_cannot_read_letters_keeps_them() {
     let read = read(&disk, 0);
     assert_eq!(read.len(), 6);
     assert!(read.windows(2).all(|pair| pair[0].0.offset < pair[1].0.offset));
+}
+
+/// Scenario: all letters were replayed, and the disk refuses what says so, for a moment or for good.
+/// Guarantee: it is not taken for a state in which nothing was removed, and newer letters stay.
+#[test]
+fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
+    for is_for_good in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let mut letters = open(&disk, 1 << 20);
+        (0..8).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
+        letters.remove_below(u64::MAX).unwrap();
+        assert!(files(&disk).is_empty());
+        let disk = disk.kill_process();
+        // The store wrote it once since it was created: the second slot is the newer one.
+        disk.set_unreadable("state.cursor", SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let directory = directory_of(Path::new(LOG), DELIVERY);
+        assert!(DeadLetterReader::open(shared.clone(), &directory, 0).is_err());
+        let opened = DeadLetters::open(shared.clone(), Path::new(LOG), DELIVERY, 1 << 20);
+        assert!(matches!(opened, Err(FileError::Io { .. })));
+        let mut letters = if is_for_good {
+            DeadLetters::open_in_part(shared, Path::new(LOG), DELIVERY, 1 << 20).unwrap()
+        } else {
+            disk.clear_fault();
+            open(&disk, 1 << 20)
+        };
+        (0..5).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
+        let disk = disk.kill_process();
+        disk.clear_fault();
+        assert_eq!(open(&disk, 1 << 20).letters(), 5);
+        assert_eq!(read(&disk, 0).len(), 5);
+    }
 }
 
 /// Scenario: a disk refuses to sync for long. Guarantee: nothing is left of the tries: no file, and

@@ -111,6 +111,47 @@ fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
     wait_until("no full segment left", || log.stats().segments <= 1);
 }
 
+/// Scenario: the backends of many readers are down, and each frame is larger than what a reader may
+/// hold. Guarantee: after a start a frame is in memory once, none is read ahead of it, and each
+/// reader goes on.
+#[test]
+fn readers_that_are_down_together_hold_a_large_frame_once() {
+    const READERS: usize = 30;
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let names: Vec<String> = (0..READERS).map(|index| index.to_string()).collect();
+    let ids: Vec<_> = names.iter().map(|name| subscribe(&log, name)).collect();
+    let durable = Durable::default();
+    for value in 0..5 {
+        append(&log, value, 200_000, &ids, &durable);
+    }
+    wait_durable(&durable, 5);
+
+    let disk = disk.kill_process();
+    let options = OpenOptions { read_ahead_bytes: 1_000, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let subscribe =
+        |name| log.subscribe(Subscription { lease_limit_bytes: 1_000, ..Subscription::new(name) });
+    let ids: Vec<_> = names.iter().map(subscribe).collect();
+    disk.reset_counts();
+    let held: Vec<_> = ids.iter().map(|&id| next(&log, id).expect("the first one").1).collect();
+    assert!(held.iter().all(|note| Arc::ptr_eq(note, &held[0])));
+    // The reader thread has its turn.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(log.stats().frames_read, READERS as u64);
+    let read_bytes = disk.counts().read_bytes;
+    assert!(read_bytes < READERS as u64 * 200_000, "{read_bytes} bytes were read");
+    drop(held);
+    for id in ids {
+        assert!(log.resolve(id, 0));
+        for value in 1..5 {
+            let (offset, note) = next(&log, id).expect("it goes on");
+            assert_eq!(note.value, value);
+            assert!(log.resolve(id, offset));
+        }
+    }
+}
+
 #[test]
 fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
     let disk = FaultyDisk::new(1);

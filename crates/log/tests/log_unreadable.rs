@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sluice_log::format::{SLOT_LEN_BYTES, decode_slot};
 use sluice_log::{Log, LogStats, OpenOptions, Recovered, Sheds};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
@@ -77,6 +78,90 @@ fn a_start_waits_a_while_for_the_disk() {
     let (log, recovered) = open(&disk);
     assert_eq!((recovered.unread, recovered.cursors), (Vec::new(), 1));
     assert_eq!(log.orphans()[0].held.frames, FRAMES);
+}
+
+/// A disk with what a process left that was killed: nothing waits, and the two slots of the cursor
+/// have different heads. And the position of the newer one.
+fn disk_without_backlog() -> (FaultyDisk, u64) {
+    // Which states were stored last is a matter of time.
+    (0..100).find_map(|_| try_disk_without_backlog()).expect("one slot is stale")
+}
+
+fn try_disk_without_backlog() -> Option<(FaultyDisk, u64)> {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    let slots = |disk: &FaultyDisk| {
+        let (_, bytes) =
+            disk.contents().into_iter().find(|(path, _)| path.ends_with("a.cursor")).unwrap();
+        [0, SLOT_LEN_BYTES].map(|at| decode_slot(&bytes[at as usize..]).unwrap())
+    };
+    for value in 0..20 {
+        append(&log, value, 1_000, &[id], &durable);
+        wait_durable(&durable, value as usize + 1);
+        for (offset, _) in read_all(&log, id) {
+            log.resolve(id, offset);
+        }
+    }
+    wait_until("all is stored", || slots(&disk).iter().any(|slot| slot.1.floor == 20));
+    wait_until("no segment is left", || log.stats().segments == 0);
+    let disk = disk.kill_process();
+    let slots = slots(&disk);
+    let newer = usize::from(slots[1].0 > slots[0].0);
+    (slots[1 - newer].1.head < 20).then_some((disk, newer as u64 * SLOT_LEN_BYTES))
+}
+
+/// Scenario: a start at which the disk refuses the newer slot of a cursor, for a moment or for
+/// good; the segments that it names are gone. Guarantee: what is durable then is delivered after
+/// the next start, at which the disk is well.
+#[test]
+fn no_offset_is_given_twice_when_a_slot_of_a_cursor_cannot_be_read() {
+    for is_for_good in [false, true] {
+        let (disk, newer) = disk_without_backlog();
+        let unreadable = newer..newer + 1;
+        let patience = if is_for_good { SHORT } else { Duration::from_secs(5) };
+        disk.set_unreadable(".cursor", unreadable);
+        let healed = disk.clone();
+        let healing = std::thread::spawn(move || {
+            std::thread::sleep(4 * SHORT);
+            if !is_for_good {
+                healed.clear_fault();
+            }
+        });
+        // The cursor is not written in this life.
+        let keep_interval = Duration::from_secs(3_600);
+        let options = OpenOptions { read_patience: patience, keep_interval, ..options(&disk) };
+        let (log, recovered): (Log<Note>, _) = Log::open(options).expect("the log opens");
+        healing.join().unwrap();
+        assert_eq!(recovered.cursors_refused.len(), usize::from(is_for_good));
+        assert_eq!(log.trouble().is_some(), is_for_good, "it is said");
+        let (id, durable) = (subscribe(&log, "a"), Durable::default());
+        for value in 0..20 {
+            append(&log, value, 1_000, &[id], &durable);
+        }
+        wait_durable(&durable, 20);
+        let disk = disk.kill_process();
+        disk.clear_fault();
+        let (log, recovered) = open(&disk);
+        assert!(recovered.cursors_refused.is_empty());
+        assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (0..20).collect::<Vec<_>>());
+    }
+}
+
+/// Guarantee: where a slot can never be read, a whole file soon takes its place.
+#[test]
+fn a_cursor_with_a_slot_that_cannot_be_read_is_written_anew() {
+    let (disk, newer) = disk_without_backlog();
+    disk.set_unreadable(".cursor", newer..newer + 1);
+    let (log, _) = open_with(&disk, SHORT);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    disk.reset_counts();
+    append(&log, 0, 1_000, &[id], &durable);
+    wait_until("written anew", || disk.counts().of(Operation::Rename) == 1);
+    wait_until("the trouble ends", || log.trouble().is_none());
+    disk.clear_fault();
+    let (log, _) = open(&disk.kill_process());
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
 }
 
 /// Scenario: a file of which nothing can be read, for longer than the log is patient; one reader

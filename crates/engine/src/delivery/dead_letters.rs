@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,6 +19,9 @@ use sluice_log::{FileError, Record, RecordFacts};
 
 use crate::entry::Entry;
 use crate::stored;
+
+/// How long the disk may refuse a part of the state before the rest of it counts.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A frame or a part of one, as it is stored.
 #[derive(Clone, Debug)]
@@ -187,6 +190,8 @@ pub(crate) struct OnDisk {
     limit_bytes: AtomicU64,
     /// Locked while letters are written.
     store: Mutex<Option<Store>>,
+    /// When the store could not be opened first.
+    refused_at: OnceLock<Instant>,
     /// Of letters that do not fit at all.
     too_large_items: AtomicU64,
     totals: Mutex<DeadLetterTotals>,
@@ -207,6 +212,7 @@ impl OnDisk {
             delivery,
             limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
+            refused_at: OnceLock::new(),
             too_large_items: AtomicU64::new(0),
             totals: Mutex::default(),
         };
@@ -229,7 +235,20 @@ impl OnDisk {
 
     fn open_store(&self) -> Result<Store, FileError> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
+        let opened =
+            Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let Err(refused @ FileError::Io { .. }) = opened else { return opened };
+        if self.refused_at.get_or_init(Instant::now).elapsed() < READ_PATIENCE {
+            return Err(refused);
+        }
+        let disk = self.disk.clone();
+        let opened = Store::open_in_part(disk, &self.log_directory, &self.delivery, limit_bytes)?;
+        tracing::error!(
+            delivery = self.delivery, problem = %refused,
+            "the disk refuses to read a part of the state of dead letters: those that were \
+             replayed or removed last may be back"
+        );
+        Ok(opened)
     }
 
     fn append(&self, letters: &[DeadLetter]) -> Result<(), FileError> {

@@ -196,6 +196,13 @@ fn tell(signal: Signal, found: &Recovered) {
              until it does; docs/log.md says what to do if it never does"
         );
     }
+    if !found.cursors_refused.is_empty() {
+        tracing::error!(
+            %signal, files = ?found.cursors_refused,
+            "the disk refuses to read a part of these cursor files: what deliveries did last is \
+             not known, and is done again; what is received now is safe"
+        );
+    }
     if found.frames_damaged > 0 || found.cursors_damaged > 0 {
         tracing::error!(
             %signal, frames = found.frames_damaged, cursors = found.cursors_damaged,

@@ -164,8 +164,13 @@ impl<T> Inner<T> {
     pub(crate) fn wants_ahead(&self, id: CursorId) -> bool {
         let Some(store) = &self.store else { return false };
         let cursor = self.cursor(id);
+        let held_bytes = cursor.leased.bytes.saturating_add(cursor.ahead.bytes);
+        let may_hold_bytes = cursor.lease_limit_bytes.saturating_add(store.read_ahead_bytes);
+        // A frame that is larger than what a reader may hold is held alone.
+        let is_alone = cursor.leased.frames == 0 && cursor.ahead.entries.is_empty();
         cursor.ahead.until.max(cursor.next) < store.evicted_below
             && cursor.ahead.bytes <= store.read_ahead_bytes / 2
+            && (held_bytes < may_hold_bytes || is_alone)
     }
 
     fn lease_on_disk(&mut self, id: CursorId, offset: Offset, lease: DiskLease) {

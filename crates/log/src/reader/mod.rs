@@ -8,11 +8,12 @@
 //!   nothing can be read is waited for.
 //! - A reader that waits for the disk does not hold up others.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
+//! - Readers that need the same frame at a time share it.
 
 mod tasks;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -32,6 +33,8 @@ use tasks::{Found, Purpose, Step, Task};
 
 /// What is read for one reader before the next has its turn, in bytes on disk.
 const TURN_BYTES: u64 = 1 << 20;
+/// How much of a file is read at a time: what is read ahead for a reader, within these bounds.
+const BUFFER_RANGE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 /// How long a reader waits before it tries again what the disk refused: at first, and at most.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
@@ -42,8 +45,18 @@ pub(crate) struct Reader<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     places: HashMap<CursorId, Place>,
+    /// The reader whose place has a buffer.
+    buffered: Option<CursorId>,
+    shared_frames: SharedFrames<T>,
     /// Readers to which the disk refuses what they need.
     refusals: HashMap<CursorId, Refusal>,
+}
+
+/// What was read and is still held by some reader.
+struct SharedFrames<T> {
+    by_offset: HashMap<Offset, Weak<T>>,
+    /// With so many, those that are gone are forgotten.
+    forget_at: usize,
 }
 
 struct Refusal {
@@ -64,7 +77,9 @@ struct Place {
 
 impl<T: Record> Reader<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
-        Reader { shared, home, places: HashMap::new(), refusals: HashMap::new() }
+        let shared_frames = SharedFrames { by_offset: HashMap::new(), forget_at: FRAMES_AT_ONCE };
+        let (places, refusals) = Default::default();
+        Reader { shared, home, places, buffered: None, shared_frames, refusals }
     }
 
     pub(crate) fn run(mut self) {
@@ -141,13 +156,22 @@ impl<T: Record> Reader<T> {
 
     fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
         let target = &task.segment;
+        // Hundreds of readers may wait for their backends: none of them keeps a buffer.
+        if let Some(last) = self.buffered.replace(task.id).filter(|last| *last != task.id)
+            && let Some(place) = self.places.get_mut(&last)
+        {
+            place.segment.free_buffer();
+        }
         let reuses = self.places.get(&task.id).is_some_and(|place| {
             place.generation == target.generation
                 && place.at <= task.from
                 && place.passes_unreadable == pass_unreadable
         });
         if !reuses {
-            let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
+            let (shortest, longest) = BUFFER_RANGE_BYTES;
+            let read_ahead_bytes =
+                self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
+            let options = ReaderOptions { read_ahead_bytes, pass_unreadable };
             let segment = match self.home.open(target, options) {
                 Ok(segment) => segment,
                 Err(error) => return self.pass_if_lost(task, error),
@@ -168,7 +192,7 @@ impl<T: Record> Reader<T> {
         }
         let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
-        read_turn(&mut place.segment, task, &mut found)?;
+        read_turn(&mut place.segment, task, &mut self.shared_frames, &mut found)?;
         place.at = found.until;
         // Of a frame that is only dated it is counted when it is read.
         if task.purpose != Purpose::Date {
@@ -281,10 +305,30 @@ impl<T: Record> Reader<T> {
     }
 }
 
+impl<T> SharedFrames<T> {
+    fn get_or_read(
+        &mut self,
+        offset: Offset,
+        read: impl FnOnce() -> Result<Option<T>>,
+    ) -> Result<Option<Arc<T>>> {
+        if let Some(entry) = self.by_offset.get(&offset).and_then(Weak::upgrade) {
+            return Ok(Some(entry));
+        }
+        let entry = read()?.map(Arc::new);
+        if self.by_offset.len() >= self.forget_at {
+            self.by_offset.retain(|_, entry| entry.strong_count() > 0);
+            self.forget_at = 2 * self.by_offset.len() + FRAMES_AT_ONCE;
+        }
+        self.by_offset.extend(entry.iter().map(|entry| (offset, Arc::downgrade(entry))));
+        Ok(entry)
+    }
+}
+
 /// Reads one turn of a task.
 fn read_turn<T: Record>(
     segment: &mut SegmentReader,
     task: &Task,
+    shared: &mut SharedFrames<T>,
     found: &mut Found<T>,
 ) -> Result<()> {
     let start = segment.position();
@@ -328,13 +372,17 @@ fn read_turn<T: Record>(
                     return Ok(());
                 }
                 Purpose::Read { .. } => {
-                    // A damaged body counts itself.
-                    let stored = segment.body()?;
-                    let is_whole = stored.is_some();
                     let FrameHeader { offset, facts, charge, .. } = header;
                     let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
-                    match stored.and_then(T::decode) {
-                        Some(entry) => found.entries.push((offset, Arc::new(entry), lease)),
+                    let mut is_whole = true;
+                    let entry = shared.get_or_read(offset, || {
+                        // A damaged body counts itself.
+                        let stored = segment.body()?;
+                        is_whole = stored.is_some();
+                        Ok(stored.and_then(T::decode))
+                    })?;
+                    match entry {
+                        Some(entry) => found.entries.push((offset, entry, lease)),
                         None => {
                             found.damaged += u64::from(is_whole);
                             found.untaken.push((offset, offset + 1));

@@ -54,7 +54,8 @@ impl<T: Record> Log<T> {
             Some(log_id) => log_id,
             None => random_log_id().at(directory, "no randomness for a new log")?,
         };
-        let Recovery { cursors, damaged, segments, leftovers, found, head, .. } = recovery;
+        let Recovery { cursors, damaged, segments, leftovers, found, cursor_trouble, head, .. } =
+            recovery;
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
@@ -78,6 +79,7 @@ impl<T: Record> Log<T> {
             memory_limit_bytes: options.memory_limit_bytes,
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush_after,
+            cursor_trouble,
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
             // Half of the range is left to count on.
             newest_persistent_id: persistent_ids as u32 / 2,

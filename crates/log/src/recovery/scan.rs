@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cursor::Cursor;
-use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION};
+use crate::cursor_file::{
+    CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION, UNREAD_OFFSETS,
+};
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
@@ -13,13 +15,10 @@ use crate::log::segments::{Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
 use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
-use crate::types::{Charge, CursorId, Offset};
+use crate::types::{Charge, CursorId, DiskTrouble, Offset};
 
 /// How long to wait before the disk is asked again for what it refused.
 const RETRY: Duration = Duration::from_millis(200);
-/// More offsets than one segment can span. How many it does is not known of the newest one if it
-/// cannot be read, and what is appended must not get an offset that stands in it.
-const UNREAD_OFFSETS: Offset = 1 << 40;
 
 pub(super) struct Recovery<'a, T> {
     disk: &'a dyn Disk,
@@ -33,6 +32,7 @@ pub(super) struct Recovery<'a, T> {
     pub(super) segments: Segments,
     pub(super) leftovers: Leftovers,
     pub(super) found: Recovered,
+    pub(super) cursor_trouble: Option<DiskTrouble>,
     pub(super) head: Offset,
     /// What readers hold below is known from their files; from there on it is counted.
     counted_from: Offset,
@@ -50,6 +50,7 @@ impl<'a, T> Recovery<'a, T> {
             segments: Segments::default(),
             leftovers: Leftovers::default(),
             found: Recovered::default(),
+            cursor_trouble: None,
             head: 0,
             counted_from: Offset::MAX,
         }
@@ -73,7 +74,17 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
-        let (file, state) = match self.patiently(|| CursorFile::open(self.disk, path)) {
+        let mut opened = self.patiently(|| CursorFile::open(self.disk, path));
+        let mut unread_offsets = 0;
+        if let Err(refused @ FileError::Io { .. }) = &opened
+            && let Ok(in_part) = CursorFile::open_in_part(self.disk, path)
+        {
+            self.cursor_trouble = Some(refused.trouble(false));
+            self.found.cursors_refused.push(path.to_owned());
+            unread_offsets = UNREAD_OFFSETS;
+            opened = Ok(in_part);
+        }
+        let (file, state) = match opened {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
                 let aside_path = path.with_file_name(&aside);
@@ -90,8 +101,12 @@ impl<'a, T> Recovery<'a, T> {
         };
         self.check_log_id(path, state.log_id)?;
         let last_end = state.resolved.last().map_or(0, |&(_, end)| end);
-        self.head = self.head.max(last_end).max(state.floor).max(state.head);
-        self.cursors.push((file, Cursor::from_state(state)));
+        let head = last_end.max(state.floor).max(state.head).saturating_add(unread_offsets);
+        self.head = self.head.max(head);
+        let mut cursor = Cursor::from_state(state);
+        // A file without the refused slot takes its place soon.
+        cursor.is_changed = unread_offsets > 0;
+        self.cursors.push((file, cursor));
         Ok(())
     }
 

@@ -47,6 +47,10 @@ impl ReadBuffer {
         self.bytes.clear();
     }
 
+    pub(super) fn free(&mut self) {
+        self.bytes = Vec::new();
+    }
+
     /// What is buffered from `position` on, without reading more.
     pub(super) fn buffered_from(&self, position: u64) -> &[u8] {
         let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);

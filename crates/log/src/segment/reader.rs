@@ -131,6 +131,11 @@ impl SegmentReader {
         self.end = end;
     }
 
+    /// Gives back the memory of what was read ahead.
+    pub(crate) fn free_buffer(&mut self) {
+        self.buffer.free();
+    }
+
     /// Where the next frame is looked for.
     pub fn position(&self) -> u64 {
         self.position
