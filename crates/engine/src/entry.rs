@@ -108,9 +108,18 @@ impl Entry {
         }
     }
 
+    /// A reload had removed these before the frame was appended: neither its sender nor a
+    /// checkpoint waits for them.
+    pub(crate) fn not_appended_for(&self, gone: &[CursorId]) {
+        self.released(gone.len());
+        if let Some(ack) = &self.ack {
+            gone.iter().for_each(|reader| ack.resolve(*reader, Ok(())));
+        }
+    }
+
     /// A reload has removed so many of the deliveries that the frame was for. They hold up no
     /// checkpoint; but if no other delivery has resolved the frame, its source reads it again.
-    pub(crate) fn released(&self, deliveries: usize) {
+    fn released(&self, deliveries: usize) {
         if let Some(source) = &self.source {
             source.leave(deliveries);
         }

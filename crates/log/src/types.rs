@@ -59,11 +59,11 @@ impl FromIterator<Charge> for Holding {
 }
 
 /// What [`crate::Log::append`] says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub offset: Offset,
-    /// How many of the readers have it. The others have unsubscribed.
-    pub readers: usize,
+    /// The readers that do not have it, as they have unsubscribed.
+    pub gone: Vec<CursorId>,
     /// Some reader now holds more than its budget.
     pub over_budget: bool,
 }

@@ -8,7 +8,7 @@ mod receiver;
 
 pub use receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, ReceiverKinds, StartedReceiver,
+    ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
 };
 
 /// The kinds of receivers in this build.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sluice_config::{ComponentKind, ComponentKinds};
 use sluice_flow::BoxFuture;
-use sluice_flow::source::Ingress;
+use sluice_flow::source::{Ingress, Positions};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::server::{Listener, ServerResources};
@@ -19,6 +19,10 @@ use sluice_telemetry::table::TableDoc;
 pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 /// A list of kinds of receivers.
 pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
+
+/// What a receiver that fetches has read of its streams. A name is that of the source, whatever the
+/// receiver's options: a whole path, a URL.
+pub type Streams = HashMap<String, Positions>;
 
 /// The options of one receiver.
 pub trait ReceiverConfig: Send + Sync {
@@ -40,7 +44,8 @@ pub trait ReceiverConfig: Send + Sync {
     }
 
     /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from
-    /// the context where it has the same addresses. Nothing is served or read yet.
+    /// the context where it has the same addresses. Nothing is served or read yet. At a reload, one
+    /// with senders binds before its predecessor ends, one that fetches only after that.
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
@@ -75,6 +80,9 @@ pub struct ReceiverContext {
     pub resources: ServerResources,
     /// Those of the receiver whose place this one takes, maybe of another kind: they go on.
     pub counters: Option<Arc<dyn ReceiverCounters>>,
+    /// What the receiver of this name before has read. It goes on at [`Positions::end`], rather
+    /// than at its checkpoint: what is under way is not read again.
+    pub streams: Streams,
 }
 
 /// A receiver that runs.
@@ -91,8 +99,9 @@ pub trait StartedReceiver: Send + Sync {
 
     fn counters(&self) -> Arc<dyn ReceiverCounters>;
 
-    /// Takes nothing more. Requests in flight end, within the receiver's grace period.
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()>;
+    /// Takes nothing more. Requests in flight end, within the receiver's grace period. Returns what
+    /// it has read, for the one that takes its place.
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams>;
 }
 
 /// What a receiver counts.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use proptest::prelude::*;
 use sluice_flow::overload::admission::{Obstacle, Patience};
-use sluice_flow::overload::{BackendHealth, Policy};
+use sluice_flow::overload::{BackendHealth, Policy, Workload};
 use sluice_flow::{Frame, Payload};
 use sluice_log::Next;
 
@@ -34,6 +34,8 @@ enum Backend {
     Dead,
     /// Never answers.
     Silent,
+    /// Answers at once, but the delivery's own processors take so many ticks for each frame.
+    Computes(u64),
 }
 
 struct Simulated {
@@ -43,6 +45,7 @@ struct Simulated {
     under_way: Vec<(u64, u64)>,
     failures: u32,
     taken: u64,
+    workload: Workload,
 }
 
 /// One that waits for its answer before it sends again, or sends at a rate of its own.
@@ -103,8 +106,7 @@ impl World {
         let backlog =
             Backlog::new(memory, logs.clone(), POOL_BYTES, move || cpu.load(Ordering::Relaxed));
         let receiving = ReceivingBudget::new(10 * FRAME_BYTES as usize);
-        let mut deliveries = Vec::new();
-        let mut made = Vec::new();
+        let (mut deliveries, mut made, began) = (Vec::new(), Vec::new(), Instant::now());
         for (index, route) in routes.iter().enumerate() {
             let log = logs[index % 3].clone();
             let signal = Signal::ALL[index % 3];
@@ -133,6 +135,7 @@ impl World {
                         under_way,
                         failures,
                         taken,
+                        workload: Workload::starting(began),
                     });
                     delivery
                 })
@@ -153,7 +156,7 @@ impl World {
         let routes: Vec<_> = made.iter().map(|route| route.deliveries.clone()).collect();
         backlog.set_routes(&routes, &[]);
         World {
-            began: Instant::now(),
+            began,
             tick: 0,
             is_cpu_bound,
             cpu: None,
@@ -201,13 +204,22 @@ impl World {
         let health: &BackendHealth = &delivery.health;
         // There is no task, and nothing waits for a retry.
         delivery.note_shed(false);
+        let concurrency = match simulated.backend {
+            Backend::Computes(_) => {
+                if !simulated.under_way.is_empty() {
+                    health.note_work(&mut simulated.workload, now - TICK, now);
+                }
+                1
+            }
+            _ => CONCURRENCY,
+        };
         let due = |&(_, at): &(u64, u64)| at <= tick;
         while let Some(position) =
             simulated.under_way.iter().position(due).filter(|_| *cpu_left > 0)
         {
             *cpu_left -= 1;
             let (offset, _) = simulated.under_way[position];
-            let is_taken = matches!(simulated.backend, Backend::Answers(_));
+            let is_taken = matches!(simulated.backend, Backend::Answers(_) | Backend::Computes(_));
             health.note_answer(is_taken, now);
             if is_taken {
                 simulated.under_way.swap_remove(position);
@@ -220,13 +232,13 @@ impl World {
             }
             health.note_outage(simulated.failures >= FAILURES_OF_AN_OUTAGE);
         }
-        while simulated.under_way.len() < CONCURRENCY {
+        while simulated.under_way.len() < concurrency {
             let Next::Entry(offset, _) = delivery.log.read(delivery.cursor) else { break };
             if simulated.under_way.is_empty() {
                 health.note_begun(now);
             }
             let answered_at = match simulated.backend {
-                Backend::Answers(ticks) => tick + ticks,
+                Backend::Answers(ticks) | Backend::Computes(ticks) => tick + ticks,
                 Backend::Dead => tick,
                 Backend::Silent => u64::MAX,
             };
@@ -458,6 +470,21 @@ fn nothing_is_dropped_because_the_cpu_is_short() {
     );
 }
 
+/// Scenario: one delivery's own processors take all the time of its task, which has one core; the
+/// other cores are idle. Guarantee: its senders wait, whether for answers or with a rate of their
+/// own, and nothing is dropped.
+#[test]
+fn nothing_is_dropped_because_a_deliverys_own_work_takes_one_core() {
+    for (every, ticks) in [(None, 2), (Some(1), 2), (Some(1), 100)] {
+        let route = [(Policy::Isolate, QUICK), (Policy::Isolate, Backend::Computes(ticks))];
+        let mut world = World::new(&[&route], vec![sender(0, every); 150]);
+        world.run(MINUTE);
+        assert_eq!((world.dropped(0), world.dropped(1)), (0, 0), "{every:?} {ticks}");
+        assert!(world.deliveries[1].taken > 6_000 / ticks * 9 / 10, "it is busy");
+        assert!(world.refused() > 0);
+    }
+}
+
 #[test]
 fn a_dead_backend_while_the_cpu_is_short_costs_only_its_own_delivery() {
     let route: &[_] = &[
@@ -554,7 +581,7 @@ proptest! {
             let senders = || world.senders.iter().filter(|sender| sender.route == number);
             let accepted: u64 = senders().map(|sender| sender.accepted).sum();
             let ticks = |backend| match backend {
-                Backend::Answers(ticks) => ticks,
+                Backend::Answers(ticks) | Backend::Computes(ticks) => ticks,
                 Backend::Dead | Backend::Silent => u64::MAX,
             };
             let is_quick = |backend| ticks(backend) < 10;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::OptionFuture;
 use sluice_flow::dispatch::{
     Batch, Cause, DispatchPolicy, Dispatcher, Refused, State, Unit, Verdict,
 };
+use sluice_flow::overload::Workload;
 use sluice_flow::{Outcome, Packed, Refusal};
 use sluice_log::Next;
 use tokio::sync::watch;
@@ -19,6 +20,9 @@ use super::dead_letters::DeadLetter;
 use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
+
+/// So long a task reads frames before it looks at answers and lets other tasks run.
+const TURN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
@@ -59,6 +63,8 @@ pub(crate) async fn run(
         sending: JoinSet::new(),
         in_flight: HashMap::new(),
     };
+    let mut began = Instant::now();
+    let mut workload = Workload::starting(began);
     loop {
         let stopping = *stop.borrow_and_update();
         let mut wake_at = None;
@@ -70,12 +76,13 @@ pub(crate) async fn run(
                 break;
             }
         } else {
-            task.advance(stopping == Stop::Drain);
+            task.advance(began, stopping == Stop::Drain);
             if stopping == Stop::Drain && task.is_done() {
                 break;
             }
             wake_at = task.dispatcher.next_wake();
         }
+        task.delivery.health.note_work(&mut workload, began, Instant::now());
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
         tokio::select! {
             () = task.delivery.wake.notified() => {}
@@ -89,6 +96,7 @@ pub(crate) async fn run(
             // A closed channel means that the engine is gone: hand over.
             changed = stop.changed() => if changed.is_err() { break },
         }
+        began = Instant::now();
         while let Some(done) = task.sending.try_join_next_with_id() {
             task.finish(done);
         }
@@ -97,17 +105,18 @@ pub(crate) async fn run(
 }
 
 impl Task {
-    /// Does all that can be done now without waiting.
-    fn advance(&mut self, draining: bool) {
+    /// Does what can be done without waiting: all of it, or as much as a turn has time for.
+    fn advance(&mut self, now: Instant, draining: bool) {
         if self.delivery.on_disk {
             self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
         }
         self.shed_retries();
-        let now = Instant::now();
+        let mut has_time = true;
         loop {
             let mut progressed = false;
-            while self.dispatcher.wants_more() && self.read(now) {
+            while has_time && self.dispatcher.wants_more() && self.read(now) {
                 progressed = true;
+                has_time = now.elapsed() < TURN;
             }
             if draining {
                 self.dispatcher.drain();
@@ -121,6 +130,9 @@ impl Task {
             if !progressed {
                 break;
             }
+        }
+        if !has_time {
+            self.delivery.wake.notify_one();
         }
         for Refused { units, cause, reason } in self.dispatcher.take_at_fault(self.has_read_all) {
             self.apply(Verdict::Dead { units, cause, reason });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use sluice_flow::dispatch::State;
 use sluice_log::{Holding, Keep};
 use sluice_otlp::Signal;
@@ -53,8 +54,11 @@ impl Engine {
             .into_iter()
             .partition(|running| running.has_senders);
         fetching.iter().for_each(|running| self.intakes[&running.id].close());
-        self.ending.spawn(shut_down(answering));
         let mut ending = std::mem::take(&mut self.ending);
+        // All at once: their listeners close first, then what is in flight ends.
+        answering.into_iter().for_each(|running| {
+            ending.spawn(running.end());
+        });
         let mut answering = std::pin::pin!(async { while ending.join_next().await.is_some() {} });
         // Deliveries and disk continue meanwhile: requests in flight may wait for them.
         let all_answered =
@@ -81,7 +85,8 @@ impl Engine {
         }
         // Only now everything that they read is resolved or on disk, as far as it ever is: a
         // checkpoint of before would let it arrive twice.
-        let _ = tokio::time::timeout(LAST_CHECKPOINTS, shut_down(fetching)).await;
+        let ends = join_all(fetching.into_iter().map(RunningReceiver::end));
+        let _ = tokio::time::timeout(LAST_CHECKPOINTS, ends).await;
         for running in std::mem::take(&mut self.exporters).into_values() {
             running.exporter.shutdown();
         }
@@ -119,13 +124,7 @@ impl Engine {
             let delivery = running.end(stop, sending_until, answers_until).await;
             release(&self.backlog, &delivery, keep)
         });
-        let undelivered = futures_util::future::join_all(ends).await;
+        let undelivered = join_all(ends).await;
         undelivered.into_iter().filter(|it| it.items > 0).collect()
     }
-}
-
-/// All at once: their listeners close first, then what is in flight ends.
-pub(super) async fn shut_down(receivers: Vec<RunningReceiver>) {
-    let ends = receivers.into_iter().map(|running| running.handle.shutdown());
-    futures_util::future::join_all(ends).await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluice_config::Class;
 use sluice_receivers::{BindContext, BoundReceiver, ReceiverContext, ReceiverCounters};
 
-use super::{Engine, RunningReceiver, USER_AGENT, shut_down};
+use super::{Engine, RunningReceiver, USER_AGENT};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
@@ -19,7 +19,8 @@ const PORT_PAUSE: Duration = Duration::from_millis(10);
 /// How long a reload waits for requests in flight at receivers that it ends. All are answered.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first.
+/// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first, or the
+/// old one of this name fetches and has to end.
 pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
 
 /// Of receivers that end, by id.
@@ -33,6 +34,11 @@ impl Engine {
         let held: Vec<_> = ending.flat_map(|running| running.handle.listeners()).collect();
         let mut bound = BoundReceivers::new();
         for planned in plan.receivers.iter().filter(|planned| !self.has_receiver(planned)) {
+            let replaces = self.receivers.iter().any(|running| running.id == planned.id);
+            if replaces && !planned.config.has_senders() {
+                bound.insert(planned.id.clone(), None);
+                continue;
+            }
             let receiver =
                 match planned.config.bind(BindContext { id: &planned.id, held: &held }).await {
                     Ok(receiver) => Some(receiver),
@@ -61,11 +67,27 @@ impl Engine {
                 self.serve_receiver(planned, receiver, &counters);
             }
         }
-        self.ending.spawn(shut_down(ended));
-        let all_ended = async { while self.ending.join_next().await.is_some() {} };
+        ended.into_iter().for_each(|running| {
+            self.ending.spawn(running.end());
+        });
+        let (ending, streams) = (&mut self.ending, &mut self.streams);
+        let all_ended = async {
+            while let Some(ended) = ending.join_next().await {
+                streams.extend(ended)
+            }
+        };
         let _ = tokio::time::timeout(ENDING_TIMEOUT, all_ended).await;
         for planned in plan.receivers.iter().filter(|planned| bound.contains_key(&planned.id)) {
             if !self.has_receiver(planned) {
+                let replaces = counters.contains_key(&planned.id);
+                let has_ended = self.streams.contains_key(&planned.id);
+                if replaces && !has_ended && !planned.config.has_senders() {
+                    tracing::warn!(
+                        receiver = %planned.id, timeout = ?ENDING_TIMEOUT,
+                        "the receiver as it was configured before has not ended in time: what it \
+                         has read and is not delivered may be read and sent again"
+                    );
+                }
                 let context = BindContext { id: &planned.id, held: &[] };
                 let receiver = planned.config.bind(context).await;
                 let failed = |error| StartError::of(Class::Receiver, &planned.id, error);
@@ -93,6 +115,7 @@ impl Engine {
             user_agent: USER_AGENT,
             resources: self.resources.clone(),
             counters: before.get(&planned.id).cloned(),
+            streams: self.streams.remove(&planned.id).unwrap_or_default(),
         });
         self.receivers.push(RunningReceiver {
             id: planned.id.clone(),

@@ -16,12 +16,11 @@ use sluice_config::Class;
 use sluice_exporters::{BuildContext, Files};
 use sluice_flow::Exporter;
 use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
-use sluice_receivers::StartedReceiver;
+use sluice_receivers::{StartedReceiver, Streams};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::deliveries::Setup;
-use self::ending::shut_down;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
@@ -53,6 +52,10 @@ impl RunningReceiver {
     fn is_in(&self, plan: &Plan) -> bool {
         plan.receivers.iter().any(|planned| self.is(planned))
     }
+
+    async fn end(self) -> (String, Streams) {
+        (self.id, self.handle.shutdown().await)
+    }
 }
 
 struct RunningDelivery {
@@ -82,7 +85,9 @@ pub struct Engine {
     shared_work: Arc<SharedWorkMemory>,
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
-    ending: JoinSet<()>,
+    ending: JoinSet<(String, Streams)>,
+    /// What receivers that have ended had read, until one of their name follows.
+    streams: HashMap<String, Streams>,
     /// Shared by all receivers.
     resources: ServerResources,
     /// By receiver id. An index is never reused, because frames in the log refer to it.
@@ -134,6 +139,7 @@ impl Engine {
             shared_work: Arc::new(shared_work),
             receivers: Vec::new(),
             ending: JoinSet::new(),
+            streams: HashMap::new(),
             resources,
             intakes: BTreeMap::new(),
             exporters: HashMap::new(),

@@ -164,12 +164,13 @@ impl ReceiverRoute {
         });
         let charge = entry.charge();
         let appended = route.log.append(entry.clone(), charge, &route.readers);
-        entry.released(route.readers.len() - appended.readers);
+        entry.not_appended_for(&appended.gone);
         drop(entry);
+        let has_readers = appended.gone.len() < route.readers.len();
         let is_tight = route.appended(appended, Instant::now());
         // Looked at after the append: a frame that no delivery could take is not answered OK.
         self.door.check_open()?;
-        if appended.readers == 0 && !route.readers.is_empty() {
+        if !has_readers && !route.readers.is_empty() {
             return Err(Refusal::overloaded(
                 "a reload has removed all pipelines that the request was for",
             ));

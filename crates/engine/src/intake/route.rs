@@ -106,7 +106,7 @@ impl Route {
             || health.in_the_way.is_after(now - STILL_IN_THE_WAY);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
-        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, is_cpu_bound, states) {
+        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, states) {
             health.outpaced.set(now);
         }
     }

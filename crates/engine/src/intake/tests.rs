@@ -251,6 +251,31 @@ async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() 
     assert_eq!(fixture.lowest(), 1);
 }
 
+/// The same where the sender waits for both. Guarantee: it is answered when the one that is left has
+/// taken the request.
+#[tokio::test]
+async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
+    for is_durable in [false, true] {
+        let mut fixture = Fixture::in_memory();
+        let [a, b] = fixture.readers;
+        let awaited = match is_durable {
+            false => Awaited { delivered: vec![a, b], ..Awaited::default() },
+            true => Awaited { unless_durable: vec![a, b], ..Awaited::default() },
+        };
+        let both = Route { awaited: Arc::new(awaited), ..fixture.to_both() };
+        fixture.ingress.set_routes([(Signal::Logs, both)]);
+        let route = fixture.route();
+        let permit = route.admit(100, &Patient).await.expect("there is memory");
+        leave(&fixture, b);
+        let payload = Payload::identity(Bytes::from_static(b"payload"));
+        let position = Some(fixture.position());
+        let request = Request { payload, items: 1, metadata: Arc::default(), position };
+        let receipt = route.submit(request, permit).expect("is taken");
+        fixture.resolve_next(a);
+        receipt.accepted().await.expect("has delivered it");
+    }
+}
+
 /// Guarantee: what is durable belongs to the log, whichever delivery resolves it; only then is the
 /// sender answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

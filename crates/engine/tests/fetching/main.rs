@@ -6,6 +6,7 @@ mod backend;
 mod lines;
 mod pages;
 mod records;
+mod reloading;
 mod scrape;
 mod scraping;
 mod started;

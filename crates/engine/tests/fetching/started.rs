@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use sluice_flow::BoxFuture;
-use sluice_receivers::{ReceiverCounters, StartedReceiver};
+use sluice_receivers::{ReceiverCounters, StartedReceiver, Streams};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Started {
     counters: Arc<dyn ReceiverCounters>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<Streams>,
 }
 
 impl Started {
-    /// Runs `fetch` until its token is cancelled.
-    pub(crate) fn new<F: Future<Output = ()> + Send + 'static>(
+    /// Runs `fetch` until its token is cancelled. It returns what it has read.
+    pub(crate) fn new<F: Future<Output = Streams> + Send + 'static>(
         counters: Arc<dyn ReceiverCounters>,
         fetch: impl FnOnce(CancellationToken) -> F,
     ) -> Self {
@@ -30,10 +30,10 @@ impl StartedReceiver for Started {
         self.counters.clone()
     }
 
-    fn shutdown(self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
         Box::pin(async move {
             self.stop.cancel();
-            let _ = self.task.await;
+            self.task.await.unwrap_or_default()
         })
     }
 }

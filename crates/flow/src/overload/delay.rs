@@ -36,13 +36,12 @@ fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliverySta
 }
 
 /// Whether it was in vain that a sender was slowed down for a delivery as long as may be: its
-/// backlog went on growing, and only this backend is to blame, as the CPU is idle and another
-/// delivery of the route keeps up.
+/// backlog went on growing, and only this backend is to blame, as CPU time is left for the delivery
+/// and another one of the route keeps up.
 pub fn was_in_vain(
     delivery: &DeliveryState,
     goes_on: bool,
-    is_cpu_bound: bool,
     route: impl Iterator<Item = DeliveryState> + Clone,
 ) -> bool {
-    goes_on && !is_cpu_bound && RouteView::of(route).another_keeps_up(delivery)
+    goes_on && !delivery.backend.is_short_of_cpu && RouteView::of(route).another_keeps_up(delivery)
 }

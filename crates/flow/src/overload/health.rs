@@ -11,6 +11,10 @@ use crate::TakenShare;
 const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: its answers may be there, unread.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
+/// So often it is judged whether a task computes most of the time.
+const WORK_WINDOW: Duration = Duration::from_millis(250);
+/// How long that counts: longer than a task computes before it can say so again.
+const COMPUTES: Duration = Duration::from_secs(2);
 /// How long a delivery counts as outpaced after slowing senders down for it was in vain.
 const OUTPACED: Duration = Duration::from_secs(60);
 
@@ -25,6 +29,8 @@ pub struct BackendHealth {
     pub in_the_way: Stamp,
     /// When it was in vain to slow senders down (see [`super::delay::was_in_vain`]).
     pub outpaced: Stamp,
+    /// When the delivery's task was found to compute most of the time.
+    computes: Stamp,
     in_outage: AtomicBool,
     /// Something is under way or waits to be sent again.
     is_busy: AtomicBool,
@@ -41,6 +47,8 @@ pub struct Backend {
     pub stands_still: bool,
     /// Slowing senders down for it was in vain within the last minute.
     pub is_outpaced: bool,
+    /// All cores are busy, or the one that the delivery's own work can use.
+    pub is_short_of_cpu: bool,
     /// It took something within the same while.
     pub is_moving: bool,
     /// What it takes of the requests that it is sent, 0 to 1.
@@ -69,16 +77,50 @@ impl BackendHealth {
         self.in_outage.store(in_outage, Ordering::Relaxed);
     }
 
+    /// The delivery's task has computed from `began` until now.
+    pub fn note_work(&self, workload: &mut Workload, began: Instant, now: Instant) {
+        if workload.note(began, now) {
+            self.computes.set(now);
+        }
+    }
+
     pub fn at(&self, now: Instant, is_cpu_bound: bool) -> Backend {
-        let still = if is_cpu_bound { STILL_CPU_BOUND } else { STILL };
+        let is_short_of_cpu = is_cpu_bound || self.computes.is_within(COMPUTES, now);
+        let still = if is_short_of_cpu { STILL_CPU_BOUND } else { STILL };
         let is_moving = self.moved.is_within(still, now);
         Backend {
             in_outage: self.in_outage.load(Ordering::Relaxed),
             stands_still: self.is_busy.load(Ordering::Relaxed) && !is_moving,
             is_outpaced: self.outpaced.is_within(OUTPACED, now),
+            is_short_of_cpu,
             is_moving,
             taken_share: self.taken_share.get(),
         }
+    }
+}
+
+/// How much of its time a task computes, rather than waits for its backend. A task has one core.
+#[derive(Debug)]
+pub struct Workload {
+    since: Instant,
+    computed: Duration,
+}
+
+impl Workload {
+    pub fn starting(now: Instant) -> Self {
+        Workload { since: now, computed: Duration::ZERO }
+    }
+
+    /// True at the end of a window of which three quarters were spent computing.
+    fn note(&mut self, began: Instant, now: Instant) -> bool {
+        self.computed += now.saturating_duration_since(began);
+        let window = now.saturating_duration_since(self.since);
+        if window < WORK_WINDOW {
+            return false;
+        }
+        let is_most = self.computed * 4 >= window * 3;
+        (self.since, self.computed) = (now, Duration::ZERO);
+        is_most
     }
 }
 
@@ -109,6 +151,42 @@ mod tests {
         assert!(!stands_still(15_700));
         health.note_idle();
         assert!(!stands_still(60_000));
+    }
+
+    /// Turns of so many milliseconds of work, with a wait after each, for `ms` from `from` on.
+    fn work(health: &BackendHealth, from: u64, ms: u64, [works, waits]: [u64; 2]) {
+        let mut workload = Workload::starting(after(0));
+        for began in (from..from + ms).step_by((works + waits) as usize) {
+            health.note_work(&mut workload, after(began), after(began + works));
+        }
+    }
+
+    #[test]
+    fn a_task_that_computes_most_of_the_time_is_short_of_cpu() {
+        for (turn, expected) in [
+            ([17, 0], true),
+            ([17, 1], true),
+            ([200, 50], true),
+            ([400, 10], true),
+            ([1, 1], false),
+            ([50, 250], false),
+            ([300, 300], false),
+        ] {
+            let health = BackendHealth::default();
+            work(&health, 60_000, 1_500, turn);
+            assert_eq!(health.at(after(61_500), false).is_short_of_cpu, expected, "{turn:?}");
+            assert!(!health.at(after(64_500), false).is_short_of_cpu, "{turn:?}: long ago");
+            assert!(health.at(after(64_500), true).is_short_of_cpu, "all cores are busy");
+        }
+    }
+
+    #[test]
+    fn answers_of_a_task_that_computes_may_be_unread() {
+        let health = BackendHealth::default();
+        health.note_begun(after(1_000));
+        work(&health, 1_000, 3_000, [100, 10]);
+        assert!(!health.at(after(4_000), false).stands_still);
+        assert!(health.at(after(6_500), false).stands_still, "it has stopped to compute");
     }
 
     #[test]

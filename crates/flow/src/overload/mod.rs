@@ -11,12 +11,13 @@
 //! 2. **delay** ([`delay::delays`]). When: an isolated delivery whose backend works comes close to
 //!    its limit or the pool's. Then: answers to senders wait, for 750 ms at most. Why: senders that
 //!    wait for answers slow down, and nothing has to be dropped.
-//! 3. **outpaced** ([`delay::was_in_vain`]). When: rule 2 did not stop the backlog, the CPU is
-//!    idle, and another delivery keeps up. Then: the delivery counts as sick for a minute. Why: its
-//!    senders have a rate of their own, at which only this backend is too slow.
+//! 3. **outpaced** ([`delay::was_in_vain`]). When: rule 2 did not stop the backlog, CPU time is
+//!    left for the delivery, and another one keeps up. Then: the delivery counts as sick for a
+//!    minute. Why: its senders have a rate of their own, at which only this backend is too slow.
 //! 4. **sick** ([`isolation::is_sick`]). When: outage, nothing taken for 500 ms (5 s while the CPU
 //!    is short), less than half of what another takes, or rule 3. Then: the backend is why the
-//!    delivery lags. Why: nothing is dropped because the CPU is short.
+//!    delivery lags. Why: nothing is dropped because the CPU is short. It is short for a delivery
+//!    while all cores are busy, or its own task computes most of the time: that has one core.
 //! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
 //!    keeps up. Then: the delivery may give up frames that another has taken, which filtering
 //!    them out is not. Why: where no delivery keeps up there is no single backend to blame.
@@ -50,7 +51,7 @@ mod stamp;
 mod tests;
 
 pub use budget::PoolState;
-pub use health::{Backend, BackendHealth};
+pub use health::{Backend, BackendHealth, Workload};
 pub use isolation::RouteView;
 pub use sluice_log::Sheds;
 pub use stamp::Stamp;

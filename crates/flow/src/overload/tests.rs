@@ -18,6 +18,7 @@ const HEALTHY: Backend = Backend {
     in_outage: false,
     stands_still: false,
     is_outpaced: false,
+    is_short_of_cpu: false,
     is_moving: true,
     taken_share: 1.0,
 };
@@ -109,16 +110,14 @@ fn rule_2_answers_are_delayed_for_a_backend_that_works_and_comes_close_to_the_li
 }
 
 #[test]
-fn rule_3_a_delivery_is_outpaced_only_if_it_is_the_only_one_and_the_cpu_is_idle() {
+fn rule_3_a_delivery_is_outpaced_only_if_it_is_the_only_one_and_has_cpu_time_left() {
     let (slow, quick) = (isolated(40, HEALTHY), isolated(1, HEALTHY));
-    assert!(was_in_vain(&slow, true, false, [slow, quick].into_iter()));
-    assert!(!was_in_vain(&slow, true, true, [slow, quick].into_iter()), "the CPU is short");
+    assert!(was_in_vain(&slow, true, [slow, quick].into_iter()));
+    let short = isolated(40, Backend { is_short_of_cpu: true, ..HEALTHY });
+    assert!(!was_in_vain(&short, true, [short, quick].into_iter()), "the CPU is short");
+    assert!(!was_in_vain(&slow, false, [slow, quick].into_iter()), "its senders slowed down");
     assert!(
-        !was_in_vain(&slow, false, false, [slow, quick].into_iter()),
-        "its senders slowed down"
-    );
-    assert!(
-        !was_in_vain(&slow, true, false, [slow, isolated(30, HEALTHY)].into_iter()),
+        !was_in_vain(&slow, true, [slow, isolated(30, HEALTHY)].into_iter()),
         "all are too slow"
     );
 }
@@ -250,6 +249,9 @@ fn rule_10_unwritten_frames_go_before_senders_are_refused() {
     );
 }
 
+/// Beyond every limit and the pool's.
+const MOST_MIB: u64 = 80;
+
 fn any_delivery() -> impl Strategy<Value = DeliveryState> {
     let policy =
         prop_oneof![Just(Policy::Backpressure), Just(Policy::DropOldest), Just(Policy::Isolate)];
@@ -259,7 +261,7 @@ fn any_delivery() -> impl Strategy<Value = DeliveryState> {
         1 => Just(Backend { stands_still: true, is_moving: false, ..HEALTHY }),
         1 => (0.0..1.0).prop_map(|taken_share| Backend { taken_share, ..HEALTHY }),
     ];
-    (policy, 0u64..60, backend)
+    (policy, 0..MOST_MIB, backend)
         .prop_map(|(policy, lag_mib, backend)| delivery(policy, lag_mib, backend))
 }
 
@@ -285,30 +287,35 @@ proptest! {
         }
     }
 
-    /// A request never waits for a delivery that could shed instead, nor for one that is within its
-    /// limit and its fair share, unless its backend takes nothing.
+    /// A request waits for a delivery that cannot shed and is beyond its limit, or, in a nearly full
+    /// pool, beyond its fair share or with a backend that takes nothing. It waits for no other, and
+    /// for the pool only if that is full.
     #[test]
-    fn no_sender_waits_without_need(
+    fn senders_wait_where_they_have_to_and_nowhere_else(
         route in proptest::collection::vec(any_delivery(), 1..6),
-        used_mib in 0u64..60,
+        used_mib in 0..MOST_MIB,
     ) {
         let pool = pool(used_mib, 6);
-        if let Some(Obstacle::Delivery(index)) = obstacle(pool, &route) {
-            let delivery = route[index];
-            prop_assert_eq!(what_sheds(&route)[index], Sheds::Nothing);
-            let is_behind = delivery.pinned_bytes() > pool.fair_share_bytes();
+        let has_to_wait = |(delivery, sheds): (&DeliveryState, Sheds)| {
             let takes_nothing = delivery.backend.in_outage || delivery.backend.stands_still;
-            prop_assert!(delivery.is_full(MIB) || is_behind || takes_nothing);
-        }
+            let share_mib = if takes_nothing { 0 } else { 9 };
+            let lag_mib = delivery.lag_bytes / MIB;
+            sheds == Sheds::Nothing && (lag_mib > 63 || used_mib > 55 && lag_mib > share_mib)
+        };
+        let expected = match route.iter().zip(what_sheds(&route)).position(has_to_wait) {
+            Some(index) => Some(Obstacle::Delivery(index)),
+            None => (used_mib > 63).then_some(Obstacle::Pool),
+        };
+        prop_assert_eq!(obstacle(pool, &route), expected);
     }
 
     /// That a delivery dies beside healthy ones lets no request wait that did not wait before,
-    /// below the high-water mark.
+    /// however far it lags and however full the pool is.
     #[test]
     fn a_delivery_that_dies_changes_nothing_for_the_others(
         lags in proptest::collection::vec(0u64..4, 1..6),
-        dead_lag in 0u64..50,
-        used_mib in 0u64..50,
+        dead_lag in 0..MOST_MIB,
+        used_mib in 0..MOST_MIB,
     ) {
         let healthy: Vec<_> = lags.iter().map(|&lag_mib| isolated(lag_mib, HEALTHY)).collect();
         let mut with_dead = healthy.clone();

@@ -67,6 +67,11 @@ impl Positions {
         self.stream.lock().lowest_unresolved()
     }
 
+    /// Where the source reads on: the end of the last range.
+    pub fn end(&self) -> u64 {
+        self.stream.lock().end
+    }
+
     /// Whether a range was dropped unresolved, so that the source has to [`Positions::rewind`].
     pub fn is_interrupted(&self) -> bool {
         self.stream.lock().is_interrupted
@@ -130,12 +135,13 @@ mod tests {
     fn a_checkpoint_stands_at_the_lowest_range_that_is_not_resolved() {
         let (positions, others) = (Positions::starting_at(0), Positions::starting_at(7));
         assert_eq!((positions.lowest_unresolved(), others.lowest_unresolved()), (0, 7));
+        assert_eq!((positions.end(), others.end()), (0, 7));
         let [first, second, third] = [0..10, 10..20, 25..30].map(|range| positions.begin(range));
         let other = others.begin(7..9);
         second.resolve();
         assert_eq!(positions.lowest_unresolved(), 0);
         first.resolve();
-        assert_eq!(positions.lowest_unresolved(), 25);
+        assert_eq!((positions.lowest_unresolved(), positions.end()), (25, 30));
         third.resolve();
         assert_eq!((positions.lowest_unresolved(), others.lowest_unresolved()), (30, 7));
         drop(other);

@@ -15,14 +15,10 @@ impl<T> Log<T> {
         let inner = &mut *inner;
         let head = inner.slots.head();
         let (mut unresolved, mut unresolved_ids) = (0, 0);
-        let (mut over_budget, mut lags) = (false, false);
+        let (mut over_budget, mut lags, mut gone) = (false, false, Vec::new());
         for &reader in readers.iter() {
-            if let Some(cursor) = inner.cursors[reader.0].as_mut() {
-                // It has left: its caller looks at an older list.
-                if !cursor.is_subscribed {
-                    cursor.resolve(head);
-                    continue;
-                }
+            let mut cursor = inner.cursors[reader.0].as_mut();
+            if let Some(cursor) = cursor.as_mut().filter(|it| it.is_subscribed) {
                 cursor.unread.add(charge);
                 cursor.unwritten.add(charge);
                 unresolved += 1;
@@ -30,6 +26,12 @@ impl<T> Log<T> {
                 lags |= cursor.lags;
                 over_budget |= cursor.is_over_limit();
                 cursor.publish();
+            } else {
+                // It has left: the caller looks at an older list.
+                if let Some(cursor) = cursor {
+                    cursor.resolve(head);
+                }
+                gone.push(reader);
             }
         }
         let is_kept = unresolved > 0;
@@ -65,6 +67,6 @@ impl<T> Log<T> {
                 }
             }
         }
-        Appended { offset, readers: unresolved as usize, over_budget }
+        Appended { offset, gone, over_budget }
     }
 }

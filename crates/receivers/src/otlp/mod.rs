@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver,
+    ReceiverKind, StartedReceiver, Streams,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
@@ -159,11 +159,12 @@ impl StartedReceiver for Running {
         Arc::clone(&self.counters) as _
     }
 
-    fn shutdown(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn shutdown(mut self: Box<Self>) -> BoxFuture<'static, Streams> {
         Box::pin(async move {
             self.shutdown.cancel();
             // Until all ports are closed and all their requests answered or cut off.
             while self.tasks.join_next().await.is_some() {}
+            Streams::default()
         })
     }
 }

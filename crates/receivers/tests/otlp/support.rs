@@ -27,7 +27,7 @@ use sluice_net::grpc::Status;
 use sluice_net::server::{ConnectionBudget, ServerResources};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Counters, OtlpConfig, Transport};
-use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedReceiver};
+use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedReceiver, Streams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -204,6 +204,7 @@ impl Receiver {
             counters: Some(Arc::clone(&counters) as _),
             client_authenticators: ClientAuths::default(),
             user_agent: "sluice/test",
+            streams: Streams::default(),
         };
         let bind = BindContext { id: "otlp", held: &[] };
         let serve = async move { config.bind(bind).await.expect("binds").serve(context) };

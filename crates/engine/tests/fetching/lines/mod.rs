@@ -102,7 +102,8 @@ struct Bound {
 impl BoundReceiver for Bound {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let counters = Arc::new(Counters::default());
-        let reader = Reader::new(self.include, self.checkpoint, context.ingress, counters.clone());
+        let ReceiverContext { ingress, streams, .. } = context;
+        let reader = Reader::new(self.include, self.checkpoint, streams, ingress, counters.clone());
         Box::new(Started::new(counters, |stop| reader.run(stop)))
     }
 }

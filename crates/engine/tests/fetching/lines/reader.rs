@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluice_flow::source::{Ingress, Patient, Positions, Refusal, Request};
 use sluice_otlp::Signal;
+use sluice_receivers::Streams;
 use tokio_util::sync::CancellationToken;
 
 use super::Counters;
@@ -27,12 +28,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Reader {
     include: PathBuf,
     checkpoint: Checkpoint,
+    /// By path. Those of files that were not found yet.
+    streams: Streams,
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
     files: Vec<OpenFile>,
 }
 
 struct OpenFile {
+    path: PathBuf,
     name: String,
     file: File,
     /// Where reading goes on.
@@ -44,13 +48,14 @@ impl Reader {
     pub(super) fn new(
         include: PathBuf,
         checkpoint: Checkpoint,
+        streams: Streams,
         ingress: Arc<dyn Ingress>,
         counters: Arc<Counters>,
     ) -> Reader {
-        Reader { include, checkpoint, ingress, counters, files: Vec::new() }
+        Reader { include, checkpoint, streams, ingress, counters, files: Vec::new() }
     }
 
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Streams {
         loop {
             self.find_files();
             let mut progressed = false;
@@ -66,7 +71,8 @@ impl Reader {
             }
             self.keep_checkpoint();
             if stop.is_cancelled() {
-                return;
+                let read = self.files.into_iter().map(|file| (key(&file.path), file.positions));
+                return self.streams.into_iter().chain(read).collect();
             }
             if !progressed {
                 tokio::time::sleep(PAUSE).await;
@@ -90,10 +96,12 @@ impl Reader {
             if !is_meant || self.files.iter().any(|file| file.name == name) {
                 continue;
             }
-            if let Ok(file) = File::open(Path::new(folder).join(&name)) {
-                let offset = self.checkpoint.of(&name);
-                let positions = Positions::starting_at(offset);
-                self.files.push(OpenFile { name, file, offset, positions });
+            let path = folder.join(&name);
+            if let Ok(file) = File::open(&path) {
+                let from_checkpoint = || Positions::starting_at(self.checkpoint.of(&name));
+                let positions = self.streams.remove(&key(&path)).unwrap_or_else(from_checkpoint);
+                let offset = positions.end();
+                self.files.push(OpenFile { path, name, file, offset, positions });
             }
         }
     }
@@ -135,4 +143,9 @@ impl Reader {
         let offsets: BTreeMap<String, u64> = self.files.iter().map(resolved).collect();
         self.checkpoint.set(offsets).expect("the checkpoint can be written");
     }
+}
+
+/// The name of a file's stream, whatever pattern has found it.
+fn key(path: &Path) -> String {
+    path.display().to_string()
 }

@@ -116,8 +116,8 @@ impl BoundReceiver for Bound {
         let counters = Arc::new(Counters::default());
         let authenticator = self.config.authenticator.as_ref();
         let auth = authenticator.map(|name| context.client_authenticators[name].clone());
-        let poller =
-            Poller::new(*self, auth, context.ingress, context.user_agent, counters.clone());
+        let ReceiverContext { ingress, user_agent, streams, .. } = context;
+        let poller = Poller::new(*self, auth, ingress, user_agent, counters.clone(), streams);
         Box::new(Started::new(counters, |stop| poller.run(stop)))
     }
 }

@@ -12,6 +12,7 @@ use sluice_flow::source::{Ingress, Patient, Positions, Refusal, Request};
 use sluice_net::auth::client::ClientAuth;
 use sluice_net::client::HttpClient;
 use sluice_otlp::Signal;
+use sluice_receivers::Streams;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -46,10 +47,13 @@ impl Poller {
         ingress: Arc<dyn Ingress>,
         user_agent: &'static str,
         counters: Arc<Counters>,
+        mut streams: Streams,
     ) -> Poller {
         let Bound { config, client, checkpoint } = bound;
         let next = std::fs::read_to_string(&checkpoint).ok().and_then(|next| next.parse().ok());
-        let next = next.unwrap_or(0);
+        let positions = streams
+            .remove(&config.url)
+            .unwrap_or_else(|| Positions::starting_at(next.unwrap_or(0)));
         Poller {
             client,
             url: config.url,
@@ -58,12 +62,12 @@ impl Poller {
             ingress,
             user_agent,
             counters,
-            positions: Positions::starting_at(next),
-            next,
+            next: positions.end(),
+            positions,
         }
     }
 
-    pub(super) async fn run(mut self, stop: CancellationToken) {
+    pub(super) async fn run(mut self, stop: CancellationToken) -> Streams {
         let stopped = || stop.cancelled();
         loop {
             let pause = tokio::select! {
@@ -77,7 +81,7 @@ impl Poller {
             let lowest = self.positions.lowest_unresolved();
             std::fs::write(&self.checkpoint, lowest.to_string()).expect("is written");
             tokio::select! {
-                () = stopped() => return,
+                () = stopped() => return Streams::from([(self.url, self.positions)]),
                 () = tokio::time::sleep(pause) => {}
             }
         }
