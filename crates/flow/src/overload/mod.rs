@@ -1,6 +1,6 @@
 //! What happens when more comes than goes out: the one place that decides it. No I/O and no lock;
-//! the time is an argument, and only a [`Stamp`]'s origin is a clock's. The engine gathers what is the case ([`PoolState`], [`DeliveryState`]) and does what these
-//! functions say.
+//! the time is an argument, and only a [`Stamp`]'s origin is a clock's. The engine gathers what is
+//! the case ([`PoolState`], [`DeliveryState`]) and does what these functions say.
 //!
 //! One pool of memory (or of disk) holds the backlogs of all deliveries and signals; a frame is in
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
