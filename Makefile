@@ -51,7 +51,7 @@ FUZZ_TARGETS ?= $(filter-out write_corpus,$(basename $(notdir $(wildcard fuzz/ta
 FUZZ_SECONDS ?= 60
 
 # What it finds lies in fuzz/artifacts. CI has no nightly compiler: there the tests `fuzz_corpus` replay the corpus.
-fuzz: ## coverage-guided fuzzing of every decoder (FUZZ_SECONDS=60 each; FUZZ_TARGETS="scan split"; nightly, cargo-fuzz)
+fuzz: ## coverage-guided fuzzing of the decoders of fuzz/README.md (FUZZ_SECONDS=60 each; FUZZ_TARGETS="scan split"; nightly, cargo-fuzz)
 	for target in $(FUZZ_TARGETS); do fuzz/run "$$target" $(FUZZ_SECONDS); done
 
 lint: fmt clippy deny docs ## format, clippy, licences, bans, sources, documentation

@@ -27,9 +27,11 @@ const METRICS_HEAD: &str = "\
 
 All metrics that `/metrics` exposes on the metrics address (`localhost:8888` by default). This page
 is generated from the tables that the program writes them from (`sluice docs metrics`). The names of
-the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluice_`. As in the
-Collector, counters' names have no `_total`, and its own metrics no unit, unless a `prometheus`
-reader says `without_type_suffix: false` or `without_units: false`. The attributes of
+the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluice_`.
+
+The tables show names with their units. By default names have neither `_total` nor, for `otelcol_`,
+a unit: `otelcol_process_uptime_seconds` is `otelcol_process_uptime`. A `prometheus` reader changes
+that with `without_type_suffix: false` and `without_units: false`. The attributes of
 `service.telemetry.resource` are labels of every metric.
 
 `/log` on the same address describes the logs as text: the backlog of each delivery, deliveries that

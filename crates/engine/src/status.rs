@@ -33,8 +33,8 @@ pub(crate) struct EngineStatus {
 }
 
 impl EngineStatus {
-    /// Whether data can be accepted; and, as JSON, deliveries that do not deliver, and disks that
-    /// do not work. Data that can be delivered at once is accepted nevertheless.
+    /// Whether all has started and no shutdown has begun; and, as JSON, deliveries that do not
+    /// deliver, and disks that do not work. Data that can be delivered is accepted nevertheless.
     pub(crate) fn health(&self) -> (bool, String) {
         let sick = |id: &DeliveryId, state: &str, reason: &str| -> Value {
             let DeliveryId { pipeline, exporter } = id;

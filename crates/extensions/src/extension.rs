@@ -1,4 +1,4 @@
-//! What an extension can do for the components that name it. Nothing here knows an extension.
+//! What an extension can do for the components that name it, and for the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub trait ServerExtension {
     fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError>;
 }
 
-/// An address that tells whether data can be accepted. The engine serves it.
+/// An address that tells whether the process is up. The engine serves it.
 #[derive(Debug)]
 pub struct HealthCheck {
     /// `host:port`.

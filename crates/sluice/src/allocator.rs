@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const PURGE_DELAY: c_int = 15;
 const AT_ONCE: c_long = 0;
 
-/// Says when memory is short: from three quarters of this limit.
+/// Memory counts as short from three quarters of this.
 pub(crate) fn set_limit(bytes: u64) {
     LIMIT_BYTES.store(bytes, Ordering::Relaxed);
 }

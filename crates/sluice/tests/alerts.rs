@@ -68,6 +68,31 @@ fn prometheus_takes_the_rules() {
     assert!(output.status.success() && said.contains("9 rules found"), "{said}");
 }
 
+/// Scenario: the budget of a dead backend is the pool, and is spent. Guarantee: the rule sees it,
+/// although the pool stays below its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spent_budget_that_is_the_pool_fires_the_rule() {
+    let healthy = Backend::healthy().await.expect("a backend");
+    let dead =
+        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backends = [("healthy", &healthy), ("dead", &dead)];
+    let gateway = Gateway::start(&fan_out(Signal::Traces, 64, &backends)).await;
+    let load = gateway
+        .load(Signal::Traces)
+        .rate(4_000.0)
+        .duration(Duration::from_secs(6))
+        .concurrency(2, 8);
+    load.run().await.expect("a load");
+    let scrape = gateway.scrape().await;
+    let of_dead = |name| scrape.sum(name, &[("exporter", "otlp/dead")]).expect(name);
+    assert!(of_dead("sluice_delivery_dropped_items") > 0.0, "the budget was to be spent");
+    let rules = std::fs::read_to_string(rules()).expect("rules");
+    let (_, share) = rules.split_once("sluice_delivery_backlog_bytes > ").expect("the rule");
+    let share: f64 = share.split(' ').next().and_then(|it| it.parse().ok()).expect("a number");
+    let ratio = of_dead("sluice_delivery_backlog_bytes") / of_dead("sluice_delivery_budget_bytes");
+    assert!(ratio > share, "{ratio} of the budget is held, and the rule asks for {share}");
+}
+
 /// Scenario: a dead backend, and senders that go on; then it is mended. Guarantee: the time until
 /// the budget is spent is told while the backlog grows, about what is left at that rate, and never
 /// again after.

@@ -48,6 +48,7 @@ fn label_name(attribute: &str) -> String {
 }
 
 impl Default for Naming {
+    /// As declared, with units. A gateway has the configuration's `PrometheusReader::default`.
     fn default() -> Self {
         Naming { without_type_suffix: true, without_units: false, constant_labels: Vec::new() }
     }

@@ -132,8 +132,9 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
     buffer.dead_letters_limit_mib = fields.section_or_default("dead_letters", doc, |fields| {
         let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
-                   they are in memory, and take at most half of the delivery's budget. Unset: 64 \
-                   with a directory; otherwise an eighth of the delivery's budget, at most 32.";
+                   they are in memory, and take at most half of what backlogs and dead letters \
+                   have together, divided by the number of deliveries. Unset: 64 with a \
+                   directory; otherwise an eighth of the same, at most 32.";
         fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
     });
     buffer

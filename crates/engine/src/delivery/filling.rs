@@ -8,7 +8,7 @@ const WINDOW: Duration = Duration::from_secs(120);
 /// The shortest time over which a rate says anything, and between two measurements that are kept.
 const SPACING: Duration = Duration::from_secs(5);
 
-/// How far it lagged at times, oldest first, since the backlog was last smaller than it is.
+/// Past lags, oldest first; larger ones that were drained are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     noted: VecDeque<(Instant, u64)>,

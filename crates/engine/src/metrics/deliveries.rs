@@ -93,7 +93,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         .by_items(),
         row!(counters "otelcol_exporter_send_failed" by [],
             |it: &Sample, series| it.add_items(series, &it.failed_items()),
-            "Items that could not be delivered for good.")
+            "Items that failed and are not sent again.")
         .by_items(),
         row!(counters "otelcol_exporter_enqueue_failed" by [],
             |it: &Sample, series| it.add_items(series, &it.delivery.stats.dropped_items),

@@ -25,9 +25,8 @@ impl Backoff {
 /// What `retry_on_failure` says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryPolicy {
-    /// Nothing was set: the quicker, the more of what it is sent the backend takes, slow only in an
-    /// outage, without end. While it takes anything at all no request waits longer than the
-    /// ceiling.
+    /// Nothing set: retries quickly while the backend takes much, slowly in an outage, for ever.
+    /// While it takes anything at all no request waits longer than the ceiling.
     Adaptive { backoff: Backoff, ceiling_while_delivering: Duration },
     /// As configured: each request backs off on its own; `max_elapsed` since its first attempt ends
     /// in the dead letters.

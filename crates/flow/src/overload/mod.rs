@@ -1,6 +1,6 @@
-//! What happens when more comes than goes out: the one place that decides it. No I/O, no clock, no
-//! lock. The engine gathers what is the case ([`PoolState`], [`DeliveryState`]) and does what these
-//! functions say.
+//! What happens when more comes than goes out: the one place that decides it. No I/O and no lock;
+//! the time is an argument, and only a [`Stamp`]'s origin is a clock's. The engine gathers what is
+//! the case ([`PoolState`], [`DeliveryState`]) and does what these functions say.
 //!
 //! One pool of memory (or of disk) holds the backlogs of all deliveries and signals; a frame is in
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
@@ -72,7 +72,7 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryState {
     pub policy: Policy,
-    /// It may lose data rather than hold up a sender, and that it took a frame says nothing.
+    /// It may lose data; its taking a frame does not count.
     pub is_best_effort: bool,
     /// How far it may lag.
     pub limit_bytes: u64,

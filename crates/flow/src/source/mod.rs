@@ -93,9 +93,9 @@ impl Connection for Patient {
 
 /// Memory for requests on their way from their source to the log.
 pub trait MemoryPool: Send + Sync + 'static {
-    /// Takes `bytes` more for a request that has `has_bytes` already. Refuses at once where there
+    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there
     /// are none: a request that can never fit with [`Refusal::TooLarge`].
-    fn take(&self, has_bytes: usize, bytes: usize) -> Result<(), Refusal>;
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal>;
 
     fn give_back(&self, bytes: usize);
 
@@ -151,9 +151,8 @@ impl Drop for Permit {
     }
 }
 
-/// A request that is in the log. Dropping it changes nothing for the request, except where the
-/// sender waits for its only backend: without an answer it has to send again, and the request is
-/// not sent any more.
+/// A request that is in the log. Dropping it leaves the request as it is, unless its sender waits
+/// for its only backend: then it is withdrawn.
 ///
 /// Where there is nothing to wait for, a receipt costs no allocation.
 #[must_use = "a sender is answered when the receipt says so"]

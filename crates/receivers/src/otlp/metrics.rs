@@ -90,8 +90,9 @@ pub(super) const METRICS: Table<Counters> = Table {
         .by_items(),
         row!(counters "otelcol_receiver_refused" by ["transport"],
             |it: &Counters, series| it.items(series, |cell| &cell.refused_items),
-            "Items of requests that were refused after they had been read. \
-             Those refused unread are requests in sluice_receiver_refused_requests.")
+            "Items of requests that were refused after they had been counted. Of those refused \
+             before, unread or while they were inflated, only the requests are known: see \
+             sluice_receiver_refused_requests.")
         .by_items(),
         row!(counters "sluice_receiver_accepted_requests" by ["transport", "signal"],
             |it: &Counters, series| it.by_signal(series, |cell| &cell.accepted_requests),
