@@ -192,7 +192,7 @@ fn what_is_known_of_a_reader_that_left_goes_with_the_segments_that_name_it() {
     for _ in 0..2 {
         let note = Arc::new(Note::new(1, 100, &Durable::default()));
         let charge = note.charge();
-        assert_eq!(log.append(note, charge, &readers(&[goes])).readers, 0);
+        assert_eq!(log.append(note, charge, &readers(&[goes])).gone, [goes]);
     }
     assert!(log.orphans().is_empty());
     log.close(PATIENCE);

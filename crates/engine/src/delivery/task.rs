@@ -281,7 +281,9 @@ impl Task {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         if self.delivery.private.used_bytes() > limit_bytes {
             let units = batch.units.iter_mut();
-            if units.filter_map(|unit| self.preparer.let_go(&mut unit.lease).then_some(())).count() > 0 {
+            if units.filter_map(|unit| self.preparer.let_go(&mut unit.lease).then_some(())).count()
+                > 0
+            {
                 return 0;
             }
         }

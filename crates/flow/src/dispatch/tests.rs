@@ -331,14 +331,16 @@ impl Poisoned {
                     self.when_held = Some((self.good, self.dead.len()));
                 }
             }
-            while !is_over {
-                if self.dispatcher.wants_more()
+            loop {
+                if !is_over
+                    && self.dispatcher.wants_more()
                     && let Some(id) = self.unread.next()
                 {
                     self.dispatcher.offer(unit(id, 1, 10), now);
                     continue;
                 }
-                let Some(batch) = self.dispatcher.next(now) else { break };
+                let next = if is_over { None } else { self.dispatcher.next(now) };
+                let Some(batch) = next else { break };
                 self.requests += 1;
                 in_flight.push_back((elapsed + Duration::from_millis(2), batch));
             }
