@@ -72,7 +72,7 @@ pub trait Connection: Send + Sync {
     /// requests of this connection that were admitted might make no progress meanwhile.
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
 
-    /// What may be held of a request of `bytes` while it waits: what was sent, and what may still be.
+    /// What of a request of `bytes` may be held while it waits: what was sent and is not read.
     fn unread_bytes(&self, bytes: usize) -> usize;
 }
 

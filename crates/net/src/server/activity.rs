@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::budget::{ConnectionBudget, STREAM_BYTES};
 use super::charges::StreamCharges;
-use super::header_blocks::HeaderBlocks;
+use super::header_blocks::{HeaderBlocks, Malformed};
 use super::scheduler::{Arriving, ConnectionEntry};
 
-/// So much that there is no room for a connection's headers may keep until the connection has said
-/// goodbye.
+/// So much that there is no room for a connection's table of headers may keep until the connection
+/// has said goodbye.
 const UNCHARGED_MAX_BYTES: usize = 64 << 10;
 
 pub(super) struct Activity {
@@ -103,15 +103,9 @@ impl Activity {
     }
 
     /// Something was read. What headers keep beside those of requests is charged: the peer's table
-    /// for the life of the connection, an unfinished block until its end, trailers while requests
-    /// are in flight. If there is no room the connection has to go; at once if it goes on so, or
-    /// amid a block.
-    pub(super) fn note_read(&self, bytes: &[u8], headers: &mut HeaderBlocks) {
-        self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if self.entry.in_flight() == 0 {
-            headers.forget_requests();
-        }
-        let read = headers.read(bytes);
+    /// for the life of the connection, an unfinished block until its end. If there is no room the
+    /// connection has to go, and at once if it goes on or amid a block.
+    pub(super) fn note_headers(&self, read: Result<(), Malformed>, headers: &mut HeaderBlocks) {
         self.header_bytes.fetch_add(headers.take_header_bytes(), Ordering::Relaxed);
         let uncharged_bytes = self.charges.keep(headers.kept_bytes());
         if uncharged_bytes > 0 {
@@ -141,12 +135,10 @@ impl Activity {
         self.times.lock().idle_since
     }
 
-    /// How long no request was accepted. `None`: one is in flight that makes progress, which those
-    /// that wait to be admitted do not. Refusals do not count: a peer could make use of them to
-    /// stay while better ones have to go.
+    /// How long no request was accepted. `None`: one is in flight that makes progress. Refusals do
+    /// not count: a peer could make use of them to stay while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
-        let without_progress = self.stalled.load(Ordering::Relaxed) + self.entry.waiting();
-        if self.entry.in_flight() > without_progress {
+        if self.entry.in_flight() > self.stalled.load(Ordering::Relaxed) {
             return None;
         }
         let times = self.times.lock();
@@ -314,22 +306,6 @@ mod tests {
         let useless_for = |activity: &Activity| activity.useless_for(Instant::now());
         assert!(useless_for(&new).is_some_and(|idle| idle > before.elapsed()));
         assert!(useless_for(&useful).is_some_and(|idle| idle < before.elapsed()));
-    }
-
-    /// Guarantee: requests that wait to be admitted do not protect a connection. One that had a
-    /// request accepted lately goes after those that had none.
-    #[tokio::test]
-    async fn requests_that_wait_to_be_admitted_are_no_use() {
-        let (idle, useful) = (activity(), activity());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        useful.begin(0).0.answered(true);
-        let begun = [&idle, &useful].map(|activity| activity.begin(0));
-        let useless_for = |now| [&idle, &useful].map(|activity| activity.useless_for(now));
-        let waiting = begun.each_ref().map(|(_, arriving)| arriving.window().try_wait(1));
-        let [idle_for, useful_for] = useless_for(Instant::now());
-        assert!(useful_for.is_some() && idle_for > useful_for, "{idle_for:?}, {useful_for:?}");
-        drop(waiting);
-        assert_eq!(useless_for(Instant::now()), [None, None], "both are being read");
     }
 
     /// Guarantee: requests that make no progress do not protect a connection, and while there is no

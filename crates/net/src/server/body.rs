@@ -1,6 +1,5 @@
 //! Bodies: those that are read, with a bound on their time, and those that are answered.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -27,8 +25,6 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// its memory. A byte now and then costs its sender nothing.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-/// So much of a body is looked at before its request waits, and the rest of a frame.
-const LOOK_AHEAD_BYTES: usize = 48 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -46,11 +42,6 @@ pub enum BodyError {
 pub struct RequestBody {
     /// Until the end was read.
     incoming: Option<Incoming>,
-    /// What was looked at, and is still to be read.
-    ahead: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
-    /// Of its data, read or looked at.
-    came_bytes: usize,
-    is_http2: bool,
     arriving: Option<Arriving>,
     window: SharedWindow,
     activity: Arc<Activity>,
@@ -63,56 +54,17 @@ impl RequestBody {
         incoming: Incoming,
         arriving: Arriving,
         activity: &Arc<Activity>,
-        is_http2: bool,
         is_drained: bool,
     ) -> Self {
         let (window, activity) = (arriving.window(), Arc::clone(activity));
-        let (incoming, arriving, ahead) = (Some(incoming), Some(arriving), VecDeque::new());
-        let came_bytes = 0;
-        RequestBody {
-            incoming,
-            ahead,
-            came_bytes,
-            is_http2,
-            arriving,
-            window,
-            activity,
-            is_drained,
-        }
+        let (incoming, arriving) = (Some(incoming), Some(arriving));
+        RequestBody { incoming, arriving, window, activity, is_drained }
     }
 
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
         // To read is to ask for the body: from here on the peer sends it.
         self.is_drained = true;
-        if let Some(frame) = self.ahead.pop_front() {
-            return Some(frame);
-        }
-        let frame = self.incoming.as_mut()?.frame().await;
-        self.note_came(frame.as_ref());
-        frame
-    }
-
-    fn note_came(&mut self, frame: Option<&Result<Frame<Bytes>, hyper::Error>>) {
-        let data = frame.and_then(|frame| frame.as_ref().ok()?.data_ref());
-        let bytes = data.map_or(0, Bytes::len);
-        self.came_bytes += bytes;
-        if let Some(arriving) = &mut self.arriving {
-            arriving.note_came(bytes);
-        }
-    }
-
-    /// Looks at what has come, up to a bound. Whether that is all.
-    fn look_ahead(&mut self) -> bool {
-        while let Some(incoming) = self.incoming.as_mut().filter(|it| !it.is_end_stream()) {
-            let has_room = self.came_bytes < LOOK_AHEAD_BYTES;
-            let Some(came) = has_room.then(|| incoming.frame().now_or_never()).flatten() else {
-                return false;
-            };
-            self.note_came(came.as_ref());
-            let Some(frame) = came else { return true };
-            self.ahead.push_back(frame);
-        }
-        true
+        self.incoming.as_mut()?.frame().await
     }
 
     fn end(&mut self) {
@@ -131,17 +83,8 @@ impl Drop for RequestBody {
         {
             let (window, activity) = (self.window.clone(), Arc::clone(&self.activity));
             let stream = activity.keep_stream();
-            let (ahead, came_bytes) = (VecDeque::new(), self.came_bytes);
-            let rest = RequestBody {
-                incoming,
-                ahead,
-                came_bytes,
-                is_http2: self.is_http2,
-                arriving: None,
-                window,
-                activity,
-                is_drained: false,
-            };
+            let rest =
+                RequestBody { incoming, arriving: None, window, activity, is_drained: false };
             runtime.spawn(drain(rest, stream));
         }
     }
@@ -188,18 +131,6 @@ impl BodyReader {
     /// What has to be asked before the body is left unread for long.
     pub fn window(&self) -> &SharedWindow {
         &self.body.window
-    }
-
-    /// What may be held of a body of `len_bytes` while it is left unread: what has come, and what
-    /// the peer may still send, whatever it announced in a message.
-    pub fn unread_bytes(&mut self, len_bytes: usize) -> usize {
-        // HTTP/2 sees to a length in the headers, and what is read of HTTP/1 is little.
-        if !self.body.is_http2 || self.announced_len_bytes().is_some_and(|length| length > 0) {
-            return self.body.window.unread_bytes(len_bytes);
-        }
-        let is_whole = self.body.look_ahead();
-        let to_come = if is_whole { 0 } else { self.body.window.unread_bytes(usize::MAX) };
-        self.body.came_bytes + to_come
     }
 
     /// The next piece; `None` at the end. Trailers are passed over.

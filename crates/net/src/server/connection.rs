@@ -126,7 +126,8 @@ pub(super) async fn serve_connection<H: Handler>(
     };
     let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport = InspectReader::new(stream, move |bytes: &[u8]| {
-        reading.note_read(bytes, &mut headers);
+        reading.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        reading.note_headers(headers.read(bytes), &mut headers);
     });
     drive(transport, activity, &peer, &context).await;
 }
@@ -167,7 +168,7 @@ async fn drive<H: Handler>(
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request =
-            request.map(|it| RequestBody::new(it, arriving, &activity, is_http2, is_drained));
+            request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
         let admitted = if is_http2 && !in_flight.is_charged {
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();

@@ -20,7 +20,6 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
-const STREAM_MASK: u32 = u32::MAX >> 1;
 
 /// The first index of the dynamic table. The fields before it are the static table's.
 const DYNAMIC: u32 = 62;
@@ -36,13 +35,10 @@ const KEPT_BUFFER_BYTES: usize = 16 << 10;
 const FIELDS_MAX: usize = (HEADERS_MAX_BYTES / 33) as usize + 1;
 /// The places of a decoded field, in a map that grows by doubling.
 const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
-/// While requests are in flight, frames of types that there are not may have so many bytes: a long
-/// one before each short one of data has every short one keep a buffer.
-const UNKNOWN_MAX_BYTES: usize = 256 << 10;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
-/// Headers or frames that no client sends.
+/// A header block that no client sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -58,13 +54,6 @@ pub(super) struct HeaderBlocks {
     header_bytes: usize,
     /// The last block goes on in a further frame, or in the rest of its last one.
     is_unfinished: bool,
-    /// The last block is on a stream that was open before.
-    is_trailers: bool,
-    last_stream: u32,
-    /// Since no request was in flight: what trailers may hold until they are read, and the length
-    /// of frames of unknown types.
-    trailers_bytes: usize,
-    unknown_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -120,7 +109,7 @@ impl HeaderBlocks {
                     *came += 1;
                     if *came == FRAME_HEADER_BYTES {
                         let header = *header;
-                        self.begin_payload(header)?;
+                        self.begin_payload(header);
                     }
                     bytes = rest;
                 }
@@ -146,17 +135,12 @@ impl HeaderBlocks {
     }
 
     /// What h2 may keep of headers beside those of requests: the buffers that the peer's table
-    /// keeps but for the first one, which is in the price of a connection, a block until its end,
-    /// and trailers while requests are in flight, which may wait unread.
+    /// keeps but for the first one, which is in the price of a connection, and a block until its
+    /// end.
     pub(super) fn kept_bytes(&self) -> usize {
         let buffers = self.pins().saturating_sub(1) as usize;
         let block = if self.is_unfinished { self.block.decoded_bytes() } else { 0 };
-        buffers * KEPT_BUFFER_BYTES + block + self.trailers_bytes
-    }
-
-    /// No request is in flight: none holds trailers, nor data.
-    pub(super) fn forget_requests(&mut self) {
-        (self.trailers_bytes, self.unknown_bytes) = (0, 0);
+        buffers * KEPT_BUFFER_BYTES + block
     }
 
     pub(super) fn is_unfinished(&self) -> bool {
@@ -173,8 +157,8 @@ impl HeaderBlocks {
         std::mem::take(&mut self.header_bytes)
     }
 
-    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) -> Result<(), Malformed> {
-        let [high, middle, low, kind, flags, stream @ ..] = header;
+    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
+        let [high, middle, low, kind, flags, ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
         let has_headers = is_first || kind == CONTINUATION;
@@ -182,22 +166,13 @@ impl HeaderBlocks {
         if is_first {
             self.block = Block::default();
             self.is_unfinished = !ends_block;
-            let stream = u32::from_be_bytes(stream) & STREAM_MASK;
-            self.is_trailers = stream <= self.last_stream;
-            self.last_stream = self.last_stream.max(stream);
-        }
-        if kind > CONTINUATION {
-            self.unknown_bytes += left;
-            if self.unknown_bytes > UNKNOWN_MAX_BYTES {
-                return Err(Malformed);
-            }
         }
         if has_headers {
             self.block.frames += 1;
         }
         self.block.has_pin = false;
         self.state = if left == 0 {
-            self.end_frame(ends_block);
+            self.is_unfinished &= !ends_block;
             NEXT_FRAME
         } else if has_headers {
             State::Headers(Payload {
@@ -210,14 +185,6 @@ impl HeaderBlocks {
         } else {
             State::Skip(left)
         };
-        Ok(())
-    }
-
-    fn end_frame(&mut self, ends_block: bool) {
-        if ends_block && self.is_trailers {
-            self.trailers_bytes += self.block.fields_bytes();
-        }
-        self.is_unfinished &= !ends_block;
     }
 
     fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {
@@ -247,7 +214,7 @@ impl HeaderBlocks {
         self.state = if payload.left > 0 {
             State::Headers(payload)
         } else {
-            self.end_frame(payload.ends_block);
+            self.is_unfinished &= !payload.ends_block;
             NEXT_FRAME
         };
         Ok(())
@@ -264,7 +231,6 @@ struct Block {
     /// That came, and in how many frames.
     bytes: usize,
     frames: usize,
-    fields: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -320,14 +286,11 @@ impl Integer {
 }
 
 impl Block {
-    /// What h2 may hold of it before its end, its frames' buffers included.
+    /// What h2 may hold of it: its frames' buffers, texts, and places for fields, each of which has
+    /// a byte at least.
     fn decoded_bytes(&self) -> usize {
-        self.frames * KEPT_BUFFER_BYTES + self.fields_bytes()
-    }
-
-    /// Texts, and places for fields.
-    fn fields_bytes(&self) -> usize {
-        2 * self.bytes + self.fields.min(FIELDS_MAX) * DECODED_FIELD_BYTES
+        let fields = self.bytes.min(FIELDS_MAX);
+        self.frames * KEPT_BUFFER_BYTES + self.bytes + fields * DECODED_FIELD_BYTES
     }
 
     /// Passes all of a string but its last byte, as far as there are so many bytes: it says
@@ -381,7 +344,6 @@ impl Block {
             }
             Field::Text(text, left) => text.rest(left - 1, &mut ended),
         };
-        self.fields += usize::from(matches!(self.field, Field::Start));
         Ok(ended)
     }
 }
@@ -513,35 +475,6 @@ mod tests {
             assert_eq!((ended.is_unfinished(), ended.kept_bytes()), (false, 0));
         }
         assert_eq!(read(&[headers(&[0x82; FIELDS])]).0.kept_bytes(), 0);
-    }
-
-    /// Guarantee: trailers, which may wait unread with their request, are charged while requests
-    /// are in flight.
-    #[test]
-    fn trailers_are_charged_until_no_request_is_in_flight() {
-        let first = headers(&path("/a"));
-        let trailers = |fields: usize| headers(&[0x82].repeat(fields));
-        let (one, two) = (read(&[first.clone(), trailers(470)]).0, [first, trailers(9)].concat());
-        let mut two = read(&[two, trailers(470)]).0;
-        assert!(one.kept_bytes() >= 470 * FIELD_BYTES && two.kept_bytes() > one.kept_bytes());
-        two.forget_requests();
-        assert_eq!(two.kept_bytes(), 0);
-        let mut next = headers(&[0x82; 470]);
-        next[8] = 3;
-        assert_eq!(read(&[trailers(0), next]).0.kept_bytes(), 0, "that is another request");
-    }
-
-    /// Guarantee: while requests are in flight, long frames of unknown types do not part short ones
-    /// of data without end.
-    #[test]
-    fn frames_of_unknown_types_are_bounded_while_requests_are_in_flight() {
-        let filler = frame(0xee, 0, &[0; 16 << 10]);
-        let mut blocks = HeaderBlocks::default();
-        let mut read = |frames: &[u8]| blocks.read(frames);
-        assert_eq!(read(&[&PREFACE[..], &filler.repeat(16)].concat()), Ok(()));
-        blocks.forget_requests();
-        assert_eq!(blocks.read(&filler.repeat(16)), Ok(()));
-        assert_eq!(blocks.read(&filler), Err(Malformed));
     }
 
     #[test]

@@ -23,9 +23,7 @@
 //!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
 //! - rapid reset: h2: 64 streams, then GOAWAY ENHANCE_YOUR_CALM
-//! - unread data: stream and connection windows; handlers charge what waits unread, whatever was
-//!   announced; trailers are charged while requests are in flight
-//! - frames of unknown types: 256 KiB while requests are in flight
+//! - unread data: stream and connection windows; handlers charge what waits unread
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
 //! - peers that vanished: keepalive, of HTTP/2 or TCP

@@ -1,12 +1,10 @@
 //! Step 4: reading a body that has been admitted.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use bytes::Bytes;
 use sluice_flow::source::{Connection, IngressRoute, Permit};
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::{FrameError, Message};
-use sluice_net::server::{BodyReader, RequestBody};
+use sluice_net::server::{BodyReader, RequestBody, SharedWindow};
 
 use super::admitted::Admitted;
 use super::ingest::Ingest;
@@ -15,26 +13,16 @@ use super::refusal::Refused;
 /// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
 
-/// A body and its connection's flow-control window, as far as admission is concerned.
-struct Unread<'a>(Mutex<&'a mut BodyReader>);
+/// The connection's flow-control window, as far as admission is concerned.
+struct Window<'a>(&'a SharedWindow);
 
-impl<'a> Unread<'a> {
-    fn new(body: &'a mut BodyReader) -> Self {
-        Unread(Mutex::new(body))
-    }
-
-    fn body(&self) -> MutexGuard<'_, &'a mut BodyReader> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Connection for Unread<'_> {
+impl Connection for Window<'_> {
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>> {
-        Some(Box::new(self.body().window().try_wait(bytes)?))
+        Some(Box::new(self.0.try_wait(bytes)?))
     }
 
     fn unread_bytes(&self, bytes: usize) -> usize {
-        self.body().unread_bytes(bytes)
+        self.0.unread_bytes(bytes)
     }
 }
 
@@ -56,7 +44,7 @@ impl Ingest {
             let Some(mut chunk) = piece else { break };
             if admitted.is_none() {
                 let Some(prefix) = reader.feed_prefix(&mut chunk)? else { continue };
-                let permit = route.admit(prefix.len_bytes, &Unread::new(&mut body)).await?;
+                let permit = route.admit(prefix.len_bytes, &Window(body.window())).await?;
                 admitted = Some(Admitted::new(permit, &self.resources));
             }
             reader.feed(chunk)?;
@@ -79,7 +67,7 @@ impl Ingest {
             return Err(Refused::too_large(self.limit_bytes));
         }
         let at_first = announced.unwrap_or(STEP_BYTES);
-        let permit = route.admit(at_first, &Unread::new(&mut body)).await?;
+        let permit = route.admit(at_first, &Window(body.window())).await?;
         let mut admitted = Admitted::new(permit, &self.resources);
         let mut bytes = Vec::new();
         while let Some(chunk) = admitted.next(&mut body, bytes.len()).await? {

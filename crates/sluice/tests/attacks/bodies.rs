@@ -9,15 +9,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use crate::peers::{begin, connect, fill_logs, post_head, prefix, status};
+use crate::peers::{begin, connect, post_head, prefix, status};
 use crate::{Target, withstand};
 
-withstand!(
-    slow_bodies,
-    lengths_that_are_only_announced,
-    trickles_on_ten_connections,
-    data_beyond_what_was_announced
-);
+withstand!(slow_bodies, lengths_that_are_only_announced, trickles_on_ten_connections);
 
 const LENGTHS: [usize; 4] = [3 << 20, 256 << 10, 64 << 10, 16 << 10];
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -112,21 +107,4 @@ async fn trickle(target: Target, first: usize) {
 
 async fn trickles_on_ten_connections(target: Target) {
     (0..10).map(|first| trickle(target, first)).collect::<JoinSet<_>>().join_all().await;
-}
-
-/// Messages that announce a byte and wait for a dead backend, and as much data behind them as flow
-/// control lets through.
-async fn data_beyond_what_was_announced(target: Target) {
-    const CONNECTIONS: usize = 400;
-    fill_logs(target.http).await;
-    let attackers = (0..CONNECTIONS).map(|_| async move {
-        let Some(client) = connect(target.grpc).await else { return };
-        while let Some((response, mut stream)) = begin(&client, Signal::Logs, &[]).await {
-            let _ = stream.send_data(prefix(0, 1), false);
-            let _ = stream.send_data(Bytes::from(vec![7; 1 << 20]), false);
-            status(response).await;
-            sleep(AGAIN_AFTER).await;
-        }
-    });
-    futures_util::future::join_all(attackers).await;
 }

@@ -11,7 +11,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{begin, begin_call, connect, fill_logs, prefix, status, unknown_frame};
+use crate::peers::{
+    begin, begin_call, connect, log_of, post, post_head, prefix, status, unknown_frame,
+};
 use crate::{Target, withstand};
 
 withstand!(
@@ -136,7 +138,9 @@ async fn unknown_methods_without_bodies(target: Target) {
 /// it may. What could be borrowed is filled before, by data that cannot be delivered.
 async fn streams_without_progress(target: Target) {
     const CONNECTIONS: usize = 512;
-    fill_logs(target.http).await;
+    let body = log_of(1 << 20);
+    let head = post_head(Signal::Logs, "", body.len());
+    while post(target.http, &head, &body).await == Some(200) {}
     let attackers = (0..CONNECTIONS).map(|index| async move {
         let Some(client) = connect(target.grpc).await else { return };
         while let Some((response, mut stream)) = begin(&client, Signal::Traces, &[]).await {

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{
-    PREFACE, begin, connect, fill_logs, frame, log_of, post, post_head, prefix, status,
-};
+use crate::peers::{PREFACE, begin, connect, frame, log_of, post, post_head, status};
 use crate::{Target, withstand};
 
 withstand!(
@@ -21,14 +18,11 @@ withstand!(
     metadata_headers,
     paths_in_the_table_of_headers,
     sizes_of_the_table_of_headers,
-    header_blocks_without_an_end,
-    trailers_of_requests_that_wait
+    header_blocks_without_an_end
 );
 
 /// Of the 16 KiB that are allowed.
 const HEADER_BYTES: usize = 12_000;
-
-const EMPTY: HeaderValue = HeaderValue::from_static("");
 
 /// An attacker that came back sooner would only use up the CPU, also that of the other client.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -156,28 +150,4 @@ async fn header_blocks_without_an_end(target: Target) {
         }
     });
     attackers.collect::<JoinSet<()>>().join_all().await;
-}
-
-/// Trailers of many small fields behind messages of a byte, which wait for a dead backend.
-async fn trailers_of_requests_that_wait(target: Target) {
-    const CONNECTIONS: usize = 48;
-    const STREAMS: usize = 60;
-    fill_logs(target.http).await;
-    let trailers: HeaderMap = (0..470)
-        .map(|index| (HeaderName::try_from(format!("x{index:x}")).expect("is a name"), EMPTY))
-        .collect();
-    let trailers = &trailers;
-    let attackers = (0..CONNECTIONS).map(|_| async move {
-        let Some(client) = connect(target.grpc).await else { return };
-        let streams = (0..STREAMS).map(|_| async {
-            while let Some((response, mut stream)) = begin(&client, Signal::Logs, &[]).await {
-                let _ = stream.send_data(prefix(0, 1), false);
-                let _ = stream.send_data(Bytes::from_static(&[7]), false);
-                let _ = stream.send_trailers(trailers.clone());
-                status(response).await;
-            }
-        });
-        futures_util::future::join_all(streams).await;
-    });
-    futures_util::future::join_all(attackers).await;
 }

@@ -104,13 +104,3 @@ pub(crate) fn log_of(letters: usize) -> Vec<u8> {
     let text = field(1, &vec![b'a'; letters]);
     [5, 2, 2, 1].iter().fold(text, |content, number| field(*number, &content))
 }
-
-/// Fills the backlog of logs, whose backend is dead: further requests wait until they are refused.
-pub(crate) async fn fill_logs(address: SocketAddr) {
-    let fill = async |letters: usize| {
-        let body = log_of(letters);
-        let head = post_head(Signal::Logs, "", body.len());
-        while post(address, &head, &body).await == Some(200) {}
-    };
-    tokio::join!(fill(1 << 20), fill(8 << 10), fill(64), fill(1));
-}
