@@ -69,6 +69,7 @@ pub(crate) async fn run(
         let stopping = *stop.borrow_and_update();
         let mut wake_at = None;
         if stopping == Stop::HandOver {
+            task.settle_refused(true);
             task.dead_letters.end();
             // It sheds nothing any more: other deliveries have to.
             task.delivery.note_shed(false);
@@ -134,9 +135,7 @@ impl Task {
         if !has_time {
             self.delivery.wake.notify_one();
         }
-        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(self.has_read_all) {
-            self.apply(Verdict::Dead { units, cause, reason });
-        }
+        self.settle_refused(self.has_read_all);
         let stats = &self.delivery.stats;
         for (shown, count) in [
             (&stats.in_flight, self.dispatcher.in_flight()),
@@ -147,6 +146,13 @@ impl Task {
         }
         if self.in_flight.is_empty() && self.dispatcher.waiting_len() == 0 {
             self.delivery.health.note_idle();
+        }
+    }
+
+    /// What the backend refused alone dies, once it is known to be at fault.
+    fn settle_refused(&mut self, has_read_all: bool) {
+        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
+            self.apply(Verdict::Dead { units, cause, reason });
         }
     }
 

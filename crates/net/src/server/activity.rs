@@ -135,10 +135,12 @@ impl Activity {
         self.times.lock().idle_since
     }
 
-    /// How long no request was accepted. `None`: one is in flight that makes progress. Refusals do
-    /// not count: a peer could make use of them to stay while better ones have to go.
+    /// How long no request was accepted. `None`: one is in flight that makes progress, which those
+    /// that wait to be admitted do not. Refusals do not count: a peer could make use of them to
+    /// stay while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
-        if self.entry.in_flight() > self.stalled.load(Ordering::Relaxed) {
+        let without_progress = self.stalled.load(Ordering::Relaxed) + self.entry.waiting();
+        if self.entry.in_flight() > without_progress {
             return None;
         }
         let times = self.times.lock();
@@ -306,6 +308,22 @@ mod tests {
         let useless_for = |activity: &Activity| activity.useless_for(Instant::now());
         assert!(useless_for(&new).is_some_and(|idle| idle > before.elapsed()));
         assert!(useless_for(&useful).is_some_and(|idle| idle < before.elapsed()));
+    }
+
+    /// Guarantee: requests that wait to be admitted do not protect a connection. One that had a
+    /// request accepted lately goes after those that had none.
+    #[tokio::test]
+    async fn requests_that_wait_to_be_admitted_are_no_use() {
+        let (idle, useful) = (activity(), activity());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        useful.begin(0).0.answered(true);
+        let begun = [&idle, &useful].map(|activity| activity.begin(0));
+        let useless_for = |now| [&idle, &useful].map(|activity| activity.useless_for(now));
+        let waiting = begun.each_ref().map(|(_, arriving)| arriving.window().try_wait(1));
+        let [idle_for, useful_for] = useless_for(Instant::now());
+        assert!(useful_for.is_some() && idle_for > useful_for, "{idle_for:?}, {useful_for:?}");
+        drop(waiting);
+        assert_eq!(useless_for(Instant::now()), [None, None], "both are being read");
     }
 
     /// Guarantee: requests that make no progress do not protect a connection, and while there is no

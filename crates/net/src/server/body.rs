@@ -64,7 +64,12 @@ impl RequestBody {
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
         // To read is to ask for the body: from here on the peer sends it.
         self.is_drained = true;
-        self.incoming.as_mut()?.frame().await
+        let frame = self.incoming.as_mut()?.frame().await;
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        if let (Some(arriving), Some(data)) = (&mut self.arriving, data) {
+            arriving.note_came(data.len());
+        }
+        frame
     }
 
     fn end(&mut self) {

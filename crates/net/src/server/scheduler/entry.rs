@@ -30,6 +30,10 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
+    /// What has come of these.
+    pub(super) arriving_bytes: AtomicUsize,
+    /// Requests that wait unread until they are admitted.
+    pub(super) waiting: AtomicUsize,
     pub(super) all_have_arrived: Notify,
     pub(in crate::server) unread: Unread,
     /// It waits in the queue. Changed under the scheduler's lock, as are the next two.

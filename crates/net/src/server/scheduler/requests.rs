@@ -9,25 +9,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use super::entry::ConnectionEntry;
+use super::entry::{ConnectionEntry, PROGRESS_LEAST_BYTES};
 use crate::server::windows::WindowSizes;
 
 /// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
 /// sends the rest of another.
 pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
+/// While an answer is held, the requests that arrive are looked at so often. After so many looks
+/// without progress it is held no longer; one alone may be owed to a CPU quota.
+const LOOK_INTERVAL: Duration = Duration::from_millis(25);
+const LOOKS_WITHOUT_PROGRESS: u32 = 2;
 /// Requests that wait unread get at most this part of a connection's window.
 const PART_OF_WINDOW: usize = 2;
 
 /// A request whose body has not ended. Dropped when it has, or when its rest is of no use.
 #[derive(Debug)]
-pub(in crate::server) struct Arriving(Arc<ConnectionEntry>);
+pub(in crate::server) struct Arriving {
+    entry: Arc<ConnectionEntry>,
+    came_bytes: usize,
+}
 
 impl ConnectionEntry {
     /// Requests that have no answer yet. One whose answer is held is not among them.
     pub(in crate::server) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Of these, the ones that wait to be admitted.
+    pub(in crate::server) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Requests of which a part is still to come.
@@ -41,7 +53,7 @@ impl ConnectionEntry {
         self.most_in_flight.fetch_max(in_flight, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.arriving.fetch_add(1, Ordering::Relaxed);
-        Arriving(Arc::clone(self))
+        Arriving { entry: Arc::clone(self), came_bytes: 0 }
     }
 
     /// A request has its answer, or its peer is gone. Returns how many are left.
@@ -49,27 +61,47 @@ impl ConnectionEntry {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// Waits until nothing is arriving, or the connection's slice has ended: without one nothing
-    /// arrives.
+    /// Waits until nothing is arriving, or what arrives makes no progress, or the connection's slice
+    /// has ended: without one nothing arrives. Requests that come whole are no progress.
     pub(in crate::server) async fn all_have_arrived(&self) {
-        let notified = self.all_have_arrived.notified();
-        if self.arriving() > 0 && self.has_slice() {
-            // Too late is the same as enough.
-            let _ = timeout(HELD_AT_MOST, notified).await;
+        let until = Instant::now() + HELD_AT_MOST;
+        let came_bytes = || self.arriving_bytes.load(Ordering::Relaxed);
+        let (mut seen_bytes, mut looks) = (came_bytes(), 0);
+        loop {
+            let notified = self.all_have_arrived.notified();
+            let now = Instant::now();
+            let is_waited_for = self.arriving() > 0 && self.has_slice() && now < until;
+            if !is_waited_for || looks >= LOOKS_WITHOUT_PROGRESS {
+                return;
+            }
+            if timeout_at(until.min(now + LOOK_INTERVAL), notified).await.is_ok() {
+                return;
+            }
+            looks += 1;
+            if came_bytes().abs_diff(seen_bytes) >= PROGRESS_LEAST_BYTES {
+                (seen_bytes, looks) = (came_bytes(), 0);
+            }
         }
     }
 }
 
 impl Arriving {
     pub(in crate::server) fn window(&self) -> SharedWindow {
-        SharedWindow(Arc::clone(&self.0))
+        SharedWindow(Arc::clone(&self.entry))
+    }
+
+    /// A part of it has come.
+    pub(in crate::server) fn note_came(&mut self, bytes: usize) {
+        self.came_bytes += bytes;
+        self.entry.arriving_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        if self.0.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.all_have_arrived.notify_waiters();
+        self.entry.arriving_bytes.fetch_sub(self.came_bytes, Ordering::Relaxed);
+        if self.entry.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.entry.all_have_arrived.notify_waiters();
         }
     }
 }
@@ -118,13 +150,18 @@ impl SharedWindow {
         let taken = unread.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |sum| {
             sum.checked_add(bytes).filter(|sum| is_alone || *sum <= limit)
         });
-        taken.is_ok().then(|| WaitsUnread { window: self.clone(), bytes })
+        taken.is_ok().then(|| {
+            self.0.waiting.fetch_add(1, Ordering::Relaxed);
+            WaitsUnread { window: self.clone(), bytes }
+        })
     }
 }
 
 impl Drop for WaitsUnread {
     fn drop(&mut self) {
-        self.window.0.unread.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        let entry = &self.window.0;
+        entry.waiting.fetch_sub(1, Ordering::Relaxed);
+        entry.unread.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 

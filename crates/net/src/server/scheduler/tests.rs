@@ -451,7 +451,10 @@ async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
     park(&scheduler);
     let mut arriving = connection.begin(2);
     let began = tokio::time::Instant::now();
-    connection.requests.all_have_arrived().await;
+    let mut held = std::pin::pin!(connection.requests.all_have_arrived());
+    while tokio::time::timeout(Duration::from_millis(5), held.as_mut()).await.is_err() {
+        arriving[0].note_came(PROGRESS_LEAST_BYTES);
+    }
     assert!(began.elapsed() >= requests::HELD_AT_MOST, "one of them is slow");
     let held = tokio::spawn({
         let requests = Arc::clone(&connection.requests);
@@ -471,6 +474,23 @@ async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
     assert!(began.elapsed() < requests::HELD_AT_MOST);
     drop(arriving);
     connection.requests.all_have_arrived().await;
+}
+
+/// Scenario: one request of a shared connection trickles, others come whole. Guarantee: it holds
+/// up their answers for a part of the longest time only.
+#[tokio::test]
+async fn answers_do_not_wait_for_requests_that_make_no_progress() {
+    let scheduler = limited();
+    let [connection] = queued(&scheduler);
+    park(&scheduler);
+    let mut trickling = connection.begin(1);
+    let began = tokio::time::Instant::now();
+    let mut held = std::pin::pin!(connection.requests.all_have_arrived());
+    while tokio::time::timeout(Duration::from_millis(5), held.as_mut()).await.is_err() {
+        trickling[0].note_came(1);
+        connection.begin(1)[0].note_came(2 * PROGRESS_LEAST_BYTES);
+    }
+    assert!(began.elapsed() < requests::HELD_AT_MOST / 2, "{:?}", began.elapsed());
 }
 
 /// A shortage of long ago holds up no connection that comes after a pause.
