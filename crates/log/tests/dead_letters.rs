@@ -296,8 +296,9 @@ fn a_start_that_cannot_read_letters_keeps_them() {
     assert!(read.windows(2).all(|pair| pair[0].0.offset < pair[1].0.offset));
 }
 
-/// Scenario: all letters were replayed, and the disk refuses what says so, for a moment or for good.
-/// Guarantee: it is not taken for a state in which nothing was removed, and newer letters stay.
+/// Scenario: all letters were replayed, and the disk refuses what says so, for a moment or for
+/// good. Guarantee: it is not taken for a state in which nothing was removed, and newer letters
+/// stay.
 #[test]
 fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
     for is_for_good in [false, true] {

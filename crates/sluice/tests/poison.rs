@@ -77,9 +77,9 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     assert!(!health.contains("held"), "{health}");
 }
 
-/// Scenario: a backend is off while a backlog grows; back again, it refuses every request with a bad
-/// item, of which there are many. Guarantee: it gets all that is good, only the bad items become
-/// dead letters, and the delivery is never held.
+/// Scenario: a backend is off while a backlog grows; back again, it refuses every request with a
+/// bad item, of which there are many. Guarantee: it gets all that is good, only the bad items
+/// become dead letters, and the delivery is never held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_full_of_poison_is_delivered() {
     for (every, items) in [(20, 20_000), (2, 2_000)] {

@@ -35,10 +35,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
     },
     notes: |options| {
         format!(
-            "{:.0} spans/s of 40 attributes offered, memory limit {MEMORY_LIMIT_MIB} MiB, a backend \
-             that answers INVALID_ARGUMENT to a request with a bad span. Good spans that arrived a \
-             second, and how many requests each bad one cost.\nBar: at least {:.0} % of the rate \
-             without bad spans, no good span lost or sent twice, memory at most 110 % of the limit.",
+            "{:.0} spans/s of 40 attributes offered, memory limit {MEMORY_LIMIT_MIB} MiB, a \
+             backend that answers INVALID_ARGUMENT to a request with a bad span. Good spans that \
+             arrived a second, and how many requests each bad one cost.\nBar: at least {:.0} % of \
+             the rate without bad spans, no good span lost or sent twice, memory at most 110 % of \
+             the limit.",
             options.rate,
             RATE_BAR * 100.0,
         )
@@ -75,7 +76,8 @@ mod tests {
     use crate::figures::tests::series;
 
     fn holds_with(name: &str, value: f64) -> bool {
-        let turn = |good_per_s: f64| json!({ "good_per_s": good_per_s, "good_lost": 0, "doubled": 0, "memory_share": 0.5 });
+        let rest = json!({ "good_lost": 0, "doubled": 0, "memory_share": 0.5 });
+        let turn = |per_s: f64| with(rest.clone(), json!({ "good_per_s": per_s }));
         let mut poisoned = turn(960.0);
         poisoned[name] = json!(value);
         let mut all = [series(CLEAN, &[turn(1_000.0)]), series(POISONED, &[poisoned])];

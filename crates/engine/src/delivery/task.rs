@@ -21,7 +21,7 @@ use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
 
-/// So long a task reads frames before it looks at answers and lets other tasks run.
+/// A task reads frames for this long, then looks at answers and lets other tasks run.
 const TURN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -437,8 +437,8 @@ impl Task {
             }
             Outcome::Misconfigured { reason } => (
                 reason,
-                "the backend refuses requests as it is configured, or for a spent quota; the data is \
-                 kept and sent again now and then",
+                "the backend refuses requests as it is configured, or for a spent quota; the data \
+                 is kept and sent again now and then",
             ),
             Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
         };

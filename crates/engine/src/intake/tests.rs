@@ -251,8 +251,8 @@ async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() 
     assert_eq!(fixture.lowest(), 1);
 }
 
-/// The same where the sender waits for both. Guarantee: it is answered when the one that is left has
-/// taken the request.
+/// The same where the sender waits for both. Guarantee: it is answered when the one that is left
+/// has taken the request.
 #[tokio::test]
 async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
     for is_durable in [false, true] {

@@ -349,8 +349,8 @@ async fn a_fetch_outlives_the_request_that_asked() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
-/// Scenario: a token is to be renewed, and the endpoint hangs. Guarantee: requests are sent with the
-/// old one as long as it is good, and one renewal is under way.
+/// Scenario: a token is to be renewed, and the endpoint hangs. Guarantee: requests are sent with
+/// the old one as long as it is good, and one renewal is under way.
 #[tokio::test]
 async fn a_good_token_is_used_during_its_renewal() {
     let (endpoint, asked) = slow_tokens(&[0, 60_000], 4).await;

@@ -18,8 +18,8 @@ const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Probes go round among so many batches: one that stays refused says nothing of others.
 const PROBE_CANDIDATES: usize = 4;
-/// While a delivery is held for a fault of all data, so many batches may wait before no more data is
-/// looked at.
+/// While a delivery is held for a fault of all data, so many batches may wait before no more data
+/// is looked at.
 const SEARCHED_BATCHES_MAX: usize = 512;
 /// Among so many batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
@@ -41,8 +41,8 @@ pub enum State {
     Open,
     /// An unbroken run of failures, with the reason of the first: one probe at a time.
     Outage(String),
-    /// Nothing that time mends: credentials, or a fault of all data. One probe at a time, nothing is
-    /// dropped.
+    /// Nothing that time mends: credentials, or a fault of all data. One probe at a time, nothing
+    /// is dropped.
     Held(String),
 }
 

@@ -287,9 +287,9 @@ proptest! {
         }
     }
 
-    /// A request waits for a delivery that cannot shed and is beyond its limit, or, in a nearly full
-    /// pool, beyond its fair share or with a backend that takes nothing. It waits for no other, and
-    /// for the pool only if that is full.
+    /// A request waits for a delivery that cannot shed and is beyond its limit, or, in a nearly
+    /// full pool, beyond its fair share or with a backend that takes nothing. It waits for no
+    /// other, and for the pool only if that is full.
     #[test]
     fn senders_wait_where_they_have_to_and_nowhere_else(
         route in proptest::collection::vec(any_delivery(), 1..6),

@@ -21,7 +21,8 @@ const LARGE_BYTES: usize = 1 << 20;
 static BEFORE_LARGE: OnceLock<fn()> = OnceLock::new();
 
 /// Sets what a thread calls before it takes memory for a payload of a megabyte or more: such
-/// payloads are freed by other threads, and an allocator may notice that late. The first call counts.
+/// payloads are freed by other threads, and an allocator may notice that late. The first call
+/// counts.
 pub fn set_before_large(call: fn()) {
     let _ = BEFORE_LARGE.set(call);
 }

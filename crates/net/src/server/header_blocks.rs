@@ -6,8 +6,7 @@
 //! They are followed here as far as it takes to count these buffers: representations, the lengths
 //! of strings, and which entries of the table are pseudo-header fields (RFC 7541, 5 and 6).
 //!
-//! h2 decodes each frame of a block as it comes, and keeps the fields until the block ends. Fields
-//! of a few bytes, or of one, take a hundred times as much once they are decoded.
+//! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
 
 use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
 

@@ -61,8 +61,8 @@ impl ConnectionEntry {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// Waits until nothing is arriving, or what arrives makes no progress, or the connection's slice
-    /// has ended: without one nothing arrives. Requests that come whole are no progress.
+    /// Waits until nothing is arriving, or what arrives makes no progress, or the connection's
+    /// slice has ended: without one nothing arrives. Requests that come whole are no progress.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let until = Instant::now() + HELD_AT_MOST;
         let came_bytes = || self.arriving_bytes.load(Ordering::Relaxed);
