@@ -7,6 +7,7 @@ const CLEAN: &str = "none";
 /// One item in so many.
 const BAD_EVERY: u64 = 20;
 const POISONED: &str = "1 of 20";
+/// Of the good items.
 const RATE_BAR: f64 = 0.95;
 /// For the search that is under way when the load ends.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
@@ -18,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     case_head: "bad items",
     takes: |contestant, _| contestant.is_gateway(),
     measure: |turn| Box::pin(measure(turn)),
-    compare: |all| compare(all, CLEAN, "rate_ratio", "good_per_s", Div::div),
+    compare: |all| compare(all, CLEAN, "rate_ratio", "good_of_all", Div::div),
     columns: &[
         ("good spans/s", |series| series.cell("good_per_s", 0)),
         ("×", |series| series.cell("rate_ratio", 3)),
@@ -37,9 +38,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
         format!(
             "{:.0} spans/s of 40 attributes offered, memory limit {MEMORY_LIMIT_MIB} MiB, a \
              backend that answers INVALID_ARGUMENT to a request with a bad span. Good spans that \
-             arrived a second, and how many requests each bad one cost.\nBar: at least {:.0} % of \
-             the rate without bad spans, no good span lost or sent twice, memory at most 110 % of \
-             the limit.",
+             arrived a second, and how many requests each bad one cost. ×: of the good spans that \
+             were offered, against the same without bad ones.\nBar: at least {:.0} % of that, no \
+             good span lost or sent twice, memory at most 110 % of the limit.",
             options.rate,
             RATE_BAR * 100.0,
         )
@@ -62,8 +63,12 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         sleep(Duration::from_millis(20)).await;
     }
     let counts = backend.counts();
+    let bad_share = if poisons { 1.0 / BAD_EVERY as f64 } else { 0.0 };
+    let good_per_s = observed.delivered_per_s();
     let others = json!({
-        "good_per_s": observed.delivered_per_s(),
+        "good_per_s": good_per_s,
+        // As many good ones as were offered count as all.
+        "good_of_all": good_per_s / (1.0 - bad_share),
         "good_lost": report.missing_at(backend).saturating_sub(bad),
         "requests_per_bad": (bad > 0).then(|| counts.requests as f64 / bad as f64),
     });
@@ -77,7 +82,7 @@ mod tests {
 
     fn holds_with(name: &str, value: f64) -> bool {
         let rest = json!({ "good_lost": 0, "doubled": 0, "memory_share": 0.5 });
-        let turn = |per_s: f64| with(rest.clone(), json!({ "good_per_s": per_s }));
+        let turn = |per_s: f64| with(rest.clone(), json!({ "good_of_all": per_s }));
         let mut poisoned = turn(960.0);
         poisoned[name] = json!(value);
         let mut all = [series(CLEAN, &[turn(1_000.0)]), series(POISONED, &[poisoned])];
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn each_bar_is_one() {
         assert!(holds_with("good_lost", 0.0));
-        assert!(!holds_with("good_per_s", 940.0));
+        assert!(!holds_with("good_of_all", 940.0));
         assert!(!holds_with("good_lost", 1.0));
         assert!(!holds_with("doubled", 1.0));
         assert!(!holds_with("memory_share", 1.11));
