@@ -63,6 +63,10 @@ impl StreamCharges {
     /// room for.
     pub(super) fn keep(&self, bytes: usize) -> usize {
         let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        if bytes == kept_bytes {
+            // Each read asks: the counter that all connections share is left alone.
+            return 0;
+        }
         let more_bytes = bytes.saturating_sub(kept_bytes);
         if more_bytes > 0 && !self.budget.take_for_streams(more_bytes, FURTHER_BLOCKS_PERCENT) {
             return more_bytes;
