@@ -24,7 +24,7 @@ use super::activity::Activity;
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
-use super::header_blocks::HeaderBlocks;
+use super::frames::Frames;
 use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
@@ -124,11 +124,9 @@ pub(super) async fn serve_connection<H: Handler>(
             }
         }
     };
-    let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
-    let transport = InspectReader::new(stream, move |bytes: &[u8]| {
-        reading.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        reading.note_headers(headers.read(bytes), &mut headers);
-    });
+    let (mut frames, reading) = (Frames::default(), Arc::clone(&activity));
+    let transport =
+        InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut frames));
     drive(transport, activity, &peer, &context).await;
 }
 
@@ -195,8 +193,7 @@ async fn drive<H: Handler>(
         }
     });
     let budget = &resources.connections;
-    let sizes = budget.windows();
-    activity.entry.unread.set_sizes(sizes);
+    let sizes = activity.entry.unread.sizes;
     let streams = budget.streams(options.max_concurrent_streams);
     let header_timer = HeaderTimer(Arc::clone(&activity));
     let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);
