@@ -136,7 +136,8 @@ mod tests {
         assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
     }
 
-    /// Guarantee: what is kept beside requests is charged as long as it is, or its connection lives.
+    /// Guarantee: what is kept beside requests is charged as long as it is, or its connection
+    /// lives.
     #[test]
     fn what_is_kept_beside_requests_is_charged() {
         let budget = ConnectionBudget::new(300_000 * 100 / FURTHER_BLOCKS_PERCENT, 0);

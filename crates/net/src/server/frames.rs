@@ -1,5 +1,5 @@
-//! A look at what a peer sends, before h2 decodes it: which frames, and what h2 keeps of them beside
-//! headers and the content of bodies.
+//! A look at what a peer sends, before h2 decodes it: which frames, and what h2 keeps of them
+//! beside headers and the content of bodies.
 //!
 //! h2 keeps each frame of data until its request's body is read, as a slice of the buffer that it
 //! came in with whatever came before and behind it. So a body with long frames of other kinds
@@ -28,7 +28,8 @@ const CHARGE_STEP_BYTES: usize = 16 << 10;
 pub(super) struct Frames {
     state: State,
     blocks: HeaderBlocks,
-    /// The latest stream that a peer opened. Further headers of it and of earlier ones are trailers.
+    /// The latest stream that the peer opened. Further headers of it and of earlier ones are
+    /// trailers.
     last_stream: u32,
     /// Trailers that came since no request was in flight.
     trailers: usize,
@@ -80,8 +81,8 @@ struct Headers {
 }
 
 impl Frames {
-    /// Before a read: of the connection's requests `begun` have begun and `in_flight` have no answer
-    /// yet, and bodies have read `read_frames` frames of data.
+    /// Before a read: of the connection's requests `begun` have begun and `in_flight` have no
+    /// answer yet, and bodies have read `read_frames` frames of data.
     pub(super) fn note_requests(&mut self, begun: u64, in_flight: usize, read_frames: u64) {
         self.read_frames = read_frames;
         // Once for each request: those of which frames have just come may not have begun.
