@@ -208,7 +208,6 @@ impl<T> Inner<T> {
         for (id, dropped) in dropped {
             let Some(cursor) = &mut self.cursors[id.0] else { continue };
             cursor.dropped_unseen.add(dropped);
-            cursor.oldest_on_disk_unix_ns = None;
             cursor.note_dropped_range(first, last + 1, dropped, unix_now_ns());
             cursor.publish();
             wakes.push(cursor.wake.clone());
