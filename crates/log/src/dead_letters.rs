@@ -255,7 +255,7 @@ impl DeadLetters {
             version: VERSION,
             kind: FileKind::DeadLetters,
             log_id: self.state.log_id,
-            epoch: random_u64().at(&self.directory, "cannot get a random number")?,
+            epoch: random_u64(),
             first_offset: self.head,
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
@@ -431,7 +431,7 @@ fn open_state(
         Err(error) if error.is_not_found() => {}
         opened => return opened,
     }
-    let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
+    let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create(disk, &path, &state)?, state))
 }
