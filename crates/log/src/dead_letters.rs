@@ -90,7 +90,7 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
-        Self::open_with(disk, log_directory, delivery, limit_bytes, CursorFile::open)
+        Self::open_with(disk, log_directory, delivery, limit_bytes, false)
     }
 
     /// The same where the disk has refused a slot of the state for long: the other one counts.
@@ -101,14 +101,7 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
-        let open_state = |disk: &dyn Disk, path: &Path| {
-            let (mut file, mut state) = CursorFile::open_in_part(disk, path)?;
-            state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
-            // Before a letter has such a number.
-            file.store(disk, &state)?;
-            Ok((file, state))
-        };
-        Self::open_with(disk, log_directory, delivery, limit_bytes, open_state)
+        Self::open_with(disk, log_directory, delivery, limit_bytes, true)
     }
 
     fn open_with(
@@ -116,11 +109,11 @@ impl DeadLetters {
         log_directory: &Path,
         delivery: &str,
         limit_bytes: u64,
-        open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
+        in_part: bool,
     ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
         disk.create_directory(&directory).at(&directory, "cannot create")?;
-        let (state_file, state) = open_state(&*disk, &directory, delivery, open)?;
+        let (state_file, state) = open_state(&*disk, &directory, delivery, in_part)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -422,14 +415,22 @@ fn open_state(
     disk: &dyn Disk,
     directory: &Path,
     delivery: &str,
-    open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
+    in_part: bool,
 ) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
-    match open(disk, &path) {
+    match CursorFile::open_in_part(disk, &path) {
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
-        opened => return opened,
+        Err(error) => return Err(error),
+        Ok((file, state, None)) => return Ok((file, state)),
+        Ok((_, _, Some(refused))) if !in_part => return Err(refused),
+        Ok((mut file, mut state, Some(_))) => {
+            state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
+            // Before a letter has such a number.
+            file.store(disk, &state)?;
+            return Ok((file, state));
+        }
     }
     let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
