@@ -137,8 +137,8 @@ impl DeadLetters {
     }
 
     /// Adds letters and makes them durable with one sync; returns the number of the first. Older
-    /// ones make room for them. After an error none, some or all of them are stored, and the call
-    /// can be repeated.
+    /// ones make room for them; one that is larger than the whole store counts as dropped. After an
+    /// error none, some or all of them are stored, and the call can be repeated.
     pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64> {
         let first = self.head;
         let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
@@ -215,6 +215,10 @@ impl DeadLetters {
             payload: letter.payload,
         };
         self.state.written_unix_ns = letter.refusal.refused_unix_ns;
+        if SegmentWriter::len_for(&frame) > self.limit_bytes {
+            self.state.dropped.add(frame.charge);
+            return Ok(());
+        }
         self.make_room(&frame)?;
         if let Some(writer) = &mut self.writer {
             writer.append(&frame)?;
@@ -228,15 +232,10 @@ impl DeadLetters {
         if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
             return Ok(());
         }
-        let letter_bytes = SegmentWriter::len_for(frame);
         let (shortest, longest) = SEGMENT_LEN_RANGE_BYTES;
         let usual =
             (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
-        let len_bytes = usual.max(letter_bytes);
-        if len_bytes > self.limit_bytes {
-            let limit_bytes = self.limit_bytes;
-            return Err(FileError::LetterExceedsLimit { letter_bytes, limit_bytes });
-        }
+        let len_bytes = usual.max(SegmentWriter::len_for(frame));
         self.finish_segment()?;
         // What is removed and still there takes no room, up to as much again as may be stored.
         let removed = self.remove_resolved();
@@ -299,10 +298,9 @@ impl DeadLetters {
         let dropped = dropped.unwrap_or_default();
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
-            self.state.dropped_ranges.push(DroppedRange { start, end, dropped, dropped_unix_ns });
-            self.state
-                .dropped_ranges
-                .drain(..self.state.dropped_ranges.len().saturating_sub(DROPPED_RANGES_LIMIT));
+            let ranges = &mut self.state.dropped_ranges;
+            ranges.push(DroppedRange { start, end, dropped, dropped_unix_ns });
+            ranges.drain(..ranges.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
         self.state.floor = end;

@@ -123,17 +123,15 @@ fn the_oldest_make_room_and_are_counted_across_restarts() {
 }
 
 #[test]
-fn a_letter_that_exceeds_the_whole_bound_is_refused_and_the_others_stay() {
+fn a_letter_that_exceeds_the_whole_bound_counts_as_dropped_and_the_others_stay() {
     let disk = FaultyDisk::new(1);
     let mut letters = open(&disk, 64 << 10);
     letters.append(&[letter(0, b"small")]).unwrap();
     let large = vec![0; 70_000];
-    assert!(matches!(
-        letters.append(&[letter(1, &large)]),
-        Err(FileError::LetterExceedsLimit { .. })
-    ));
-    assert_eq!(letters.append(&[letter(1, b"small")]).unwrap(), 1);
-    assert_eq!(read(&disk, 0).len(), 2);
+    let new = [letter(1, b"small"), letter(2, &large), letter(2, b"small")];
+    assert_eq!(letters.append(&new).unwrap(), 1);
+    assert_eq!((letters.range(), letters.dropped().items), ((0, 3), 3));
+    assert_eq!(read(&disk, 0).len(), 3);
 }
 
 #[test]

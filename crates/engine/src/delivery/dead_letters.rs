@@ -192,8 +192,6 @@ pub(crate) struct OnDisk {
     store: Mutex<Option<Store>>,
     /// When the store could not be opened first.
     refused_at: OnceLock<Instant>,
-    /// Of letters that do not fit at all.
-    too_large_items: AtomicU64,
     totals: Mutex<DeadLetterTotals>,
 }
 
@@ -213,7 +211,6 @@ impl OnDisk {
             limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
             refused_at: OnceLock::new(),
-            too_large_items: AtomicU64::new(0),
             totals: Mutex::default(),
         };
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
@@ -266,22 +263,7 @@ impl OnDisk {
             payload: &letter.payload,
         });
         let new: Vec<_> = new.collect();
-        let exceeds = |it: &Result<_, _>| matches!(it, Err(FileError::LetterExceedsLimit { .. }));
-        let appended = store.append(&new);
-        if !exceeds(&appended) {
-            appended?;
-        } else {
-            // One by one: those that are larger than the whole store are counted as gone. Some may
-            // be stored twice.
-            for letter in &new {
-                let appended = store.append(std::slice::from_ref(letter));
-                if exceeds(&appended) {
-                    self.too_large_items.fetch_add(letter.items, Ordering::Relaxed);
-                } else {
-                    appended?;
-                }
-            }
-        }
+        store.append(&new)?;
         self.note_totals(store);
         let segments = store.take_uncounted();
         if segments > 0 {
@@ -295,11 +277,10 @@ impl OnDisk {
     }
 
     fn note_totals(&self, store: &Store) {
-        let too_large_items = self.too_large_items.load(Ordering::Relaxed);
         *self.totals.lock() = DeadLetterTotals {
             letters: store.letters(),
             bytes: store.len_bytes(),
-            evicted_items: store.dropped().items + too_large_items,
+            evicted_items: store.dropped().items,
         };
     }
 
