@@ -205,13 +205,11 @@ impl SegmentWriter {
         self.failed
     }
 
-    /// Collects bytes; the disk begins to write what is full meanwhile.
+    /// Collects bytes; what is full goes to the disk.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
-            let position = self.buffer_position;
             self.write_out()?;
-            self.file.begin_writing(position, self.buffer_position - position);
             rest = self.buffer.append(rest);
         }
         Ok(())
