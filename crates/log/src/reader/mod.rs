@@ -72,7 +72,6 @@ struct Place {
     passes_unreadable: bool,
     /// Everything below was looked at.
     at: Offset,
-    end: Option<u64>,
 }
 
 impl<T: Record> Reader<T> {
@@ -162,40 +161,41 @@ impl<T: Record> Reader<T> {
         {
             place.segment.free_buffer();
         }
-        let reuses = self.places.get(&task.id).is_some_and(|place| {
+        let is_here = |place: &Place| {
             place.generation == target.generation
                 && place.at <= task.from
                 && place.passes_unreadable == pass_unreadable
-        });
-        if !reuses {
-            let (shortest, longest) = BUFFER_RANGE_BYTES;
-            let read_ahead_bytes =
-                self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
-            let options = ReaderOptions { read_ahead_bytes, pass_unreadable };
-            let segment = match self.home.open(target, options) {
-                Ok(segment) => segment,
-                Err(error) => return self.pass_if_lost(task, error),
-            };
-            let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-            // With a generation that no segment has it is opened again at the next turn.
-            let generation = if known { target.generation } else { 0 };
-            let (passes_unreadable, at, end) = (pass_unreadable, task.from, target.end);
-            let place = Place { generation, segment, passes_unreadable, at, end };
-            self.places.insert(task.id, place);
-        }
-        let Some(place) = self.places.get_mut(&task.id) else {
-            return Ok(Found::nothing(task.from));
         };
-        if let Some(end) = target.end.filter(|_| place.end != target.end) {
-            place.segment.set_end(end);
-            place.end = target.end;
-        }
+        let mut place = match self.places.remove(&task.id).filter(is_here) {
+            Some(mut place) => {
+                target.end.into_iter().for_each(|end| place.segment.set_end(end));
+                place
+            }
+            None => match self.open(task, pass_unreadable) {
+                Ok(place) => place,
+                Err(error) => return self.pass_if_lost(task, error),
+            },
+        };
         let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
+        // After an error the segment is opened again.
         read_turn(&mut place.segment, task, &mut self.shared_frames, &mut found)?;
         place.at = found.until;
         found.damaged += place.segment.damage().places() - damage_before;
+        self.places.insert(task.id, place);
         Ok(found)
+    }
+
+    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place> {
+        let (shortest, longest) = BUFFER_RANGE_BYTES;
+        let read_ahead_bytes = self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
+        let options = ReaderOptions { read_ahead_bytes, pass_unreadable };
+        let (target, at) = (&task.segment, task.from);
+        let segment = self.home.open(target, options)?;
+        let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
+        // With a generation that no segment has it is opened again at the next turn.
+        let generation = if known { target.generation } else { 0 };
+        Ok(Place { generation, segment, passes_unreadable: pass_unreadable, at })
     }
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
@@ -236,7 +236,6 @@ impl<T: Record> Reader<T> {
 
     /// The reader waits before it tries again, the longer the longer it has waited.
     fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
-        self.places.remove(&task.id);
         let now = Instant::now();
         let refusal = self.refusals.entry(task.id).or_insert(Refusal { since: now, again_at: now });
         let mut inner = self.shared.inner.lock();
