@@ -258,9 +258,9 @@ impl DeadLetters {
     }
 
     fn finish_segment(&mut self) -> Result<()> {
-        let sealed = self.writer.as_mut().map(SegmentWriter::seal).transpose();
+        let sealed = self.writer.as_mut().map_or(Ok(()), SegmentWriter::seal);
         self.put_away();
-        sealed.map(drop)
+        sealed
     }
 
     /// Writes no more to the open segment. Of one that failed only what was durable stays, and the
