@@ -143,11 +143,11 @@ fn read_newest(
     }
 }
 
+/// A sequence number and what was stored with it.
+type Slot = (u64, CursorState);
+
 /// The slots that are whole, and the last error of the disk.
-fn read_slots(
-    file: &dyn DiskFile,
-    path: &Path,
-) -> Result<(Vec<(u64, CursorState)>, Option<FileError>)> {
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(Vec<Slot>, Option<FileError>)> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
     let (mut whole, mut refused) = (Vec::new(), None);
     for position in [0, SLOT_LEN_BYTES] {
