@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
@@ -35,15 +36,15 @@ const STATE_NAME: &str = "state";
 const SEGMENTS_WHEN_FULL: u64 = 8;
 const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 
-/// A frame that was refused.
+/// A frame that was refused, or a part of one.
 #[derive(Clone, Debug)]
-pub struct NewDeadLetter<'a> {
+pub struct DeadLetter {
     pub refusal: Refusal,
     pub facts: RecordFacts,
     pub items: u64,
     /// As in the log.
-    pub metadata: &'a [u8],
-    pub payload: &'a [u8],
+    pub metadata: Vec<u8>,
+    pub payload: Bytes,
 }
 
 /// A segment that is not written any more.
@@ -139,7 +140,7 @@ impl DeadLetters {
     /// Adds letters and makes them durable with one sync; returns the number of the first. Older
     /// ones make room for them; one that is larger than the whole store counts as dropped. After an
     /// error none, some or all of them are stored, and the call can be repeated.
-    pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64> {
+    pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
         if appended.is_ok()
@@ -201,10 +202,10 @@ impl DeadLetters {
         self.state.dropped
     }
 
-    fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<()> {
+    fn append_one(&mut self, letter: &DeadLetter) -> Result<()> {
         let mut metadata = Vec::new();
         letter.refusal.encode(&mut metadata);
-        metadata.extend_from_slice(letter.metadata);
+        metadata.extend_from_slice(&letter.metadata);
         let frame = FrameRef {
             offset: self.head,
             facts: letter.facts,
@@ -212,7 +213,7 @@ impl DeadLetters {
             is_taken: false,
             readers: &[],
             metadata: &metadata,
-            payload: letter.payload,
+            payload: &letter.payload,
         };
         self.state.written_unix_ns = letter.refusal.refused_unix_ns;
         if SegmentWriter::len_for(&frame) > self.limit_bytes {

@@ -6,7 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
+use bytes::Bytes;
+use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
 use sluice_log::{FileError, RecordFacts, StoredRecord};
@@ -27,8 +28,8 @@ fn refusal(index: u64) -> Refusal {
     }
 }
 
-fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
-    NewDeadLetter {
+fn letter(index: u64, payload: &[u8]) -> DeadLetter {
+    DeadLetter {
         refusal: refusal(index),
         facts: RecordFacts {
             received_unix_ns: 500 + index,
@@ -37,8 +38,8 @@ fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
             uncompressed_len_bytes: 2 * payload.len() as u32,
         },
         items: 3,
-        metadata: b"peer",
-        payload,
+        metadata: b"peer".to_vec(),
+        payload: Bytes::copy_from_slice(payload),
     }
 }
 
