@@ -91,30 +91,9 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
-        Self::open_with(disk, log_directory, delivery, limit_bytes, false)
-    }
-
-    /// The same where the disk has refused a slot of the state for long: the other one counts.
-    /// Letters that were removed may be back, and no number is given again.
-    pub fn open_in_part(
-        disk: Arc<dyn Disk>,
-        log_directory: &Path,
-        delivery: &str,
-        limit_bytes: u64,
-    ) -> Result<Self> {
-        Self::open_with(disk, log_directory, delivery, limit_bytes, true)
-    }
-
-    fn open_with(
-        disk: Arc<dyn Disk>,
-        log_directory: &Path,
-        delivery: &str,
-        limit_bytes: u64,
-        in_part: bool,
-    ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
         disk.create_directory(&directory).at(&directory, "cannot create")?;
-        let (state_file, state) = open_state(&*disk, &directory, delivery, in_part)?;
+        let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -135,6 +114,15 @@ impl DeadLetters {
         // What cannot be removed is tried again when room is needed.
         let _ = letters.remove_resolved();
         Ok(letters)
+    }
+
+    /// Where the disk has refused a slot of the state for long: from now on the other one counts.
+    /// Letters that were removed may be back, and no number is given again.
+    pub fn mend_state(disk: &dyn Disk, log_directory: &Path, delivery: &str) -> Result<()> {
+        let path = state_path(&directory_of(log_directory, delivery));
+        let (mut file, mut state, refused) = CursorFile::open_in_part(disk, &path)?;
+        state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
+        if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
     }
 
     /// Adds letters and makes them durable with one sync; returns the number of the first. Older
@@ -414,22 +402,13 @@ fn open_state(
     disk: &dyn Disk,
     directory: &Path,
     delivery: &str,
-    in_part: bool,
 ) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
-    match CursorFile::open_in_part(disk, &path) {
+    match CursorFile::open(disk, &path) {
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
-        Ok((file, state, None)) => return Ok((file, state)),
-        Ok((_, _, Some(refused))) if !in_part => return Err(refused),
-        Ok((mut file, mut state, Some(_))) => {
-            state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
-            // Before a letter has such a number.
-            file.store(disk, &state)?;
-            return Ok((file, state));
-        }
+        opened => return opened,
     }
     let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };

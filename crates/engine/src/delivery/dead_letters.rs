@@ -215,14 +215,15 @@ impl OnDisk {
 
     fn open_store(&self) -> Result<Store, FileError> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let opened =
-            Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let open =
+            || Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let opened = open();
         let Err(refused @ FileError::Io { .. }) = opened else { return opened };
         if self.refused_at.get_or_init(Instant::now).elapsed() < READ_PATIENCE {
             return Err(refused);
         }
-        let disk = self.disk.clone();
-        let opened = Store::open_in_part(disk, &self.log_directory, &self.delivery, limit_bytes)?;
+        Store::mend_state(&*self.disk, &self.log_directory, &self.delivery)?;
+        let opened = open()?;
         tracing::error!(
             delivery = self.delivery, problem = %refused,
             "the disk refuses to read a part of the state of dead letters: those that were \
