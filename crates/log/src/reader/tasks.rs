@@ -30,7 +30,7 @@ pub(super) struct Task {
 pub(super) enum Purpose {
     /// Read ahead of a reader.
     Read,
-    /// Read one frame for a cursor that does not read: it says how long its backlog has waited.
+    /// Read one frame of a reader without a subscriber: it says how long the backlog has waited.
     Date,
     Drop,
 }
@@ -72,9 +72,9 @@ impl<T> Inner<T> {
         }
         let from = cursor.ahead.until.max(cursor.next);
         let has_no_date = cursor.oldest_on_disk_unix_ns().is_none();
-        let (purpose, bytes, is_wanted) = if cursor.is_subscribed && cursor.ahead.is_active {
+        let (purpose, bytes, is_wanted) = if cursor.is_subscribed {
             let bytes = store.read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
-            (Purpose::Read, bytes, self.wants_ahead(id))
+            (Purpose::Read, bytes, cursor.ahead.is_active && self.wants_ahead(id))
         } else {
             (Purpose::Date, 1, has_no_date && from < below)
         };
