@@ -48,6 +48,8 @@ pub(crate) struct Maintenance<T> {
     /// Runs of files that no reader needs, and that could not be removed yet. In a run one that
     /// stays keeps those behind it: recovery looks for their frames in it.
     unremoved: Vec<Vec<PathBuf>>,
+    /// No segment is written anew before: a new file could not be begun.
+    rewrite_at: Instant,
     /// First offsets of segments that could not be written anew: the others are, meanwhile.
     passed_by: HashSet<Offset>,
     /// They are tried again then.
@@ -67,6 +69,7 @@ impl<T: Record> Maintenance<T> {
             cursor_files,
             leftovers,
             unremoved: Vec::new(),
+            rewrite_at: Instant::now(),
             passed_by: HashSet::new(),
             retry_at: Instant::now(),
         }
@@ -89,7 +92,7 @@ impl<T: Record> Maintenance<T> {
         self.store_cursors(at_the_end);
         self.remove_unpinned();
         remove_gone(&mut self.cursor_files.lock(), &self.shared, &self.home);
-        if !at_the_end {
+        if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
     }

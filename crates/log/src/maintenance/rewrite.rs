@@ -54,8 +54,7 @@ impl<T: Record> Maintenance<T> {
         let segment_bytes = self.home.options.segment_bytes;
         let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
         let Some(mut olds) = chosen else { return };
-        let first = olds[0].segment.first;
-        let listed = self.without_strangers(&mut olds).map_err(|_| first);
+        let listed = self.without_strangers(&mut olds).map_err(|_| None);
         let done = listed.and_then(|before_stranger| match is_worthwhile(&olds, segment_bytes) {
             true => self.rewrite_run(&olds).map(|()| Vec::new()),
             false => Ok(before_stranger),
@@ -64,7 +63,10 @@ impl<T: Record> Maintenance<T> {
             // Nothing was lost by it: the old files are still there.
             self.shared.with_store(|store| store.stats.failures += 1);
             self.remove_unfinished();
-            vec![failed]
+            if failed.is_none() {
+                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            }
+            failed.into_iter().collect()
         });
         self.pass_by(left);
     }
@@ -108,15 +110,16 @@ impl<T: Record> Maintenance<T> {
         Ok(before_stranger)
     }
 
-    /// The error is the first offset of the segment at which it failed.
-    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Offset> {
+    /// The error is the first offset of the segment at which it failed; none if there is no room
+    /// for the new file, as there is none for that of another run.
+    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Option<Offset>> {
         let Old { segment: Segment { first, path, .. }, .. } = &olds[0];
-        let mut rewritten = self.begin(olds).map_err(|_| *first)?;
+        let mut rewritten = self.begin(olds).map_err(|_| None)?;
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
             let copied = self.copy(old, &ids, &mut rewritten);
             // What is in the new file of it already is passed over, because the old one stays.
-            if !copied.map_err(|_| old.segment.first)? {
+            if !copied.map_err(|_| Some(old.segment.first))? {
                 break;
             }
             rewritten.segments += 1;
@@ -130,7 +133,7 @@ impl<T: Record> Maintenance<T> {
         };
         let done = &olds[..rewritten.segments];
         if done.is_empty() || put_in_place(&mut rewritten.writer).is_err() {
-            return Err(*first);
+            return Err(Some(*first));
         }
         self.install(path.clone(), done, &rewritten);
         self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
