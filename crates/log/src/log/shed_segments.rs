@@ -195,7 +195,6 @@ impl<T> Inner<T> {
             if is_free {
                 // Each frame was looked at: none is left for any reader.
                 let readers: Vec<CursorId> = segment.pinning().collect();
-                segment.unknown.clear();
                 segment.pins.clear();
                 for id in readers {
                     if let Some(cursor) = &mut self.cursors[id.0] {

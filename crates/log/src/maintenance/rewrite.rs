@@ -11,13 +11,13 @@ use crate::disk::DirectoryEntry;
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
-use crate::log::segments::Segment;
+use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
 use crate::segment::{
     Damage, ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments,
 };
-use crate::types::{CursorId, Holding, Offset};
+use crate::types::{CursorId, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
 const WANTED_PART: u64 = 4;
@@ -202,7 +202,7 @@ impl<T: Record> Maintenance<T> {
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
-        let (pins, unknown) = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
+        let pins = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
         let store = inner.on_disk();
         store.stats.rewrites += 1;
         store.stats.frames_damaged += rewritten.damage.places();
@@ -217,7 +217,6 @@ impl<T: Record> Maintenance<T> {
             len_bytes: rewritten.writer.len_bytes(),
             end: Some(rewritten.writer.durable_end()),
             pins,
-            unknown,
             ..Segment::default()
         });
     }
@@ -237,11 +236,11 @@ impl<T> Inner<T> {
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
         for segment in store.segments.by_first.values() {
-            let is_known = |reader: &CursorId| {
+            let is_known = |reader: CursorId| {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
-                .filter(|_| segment.unknown.iter().all(is_known))
+                .filter(|_| segment.pinning().all(is_known))
                 .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {
@@ -261,19 +260,13 @@ impl<T> Inner<T> {
         first: Offset,
         last: Offset,
         readers: &HashSet<CursorId>,
-    ) -> (BTreeMap<CursorId, Holding>, Vec<CursorId>) {
-        let (mut pins, mut unknown) = (BTreeMap::new(), Vec::new());
-        for &reader in readers {
-            let Some(cursor) = &self.cursors[reader.0] else { continue };
-            let leased = cursor.leased_on_disk(first..=last);
-            if leased.frames > 0 {
-                pins.insert(reader, leased);
-            }
-            if cursor.next <= last {
-                unknown.push(reader);
-            }
-        }
-        (pins, unknown)
+    ) -> BTreeMap<CursorId, Pin> {
+        let pin = |&reader: &CursorId| {
+            let cursor = self.cursors[reader.0].as_ref()?;
+            let held = cursor.leased_on_disk(first..=last);
+            Some((reader, Pin { held, may_be_more: cursor.next <= last }))
+        };
+        readers.iter().filter_map(pin).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cursor_file::{
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::log::segments::{Segment, Segments};
+use crate::log::segments::{Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
 use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
@@ -283,8 +283,9 @@ impl<'a, T> Recovery<'a, T> {
             })
         };
         let readers = self.cursors.len() + self.damaged.len();
-        let unknown = (0..readers).filter(needs).map(CursorId).collect();
-        self.segments.insert(Segment { last, unknown, ..segment });
+        let pin = Pin { may_be_more: true, ..Pin::default() };
+        let pins = (0..readers).filter(needs).map(|index| (CursorId(index), pin)).collect();
+        self.segments.insert(Segment { last, pins, ..segment });
     }
 }
 
