@@ -131,10 +131,7 @@ fn write_temporary(
 }
 
 /// The newest whole slot with its sequence number, and the error of the disk if it refused one.
-fn read_newest(
-    file: &dyn DiskFile,
-    path: &Path,
-) -> Result<(u64, CursorState, Option<FileError>)> {
+fn read_newest(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState, Option<FileError>)> {
     let (whole, refused) = read_slots(file, path)?;
     match (whole.into_iter().max_by_key(|(sequence, _)| *sequence), refused) {
         (Some((sequence, state)), refused) => Ok((sequence, state, refused)),

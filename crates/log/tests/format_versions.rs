@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::cursor_file::{CursorFile, file_name};
 use bytes::Bytes;
+use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};

@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_log::cursor_file::{CursorFile, file_name};
 use bytes::Bytes;
+use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::Disk;
 use sluice_log::format::{CursorState, Refusal};

@@ -52,7 +52,11 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
             }
         }
         let is_sealed = random.bool();
-        if is_sealed { writer.seal().unwrap() } else { writer.sync().unwrap() }
+        if is_sealed {
+            writer.seal().unwrap()
+        } else {
+            writer.sync().unwrap()
+        }
         let options =
             ReaderOptions { read_ahead_bytes: random.usize(1..100_000), pass_unreadable: false };
         let mut reader = open(&disk, writer.path(), options);
