@@ -1,6 +1,6 @@
-//! One delivery: a (pipeline, exporter) pair with its own cursor and retry state. Nothing that
-//! happens here can slow down another delivery, except by using the CPU. What becomes of it when it
-//! lags is decided in `flow::overload`.
+//! One delivery: a (pipeline, exporter) pair with its own cursor and retry state. It slows down
+//! another one only by using the CPU, or through senders that both share and that a policy makes
+//! wait. What becomes of it when it lags is decided in `flow::overload`.
 
 mod dead_letter_writer;
 mod dead_letters;

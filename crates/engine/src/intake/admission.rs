@@ -1,5 +1,5 @@
-//! Waiting, on behalf of `flow::overload`: requests that wait to be admitted, unread, and answers
-//! that are delayed.
+//! Waiting, on behalf of `flow::overload`: requests that wait to be admitted, and answers that are
+//! delayed.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

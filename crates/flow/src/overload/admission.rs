@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::isolation::{self, RouteView};
 use super::{DeliveryState, Policy, PoolState, Sheds, pacing};
 
-/// How long a request waits for memory before it is refused.
+/// How long a request waits at least for memory before it is refused.
 const MEMORY_WAIT: Duration = Duration::from_millis(250);
 /// How long a request is paced before that. Then it is admitted as far as limits allow.
 const PACE_WAIT: Duration = Duration::from_millis(750);

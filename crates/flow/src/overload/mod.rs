@@ -6,7 +6,7 @@
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
 //!
 //! 1. **pace** ([`pacing::is_paced`]). When: the CPU is the bottleneck and a delivery has enough to
-//!    do. Then: new requests wait unread, for 750 ms at most. Why: receiving takes the CPU time
+//!    do. Then: new requests wait, for 750 ms at most. Why: receiving takes the CPU time
 //!    that sending needs.
 //! 2. **delay** ([`delay::delays`]). When: an isolated delivery whose backend works comes close to
 //!    its limit or the pool's. Then: answers to senders wait, for 750 ms at most. Why: senders that
@@ -15,7 +15,8 @@
 //!    left for the delivery, and another one keeps up. Then: the delivery counts as sick for a
 //!    minute. Why: its senders have a rate of their own, at which only this backend is too slow.
 //! 4. **sick** ([`isolation::is_sick`]). When: outage, nothing taken for 500 ms (5 s while the CPU
-//!    is short), less than half of what another takes, or rule 3. Then: the backend is why the
+//!    is short), less than half as large a share of its requests taken as of another's, or rule 3.
+//!    Then: the backend is why the
 //!    delivery lags. Why: nothing is dropped because the CPU is short. It is short for a delivery
 //!    while all cores are busy, or its own task computes most of the time: that has one core.
 //! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
@@ -32,8 +33,8 @@
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
 //!    then are refused. Why: memory is bounded. The pool exceeds its limit by no more than requests
 //!    grow, by inflating, that were admitted before: a refusal would only bring them again.
-//! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: 250 ms for memory beside
-//!    750 ms of rule 1, then it is refused retryably. Why: no sender waits without end.
+//! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
+//!    longer paced, after a second it is refused retryably. Why: no sender waits without end.
 //! 10. **slow disk** ([`disk::keep_unwritten_bytes`]). When: half of the memory for frames that are
 //!     not on disk is used. Then: deliveries give up unwritten frames as rules 5 and 6 let them; a
 //!     full one refuses. Why: a frame is acknowledged on disk or delivered, never because it was

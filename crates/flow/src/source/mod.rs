@@ -5,8 +5,8 @@
 //!
 //! 1. [`Ingress::route`] gives one snapshot of where a signal goes. It holds for the life of a
 //!    request.
-//! 2. [`IngressRoute::admit`] gives a [`Permit`] for memory, before bytes are read or inflated. It
-//!    may wait, then refuses.
+//! 2. [`IngressRoute::admit`] gives a [`Permit`] for memory, before bytes are inflated. It may
+//!    wait, then refuses; what a request holds while it waits is charged.
 //! 3. [`IngressRoute::submit`] puts the validated [`Request`] into the log and gives a [`Receipt`].
 //! 4. [`Receipt::accepted`] says when a sender may be answered OK, as `buffer.ack` promises.
 //! 5. A [`Position`] in the request says when a checkpoint may move: see [`Positions`].
@@ -42,7 +42,7 @@ pub trait Ingress: Send + Sync + 'static {
 
 /// Where a receiver's data of one signal goes.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory, before bytes are read. Waits a bounded time if `connection` lets it.
+    /// Asks for memory. Waits a bounded time if `connection` lets it, which says what is held then.
     fn admit<'a>(
         &'a self,
         bytes: usize,

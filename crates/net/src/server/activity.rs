@@ -13,7 +13,7 @@ use super::charges::StreamCharges;
 use super::frames::Frames;
 use super::scheduler::{Arriving, ConnectionEntry};
 
-/// So much that there is no room for a connection may keep until it has said goodbye.
+/// Above this many uncharged bytes a connection ends at once; below, it may still say goodbye.
 const UNCHARGED_MAX_BYTES: usize = 64 << 10;
 
 pub(super) struct Activity {
@@ -146,9 +146,9 @@ impl Activity {
         self.times.lock().idle_since
     }
 
-    /// How long no request was accepted. `None`: one is in flight that makes progress, which those
-    /// that wait to be admitted do not. Refusals do not count: a peer could make use of them to
-    /// stay while better ones have to go.
+    /// Time since a request was last accepted. `None`: a request in flight makes progress. Waiting
+    /// for admission is not progress. Refusals do not count: a peer could make use of them to stay
+    /// while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
         let without_progress = self.stalled.load(Ordering::Relaxed) + self.entry.waiting();
         if self.entry.in_flight() > without_progress {

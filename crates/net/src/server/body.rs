@@ -42,8 +42,8 @@ pub enum BodyError {
 pub struct RequestBody {
     /// Until its end was read.
     incoming: Option<Incoming>,
-    /// Until its reader has what it asked for: a request that waits to be admitted may have read
-    /// its body.
+    /// Counts the request as arriving until its body is dropped, even if it was read while it
+    /// waited.
     arriving: Option<Arriving>,
     window: SharedWindow,
     activity: Arc<Activity>,
@@ -135,6 +135,8 @@ pub struct BodyReader {
     check_at: Instant,
     came_bytes: usize,
     stalled: Option<Stalled>,
+    /// Its request waits to be admitted, and counts as one that does.
+    waits: bool,
 }
 
 impl BodyReader {
@@ -142,7 +144,16 @@ impl BodyReader {
         let now = Instant::now();
         let (gap_end, deadline) = (now + timeouts.gap, now + timeouts.total);
         let check_at = now + PROGRESS_INTERVAL;
-        BodyReader { body, timeouts, gap_end, deadline, check_at, came_bytes: 0, stalled: None }
+        BodyReader {
+            body,
+            timeouts,
+            gap_end,
+            deadline,
+            check_at,
+            came_bytes: 0,
+            stalled: None,
+            waits: false,
+        }
     }
 
     /// The length that the peer announced, if it did.
@@ -153,6 +164,11 @@ impl BodyReader {
     /// What has to be asked before the body is left unread for long.
     pub fn window(&self) -> &SharedWindow {
         &self.body.window
+    }
+
+    /// Whether its request waits to be admitted from now on.
+    pub fn waits(&mut self, waits: bool) {
+        self.waits = waits;
     }
 
     /// The next piece; `None` at the end. Trailers are passed over.
@@ -202,7 +218,8 @@ impl BodyReader {
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
             let stalled = self.body.activity.note_stalled().ok_or(BodyError::Stalled)?;
             // A body that is drained belongs to no request in flight.
-            self.stalled = self.body.arriving.is_some().then_some(stalled);
+            let counts = self.body.arriving.is_some() && !self.waits;
+            self.stalled = counts.then_some(stalled);
         }
         Ok(())
     }

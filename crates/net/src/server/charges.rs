@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::ConnectionBudget;
 
-/// Of the budget, the first blocks of all connections are sure of so many percent, those of
-/// connections whose requests made no progress of so many, and all further blocks of so many:
-/// connections with a few streams must not suffer from those with hundreds.
+/// Up to these shares of the budget, blocks are granted: first blocks of connections, first blocks
+/// of those that stalled, further blocks. Beyond them they are borrowed. Connections with a few
+/// streams must not suffer from those with hundreds.
 const FIRST_BLOCKS_PERCENT: usize = 75;
 const STALLED_BLOCKS_PERCENT: usize = 50;
 const FURTHER_BLOCKS_PERCENT: usize = 25;

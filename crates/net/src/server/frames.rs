@@ -19,7 +19,7 @@ const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
 const STREAM_MASK: u32 = u32::MAX >> 1;
 
-/// So many bytes around data are in the price of a connection.
+/// Up to so many bytes around data that waits are not charged.
 const AROUND_DATA_LEAST_BYTES: usize = 32 << 10;
 /// Whatever is kept is charged in steps, so that few reads of a connection change the charge.
 const CHARGE_STEP_BYTES: usize = 16 << 10;

@@ -33,7 +33,7 @@ const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
-/// What no client sends.
+/// Frames that no client sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -104,7 +104,7 @@ struct Block {
     are_trailers: bool,
     /// Its current frame has an entry that is kept as a slice.
     has_pin: bool,
-    /// That came, and in how many frames.
+    /// Bytes so far, and the frames they came in.
     bytes: usize,
     frames: usize,
     fields: usize,

@@ -94,6 +94,7 @@ impl Handler for GrpcHandler {
             }
         }
     }
+
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         let refused = Refused::without_memory();
         if let Some(signal) = Signal::from_grpc_path(request.uri().path()) {

@@ -5,7 +5,7 @@
 //! 1. authentication, from the headers alone;
 //! 2. routing: one snapshot of where the signal goes, for the life of the request;
 //! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`,
-//!    before the body is read;
+//!    and what comes of the body before is charged while it waits;
 //! 4. reading, bounded in size and time;
 //! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass
 //!    over the bytes;

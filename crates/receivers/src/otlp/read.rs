@@ -1,4 +1,4 @@
-//! Step 4: reading a body that has been admitted.
+//! Steps 3 and 4: asking for memory for a body, and reading it.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -106,8 +106,8 @@ impl Ingest {
     }
 }
 
-/// Asks for memory for a message, of which `chunk` has come and is taken. While it waits it is read
-/// if the peer could send more than the message, and that is refused.
+/// Asks for memory for a message, of which `chunk` has arrived. A message that fits the window is
+/// read while its request waits: a peer that sends more than it announced is noticed and refused.
 async fn admit_message(
     route: &dyn IngressRoute,
     len_bytes: usize,
@@ -137,11 +137,15 @@ async fn read_until(
     body: &mut BodyReader,
 ) -> Result<Permit, Refused> {
     reader.feed(chunk)?;
+    body.waits(true);
     let mut has_ended = false;
     loop {
         tokio::select! {
             biased;
-            permit = &mut admission => return Ok(permit?),
+            permit = &mut admission => {
+                body.waits(false);
+                return Ok(permit?);
+            }
             piece = body.next(), if !has_ended => match piece? {
                 Some(chunk) => reader.feed(chunk)?,
                 None => has_ended = true,
