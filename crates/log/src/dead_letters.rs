@@ -260,7 +260,14 @@ impl DeadLetters {
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
         };
-        let created = SegmentWriter::create(&*self.disk, &self.directory, header, len_bytes);
+        let create = |len_bytes| {
+            SegmentWriter::create(&*self.disk, &self.directory, header.clone(), len_bytes)
+        };
+        // A letter that cannot be stored keeps more than itself on a full disk: its whole segment.
+        let created = create(len_bytes).or_else(|error| match error.is_out_of_space() {
+            true => create(letter_bytes.max(shortest.min(len_bytes))),
+            false => Err(error),
+        });
         self.writer = Some(created?);
         Ok(())
     }
