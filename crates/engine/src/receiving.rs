@@ -69,7 +69,17 @@ impl ReceivingBudget {
 
     /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
     pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        take(&self.waiting_bytes, own_bytes, self.limit_bytes())
+        self.try_wait_within(own_bytes, self.limit_bytes())
+    }
+
+    /// The same for a request whose sender is not known yet: senders that are known have the other
+    /// half for themselves.
+    pub(crate) fn try_wait_unknown(&self, own_bytes: usize) -> Option<Waiting<'_>> {
+        self.try_wait_within(own_bytes, self.limit_bytes() / 2)
+    }
+
+    fn try_wait_within(&self, own_bytes: usize, limit_bytes: usize) -> Option<Waiting<'_>> {
+        take(&self.waiting_bytes, own_bytes, limit_bytes)
             .then(|| Waiting { budget: self, own_bytes })
     }
 }
@@ -194,6 +204,7 @@ mod tests {
         let _used = try_admit(&budget, 100).unwrap();
         let first = budget.try_wait(80).unwrap();
         assert!(budget.try_wait(21).is_none() && budget.try_wait(usize::MAX).is_none());
+        assert!(budget.try_wait_unknown(1).is_none(), "half of it is for senders that are known");
         let second = budget.try_wait(20).unwrap();
         drop((first, second));
         assert!(budget.try_wait(100).is_some());

@@ -44,9 +44,9 @@ pub fn encode(receiver: &str, prepared: &[u64], sender: &Metadata, output: &mut 
 impl FrameMetadata {
     /// Reads what [`encode`] wrote. What a later release appended is left out.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let mut rest = Rest(bytes);
-        match rest.byte() {
-            Some(VERSION) | None => rest.metadata().ok_or_else(|| {
+        let mut rest = bytes;
+        match rest.split_off_first() {
+            Some(&VERSION) | None => take_metadata(rest).ok_or_else(|| {
                 "its metadata is cut off or holds text that is not UTF-8".to_owned()
             }),
             Some(other) => Err(format!(
@@ -93,45 +93,32 @@ fn put_bytes(output: &mut Vec<u8>, bytes: &[u8]) {
     output.extend_from_slice(bytes);
 }
 
-struct Rest<'a>(&'a [u8]);
+/// What stands behind the version.
+fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
+    let receiver = take_text(&mut rest)?;
+    // Nothing is reserved for lengths that may be damaged.
+    let count = take_len(&mut rest)?;
+    let fingerprint = |_| Some(u64::from_le_bytes(rest.split_off(..8)?.try_into().ok()?));
+    let prepared = (0..count).map(fingerprint).collect::<Option<_>>()?;
+    let has_peer = *rest.split_off_first()? != 0;
+    let peer = Some(take_text(&mut rest)?).filter(|_| has_peer);
+    let count = take_len(&mut rest)?;
+    let header = |_| Some((take_text(&mut rest)?, take_bytes(&mut rest)?.to_vec()));
+    let headers = (0..count).map(header).collect::<Option<_>>()?;
+    Some(FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } })
+}
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
+fn take_len(rest: &mut &[u8]) -> Option<usize> {
+    Some(u32::from_le_bytes(rest.split_off(..4)?.try_into().ok()?) as usize)
+}
 
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|byte| byte[0])
-    }
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = take_len(rest)?;
+    rest.split_off(..len)
+}
 
-    fn len(&mut self) -> Option<usize> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?) as usize)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.len()?;
-        self.take(len)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        Some(std::str::from_utf8(self.bytes()?).ok()?.to_owned())
-    }
-
-    fn metadata(&mut self) -> Option<FrameMetadata> {
-        let receiver = self.text()?;
-        // Nothing is reserved for lengths that may be damaged.
-        let count = self.len()?;
-        let fingerprint = |_| Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?));
-        let prepared = (0..count).map(fingerprint).collect::<Option<_>>()?;
-        let has_peer = self.byte()? != 0;
-        let peer = Some(self.text()?).filter(|_| has_peer);
-        let count = self.len()?;
-        let header = |_| Some((self.text()?, self.bytes()?.to_vec()));
-        let headers = (0..count).map(header).collect::<Option<_>>()?;
-        Some(FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } })
-    }
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    Some(std::str::from_utf8(take_bytes(rest)?).ok()?.to_owned())
 }
 
 #[cfg(test)]

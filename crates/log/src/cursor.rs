@@ -32,8 +32,6 @@ pub(crate) struct Ahead<T> {
     pub(crate) bytes: u64,
     /// Everything below was looked at.
     pub(crate) until: Offset,
-    /// Nothing below is unresolved and of unknown date.
-    pub(crate) dated_until: Offset,
     /// The cursor was told to wait for more.
     pub(crate) is_awaited: bool,
     /// The reader has come to what is on disk only: the reader thread reads ahead of it.
@@ -82,8 +80,6 @@ pub(crate) struct Cursor<T> {
     pub(crate) ahead: Ahead<T>,
     /// Its oldest unread frame has waited too long: what is appended for it is written at once.
     pub(crate) lags: bool,
-    /// Receive time of the oldest unread frame, if it is on disk only and known.
-    pub(crate) oldest_on_disk_unix_ns: Option<u64>,
     /// All that policies ever dropped.
     pub(crate) dropped: Holding,
     /// What the reader thread dropped and the reader has not asked for yet.
@@ -103,7 +99,6 @@ impl<T> Ahead<T> {
             entries: VecDeque::new(),
             bytes: 0,
             until: offset,
-            dated_until: offset,
             is_awaited: false,
             is_active: false,
             generation: 0,
@@ -138,7 +133,6 @@ impl<T> Cursor<T> {
             disk_leases: BTreeMap::new(),
             ahead: Ahead::at(offset),
             lags: false,
-            oldest_on_disk_unix_ns: None,
             dropped: Holding::default(),
             dropped_unseen: Holding::default(),
             dropped_ranges: VecDeque::new(),
@@ -191,7 +185,7 @@ impl<T> Cursor<T> {
 
     /// What may go below `offset` was dropped. Passes it, unless something had to stay before.
     pub(crate) fn drop_until(&mut self, offset: Offset) {
-        if self.ahead.dropped_until <= self.next && self.ahead.entries.is_empty() {
+        if self.ahead.dropped_until <= self.next && self.first_ahead().is_none() {
             self.pass_to(offset);
         }
         self.ahead.dropped_until = self.ahead.dropped_until.max(offset);
@@ -210,6 +204,18 @@ impl<T> Cursor<T> {
 
     pub(crate) fn is_over_limit(&self) -> bool {
         self.held().bytes > self.gauges.limit_bytes.get()
+    }
+
+    /// The oldest frame that was read ahead and not resolved since.
+    fn first_ahead(&self) -> Option<&DiskLease> {
+        let mut ahead = self.ahead.entries.iter();
+        ahead.find(|(offset, ..)| !self.is_resolved(*offset)).map(|(_, _, lease)| lease)
+    }
+
+    /// When the oldest unresolved frame was received, if it is on disk only and known.
+    pub(crate) fn oldest_on_disk_unix_ns(&self) -> Option<u64> {
+        let leased = self.disk_leases.values().next();
+        leased.into_iter().chain(self.first_ahead()).map(|lease| lease.received_unix_ns).min()
     }
 
     /// What the reader has leased there of what is on disk only.

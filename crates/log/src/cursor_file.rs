@@ -43,30 +43,28 @@ impl CursorFile {
     /// Opens a file and reads the newer of its slots that are whole. An error if the disk refuses
     /// one: it may be the newer.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
-        Self::open_with(disk, path, Slots::all)
+        let (file, state, refused) = Self::open_in_part(disk, path)?;
+        refused.map_or(Ok((file, state)), Err)
     }
 
-    /// The same where the disk has refused a slot for long: the other one counts. The head has to
-    /// go on by [`UNREAD_OFFSETS`], and the next call of [`Self::store`] writes a new file.
-    pub(crate) fn open_in_part(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
-        let (file, state) = Self::open_with(disk, path, Slots::any)?;
-        Ok((CursorFile { failed: true, ..file }, state))
-    }
-
-    fn open_with(
+    /// The same where the disk may have refused a slot for long, with its error: the other one
+    /// counts. The head has to go on by [`UNREAD_OFFSETS`] then, and [`Self::store`] writes a new
+    /// file.
+    pub(crate) fn open_in_part(
         disk: &dyn Disk,
         path: &Path,
-        choose: impl FnOnce(Slots) -> Result<WholeSlots>,
-    ) -> Result<(Self, CursorState)> {
+    ) -> Result<(Self, CursorState, Option<FileError>)> {
         let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
-        let (sequence, state) = newest(choose(read_slots(&*file, path)?)?, path)?;
-        Ok((CursorFile { path: path.to_owned(), file, sequence, failed: false }, state))
+        let (sequence, state, refused) = read_newest(&*file, path)?;
+        let failed = refused.is_some();
+        Ok((CursorFile { path: path.to_owned(), file, sequence, failed }, state, refused))
     }
 
     /// Reads a file without being able to write it.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-        Ok(newest(read_slots(&*file, path)?.all()?, path)?.1)
+        let (_, state, refused) = read_newest(&*file, path)?;
+        refused.map_or(Ok(state), Err)
     }
 
     /// Writes the state into the older slot; durable when this returns. After an error the newer
@@ -132,57 +130,44 @@ fn write_temporary(
     Ok(file)
 }
 
-/// Sequence numbers and contents.
-type WholeSlots = Vec<(u64, CursorState)>;
-
-struct Slots {
-    whole: WholeSlots,
-    /// The last error of the disk.
-    refused: Result<()>,
-}
-
-impl Slots {
-    fn all(self) -> Result<WholeSlots> {
-        self.refused.map(|()| self.whole)
-    }
-
-    fn any(self) -> Result<WholeSlots> {
-        if self.whole.is_empty() { self.all() } else { Ok(self.whole) }
+/// The newest whole slot with its sequence number, and the error of the disk if it refused one.
+fn read_newest(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState, Option<FileError>)> {
+    let (whole, refused) = read_slots(file, path)?;
+    match (whole.into_iter().max_by_key(|(sequence, _)| *sequence), refused) {
+        (Some((sequence, state)), refused) => Ok((sequence, state, refused)),
+        (None, Some(refused)) => Err(refused),
+        (None, None) => Err(FileError::DamagedCursor { path: path.to_owned() }),
     }
 }
 
-fn newest(whole: WholeSlots, path: &Path) -> Result<(u64, CursorState)> {
-    let newest = whole.into_iter().max_by_key(|(sequence, _)| *sequence);
-    newest.ok_or_else(|| FileError::DamagedCursor { path: path.to_owned() })
-}
+/// A sequence number and what was stored with it.
+type Slot = (u64, CursorState);
 
-fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<Slots> {
+/// The slots that are whole, and the last error of the disk.
+fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(Vec<Slot>, Option<FileError>)> {
     let mut buffer = vec![0; SLOT_LEN_BYTES as usize];
-    let mut slots = Slots { whole: Vec::new(), refused: Ok(()) };
+    let (mut whole, mut refused) = (Vec::new(), None);
     for position in [0, SLOT_LEN_BYTES] {
-        let len = match read_full_at(file, &mut buffer, position).at(path, "cannot read") {
-            Ok(len) => len,
-            Err(error) => {
-                slots.refused = Err(error);
-                continue;
-            }
-        };
-        match decode_slot(&buffer[..len]) {
-            Ok(slot) => slots.whole.push(slot),
-            Err(BlockError::NewerVersion { found }) => {
-                return Err(FileError::NewerVersion { path: path.to_owned(), found });
-            }
-            Err(BlockError::Empty | BlockError::Damaged) => {}
+        match read_full_at(file, &mut buffer, position).at(path, "cannot read") {
+            Err(error) => refused = Some(error),
+            Ok(len) => match decode_slot(&buffer[..len]) {
+                Ok(slot) => whole.push(slot),
+                Err(BlockError::NewerVersion { found }) => {
+                    return Err(FileError::NewerVersion { path: path.to_owned(), found });
+                }
+                Err(BlockError::Empty | BlockError::Damaged) => {}
+            },
         }
     }
-    Ok(slots)
+    Ok((whole, refused))
 }
 
 /// How many of the two slots of a file are damaged. One may be what a crash left of a write, two
 /// cost the reader's place. An error if the disk refuses one.
 pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
     let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-    Ok(2 - read_slots(&*file, path)?.all()?.len())
+    let (whole, refused) = read_slots(&*file, path)?;
+    refused.map_or(Ok(2 - whole.len()), Err)
 }
 
 pub fn file_name(name: &str) -> String {

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
@@ -35,15 +36,15 @@ const STATE_NAME: &str = "state";
 const SEGMENTS_WHEN_FULL: u64 = 8;
 const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 
-/// A frame that was refused.
+/// A frame that was refused, or a part of one.
 #[derive(Clone, Debug)]
-pub struct NewDeadLetter<'a> {
+pub struct DeadLetter {
     pub refusal: Refusal,
     pub facts: RecordFacts,
     pub items: u64,
     /// As in the log.
-    pub metadata: &'a [u8],
-    pub payload: &'a [u8],
+    pub metadata: Vec<u8>,
+    pub payload: Bytes,
 }
 
 /// A segment that is not written any more.
@@ -90,37 +91,9 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
-        Self::open_with(disk, log_directory, delivery, limit_bytes, CursorFile::open)
-    }
-
-    /// The same where the disk has refused a slot of the state for long: the other one counts.
-    /// Letters that were removed may be back, and no number is given again.
-    pub fn open_in_part(
-        disk: Arc<dyn Disk>,
-        log_directory: &Path,
-        delivery: &str,
-        limit_bytes: u64,
-    ) -> Result<Self> {
-        let open_state = |disk: &dyn Disk, path: &Path| {
-            let (mut file, mut state) = CursorFile::open_in_part(disk, path)?;
-            state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
-            // Before a letter has such a number.
-            file.store(disk, &state)?;
-            Ok((file, state))
-        };
-        Self::open_with(disk, log_directory, delivery, limit_bytes, open_state)
-    }
-
-    fn open_with(
-        disk: Arc<dyn Disk>,
-        log_directory: &Path,
-        delivery: &str,
-        limit_bytes: u64,
-        open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
-    ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
         disk.create_directory(&directory).at(&directory, "cannot create")?;
-        let (state_file, state) = open_state(&*disk, &directory, delivery, open)?;
+        let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -143,10 +116,19 @@ impl DeadLetters {
         Ok(letters)
     }
 
+    /// Where the disk has refused a slot of the state for long: from now on the other one counts.
+    /// Letters that were removed may be back, and no number is given again.
+    pub fn mend_state(disk: &dyn Disk, log_directory: &Path, delivery: &str) -> Result<()> {
+        let path = state_path(&directory_of(log_directory, delivery));
+        let (mut file, mut state, refused) = CursorFile::open_in_part(disk, &path)?;
+        state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
+        if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
+    }
+
     /// Adds letters and makes them durable with one sync; returns the number of the first. Older
-    /// ones make room for them. After an error none, some or all of them are stored, and the call
-    /// can be repeated.
-    pub fn append(&mut self, new: &[NewDeadLetter<'_>]) -> Result<u64> {
+    /// ones make room for them; one that is larger than the whole store counts as dropped. After an
+    /// error none, some or all of them are stored, and the call can be repeated.
+    pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
         if appended.is_ok()
@@ -208,10 +190,10 @@ impl DeadLetters {
         self.state.dropped
     }
 
-    fn append_one(&mut self, letter: &NewDeadLetter<'_>) -> Result<()> {
+    fn append_one(&mut self, letter: &DeadLetter) -> Result<()> {
         let mut metadata = Vec::new();
         letter.refusal.encode(&mut metadata);
-        metadata.extend_from_slice(letter.metadata);
+        metadata.extend_from_slice(&letter.metadata);
         let frame = FrameRef {
             offset: self.head,
             facts: letter.facts,
@@ -219,9 +201,13 @@ impl DeadLetters {
             is_taken: false,
             readers: &[],
             metadata: &metadata,
-            payload: letter.payload,
+            payload: &letter.payload,
         };
         self.state.written_unix_ns = letter.refusal.refused_unix_ns;
+        if SegmentWriter::len_for(&frame) > self.limit_bytes {
+            self.state.dropped.add(frame.charge);
+            return Ok(());
+        }
         self.make_room(&frame)?;
         if let Some(writer) = &mut self.writer {
             writer.append(&frame)?;
@@ -235,15 +221,11 @@ impl DeadLetters {
         if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
             return Ok(());
         }
-        let letter_bytes = SegmentWriter::len_for(frame);
         let (shortest, longest) = SEGMENT_LEN_RANGE_BYTES;
         let usual =
             (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
+        let letter_bytes = SegmentWriter::len_for(frame);
         let len_bytes = usual.max(letter_bytes);
-        if len_bytes > self.limit_bytes {
-            let limit_bytes = self.limit_bytes;
-            return Err(FileError::LetterExceedsLimit { letter_bytes, limit_bytes });
-        }
         self.finish_segment()?;
         // What is removed and still there takes no room, up to as much again as may be stored.
         let removed = self.remove_resolved();
@@ -255,7 +237,7 @@ impl DeadLetters {
             version: VERSION,
             kind: FileKind::DeadLetters,
             log_id: self.state.log_id,
-            epoch: random_u64().at(&self.directory, "cannot get a random number")?,
+            epoch: random_u64(),
             first_offset: self.head,
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
@@ -273,9 +255,9 @@ impl DeadLetters {
     }
 
     fn finish_segment(&mut self) -> Result<()> {
-        let sealed = self.writer.as_mut().map(SegmentWriter::seal).transpose();
+        let sealed = self.writer.as_mut().map_or(Ok(()), SegmentWriter::seal);
         self.put_away();
-        sealed.map(drop)
+        sealed
     }
 
     /// Writes no more to the open segment. Of one that failed only what was durable stays, and the
@@ -313,10 +295,9 @@ impl DeadLetters {
         let dropped = dropped.unwrap_or_default();
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
-            self.state.dropped_ranges.push(DroppedRange { start, end, dropped, dropped_unix_ns });
-            self.state
-                .dropped_ranges
-                .drain(..self.state.dropped_ranges.len().saturating_sub(DROPPED_RANGES_LIMIT));
+            let ranges = &mut self.state.dropped_ranges;
+            ranges.push(DroppedRange { start, end, dropped, dropped_unix_ns });
+            ranges.drain(..ranges.len().saturating_sub(DROPPED_RANGES_LIMIT));
             self.state.dropped.add(dropped);
         }
         self.state.floor = end;
@@ -429,16 +410,15 @@ fn open_state(
     disk: &dyn Disk,
     directory: &Path,
     delivery: &str,
-    open: impl FnOnce(&dyn Disk, &Path) -> Result<(CursorFile, CursorState)>,
 ) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
-    match open(disk, &path) {
+    match CursorFile::open(disk, &path) {
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
         opened => return opened,
     }
-    let log_id = u128::from(random_u64().at(directory, "cannot get a random number")?);
+    let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create(disk, &path, &state)?, state))
 }

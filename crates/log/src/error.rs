@@ -29,11 +29,6 @@ pub enum FileError {
     DamagedCursor { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
-    #[error(
-        "a dead letter of {letter_bytes} bytes exceeds the limit of {limit_bytes} bytes of its \
-         delivery"
-    )]
-    LetterExceedsLimit { letter_bytes: u64, limit_bytes: u64 },
     /// An earlier write or sync failed. What was not durable has to be written to another segment.
     #[error("{}: an earlier write failed", path.display())]
     Failed { path: PathBuf },

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{IoContext as _, Result};
+use crate::error::Result;
 use crate::format::{FileKind, SegmentHeader, VERSION};
 use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
@@ -31,7 +31,7 @@ impl Home {
             version: VERSION,
             kind: FileKind::Log,
             log_id: self.log_id,
-            epoch: random_u64().at(directory, "cannot get a random number")?,
+            epoch: random_u64(),
             first_offset,
             created_unix_ns: unix_now_ns(),
             name: self.options.name.clone(),

@@ -6,7 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
+use bytes::Bytes;
+use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
 use sluice_log::{FileError, RecordFacts, StoredRecord};
@@ -27,8 +28,8 @@ fn refusal(index: u64) -> Refusal {
     }
 }
 
-fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
-    NewDeadLetter {
+fn letter(index: u64, payload: &[u8]) -> DeadLetter {
+    DeadLetter {
         refusal: refusal(index),
         facts: RecordFacts {
             received_unix_ns: 500 + index,
@@ -37,8 +38,8 @@ fn letter(index: u64, payload: &[u8]) -> NewDeadLetter<'_> {
             uncompressed_len_bytes: 2 * payload.len() as u32,
         },
         items: 3,
-        metadata: b"peer",
-        payload,
+        metadata: b"peer".to_vec(),
+        payload: Bytes::copy_from_slice(payload),
     }
 }
 
@@ -123,17 +124,15 @@ fn the_oldest_make_room_and_are_counted_across_restarts() {
 }
 
 #[test]
-fn a_letter_that_exceeds_the_whole_bound_is_refused_and_the_others_stay() {
+fn a_letter_that_exceeds_the_whole_bound_counts_as_dropped_and_the_others_stay() {
     let disk = FaultyDisk::new(1);
     let mut letters = open(&disk, 64 << 10);
     letters.append(&[letter(0, b"small")]).unwrap();
     let large = vec![0; 70_000];
-    assert!(matches!(
-        letters.append(&[letter(1, &large)]),
-        Err(FileError::LetterExceedsLimit { .. })
-    ));
-    assert_eq!(letters.append(&[letter(1, b"small")]).unwrap(), 1);
-    assert_eq!(read(&disk, 0).len(), 2);
+    let new = [letter(1, b"small"), letter(2, &large), letter(2, b"small")];
+    assert_eq!(letters.append(&new).unwrap(), 1);
+    assert_eq!((letters.range(), letters.dropped().items), ((0, 3), 3));
+    assert_eq!(read(&disk, 0).len(), 3);
 }
 
 #[test]
@@ -318,12 +317,12 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         assert!(DeadLetterReader::open(shared.clone(), &directory, 0).is_err());
         let opened = DeadLetters::open(shared.clone(), Path::new(LOG), DELIVERY, 1 << 20);
         assert!(matches!(opened, Err(FileError::Io { .. })));
-        let mut letters = if is_for_good {
-            DeadLetters::open_in_part(shared, Path::new(LOG), DELIVERY, 1 << 20).unwrap()
-        } else {
-            disk.clear_fault();
-            open(&disk, 1 << 20)
-        };
+        if is_for_good {
+            DeadLetters::mend_state(&disk, Path::new(LOG), DELIVERY).unwrap();
+        }
+        // A file that was written anew stands in another place of the disk.
+        disk.clear_fault();
+        let mut letters = open(&disk, 1 << 20);
         (0..5).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
         let disk = disk.kill_process();
         disk.clear_fault();

@@ -10,8 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sluice_log::cursor_file::{CursorFile, file_name};
-use sluice_log::dead_letters::{DeadLetterReader, DeadLetters, NewDeadLetter, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};
 use sluice_log::inspect::verify;
@@ -79,7 +80,7 @@ fn write_fixtures() {
     let state = cursor_state();
     CursorFile::create(&RealDisk, &cursors.join(file_name(&state.name)), &state).unwrap();
     let mut letters = DeadLetters::open(Arc::new(RealDisk), &directory, DELIVERY, 1 << 20).unwrap();
-    let letter = NewDeadLetter {
+    let letter = DeadLetter {
         refusal: refusal(),
         facts: RecordFacts {
             received_unix_ns: 1_700_000_000_000_000_000,
@@ -88,8 +89,8 @@ fn write_fixtures() {
             uncompressed_len_bytes: 8,
         },
         items: 4,
-        metadata: b"peer",
-        payload: b"refused",
+        metadata: b"peer".to_vec(),
+        payload: Bytes::from_static(b"refused"),
     };
     letters.append(&[letter]).unwrap();
     // What was reserved is cut off, as a restart does.

@@ -5,8 +5,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sluice_log::cursor_file::{CursorFile, file_name};
-use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
+use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::Disk;
 use sluice_log::format::{CursorState, Refusal};
 use sluice_log::inspect::{CURSORS_DIRECTORY, Finding, overview, verify};
@@ -51,7 +52,7 @@ fn filled() -> FaultyDisk {
     let mut letters =
         DeadLetters::open(Arc::new(disk.clone()), Path::new(TRACES), "reader 1", 1 << 20).unwrap();
     let refusal = Refusal { refused_unix_ns: 1, code: 3, reason: "no".to_owned() };
-    let letter = NewDeadLetter {
+    let letter = DeadLetter {
         refusal,
         facts: RecordFacts {
             received_unix_ns: 1,
@@ -59,8 +60,8 @@ fn filled() -> FaultyDisk {
             ..RecordFacts::default()
         },
         items: 9,
-        metadata: &[],
-        payload: b"data",
+        metadata: Vec::new(),
+        payload: Bytes::from_static(b"data"),
     };
     letters.append(&[letter]).unwrap();
     disk.create_directory(Path::new("/log/metrics/cursors")).unwrap();

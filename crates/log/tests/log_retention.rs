@@ -271,3 +271,29 @@ fn frames_larger_than_a_segment_get_one_of_their_own() {
     let (log, _) = open(&disk);
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (0..6).collect::<Vec<_>>());
 }
+
+/// Scenario: of a large file, a reader that left has resolved all but what stands at its end.
+/// Guarantee: the age of that is known.
+#[test]
+fn a_backlog_deep_in_a_file_is_dated() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { segment_bytes: 8 << 20, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options.clone()).unwrap();
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..4_000 {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, 4_000);
+    for (offset, _) in read_all(&log, id) {
+        if offset < 3_900 {
+            log.resolve(id, offset);
+        }
+    }
+    log.unsubscribe(id, Keep::Backlog);
+    log.close(PATIENCE);
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    // Every note was received a nanosecond after 1970.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    wait_until("dated", || log.orphans()[0].oldest_age.is_some_and(|age| age >= since));
+}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::io::{Errno, ReadWriteFlags};
 use sluice_log::RecordFacts;
 use sluice_log::cursor_file::{CursorFile, file_name};
-use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
+use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::{Access, AlignedBuffer, Disk as _, RealDisk, read_full_at, write_all_at};
 use sluice_log::format::{CursorState, Refusal};
 use sluice_log::lock::{DirectoryLock, LockError};
@@ -52,10 +52,10 @@ fn segments_are_written_read_and_cut() {
 fn stores_of_dead_letters_hold_no_buffers_at_rest() {
     const STORES: usize = 32;
     let root = tempfile::tempdir().unwrap();
-    let payload = vec![7; 3 << 20];
+    let payload = bytes::Bytes::from(vec![7; 3 << 20]);
     let facts = RecordFacts::default();
     let refusal = Refusal::default();
-    let letter = NewDeadLetter { refusal, facts, items: 1, metadata: b"", payload: &payload };
+    let letter = DeadLetter { refusal, facts, items: 1, metadata: Vec::new(), payload };
     let before = resident_bytes();
     let stores = (0..STORES).map(|index| {
         let (disk, name) = (Arc::new(RealDisk), format!("traces/{index}"));

@@ -94,7 +94,7 @@ fn write_with_retries(disk: &FaultyDisk, frames: &[TestFrame], attempts: usize) 
                 writer.sync()?;
                 durable += batch.len();
             }
-            writer.seal().map(drop)
+            writer.seal()
         })();
         if result.is_ok() {
             return durable;

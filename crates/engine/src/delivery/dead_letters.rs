@@ -10,9 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
-use sluice_log::dead_letters::{
-    DeadLetterReader, DeadLetters as Store, NewDeadLetter, directory_of,
-};
+pub(crate) use sluice_log::dead_letters::DeadLetter;
+use sluice_log::dead_letters::{DeadLetterReader, DeadLetters as Store, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::{FileError, Record, RecordFacts};
@@ -23,49 +22,33 @@ use crate::stored;
 /// How long the disk may refuse a part of the state before the rest of it counts.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A frame or a part of one, as it is stored.
-#[derive(Clone, Debug)]
-pub(crate) struct DeadLetter {
-    refusal: Refusal,
-    facts: RecordFacts,
-    pub items: u32,
-    /// What a replay needs to know.
-    metadata: Vec<u8>,
-    payload: Bytes,
+/// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run
+/// over the payload.
+pub(crate) fn dead_letter(
+    entry: &Entry,
+    prepared: &[u64],
+    payload: Payload,
+    items: u32,
+    reason: String,
+) -> DeadLetter {
+    let mut metadata = Vec::new();
+    let sender = &entry.frame.metadata;
+    stored::encode(&entry.origin.receiver, prepared, sender, &mut metadata);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let refusal = Refusal { refused_unix_ns: now.as_nanos() as u64, code: 0, reason };
+    let facts = RecordFacts {
+        encoding: stored::encoding_code(payload.encoding),
+        uncompressed_len_bytes: payload.uncompressed_len_bytes as u32,
+        ..entry.facts()
+    };
+    DeadLetter { refusal, facts, items: u64::from(items), metadata, payload: payload.bytes }
 }
 
-impl DeadLetter {
-    /// `prepared`: fingerprints of the steps that were run over the payload.
-    pub(crate) fn new(
-        entry: &Entry,
-        prepared: &[u64],
-        payload: Payload,
-        items: u32,
-        reason: String,
-    ) -> Self {
-        let mut metadata = Vec::new();
-        let sender = &entry.frame.metadata;
-        stored::encode(&entry.origin.receiver, prepared, sender, &mut metadata);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let refusal = Refusal { refused_unix_ns: now.as_nanos() as u64, code: 0, reason };
-        let facts = RecordFacts {
-            encoding: stored::encoding_code(payload.encoding),
-            uncompressed_len_bytes: payload.uncompressed_len_bytes as u32,
-            ..entry.facts()
-        };
-        DeadLetter { refusal, facts, items, metadata, payload: payload.bytes }
-    }
-
-    pub(crate) fn reason(&self) -> &str {
-        &self.refusal.reason
-    }
-
-    /// What it costs in memory.
-    fn memory_bytes(&self) -> u64 {
-        let DeadLetter { refusal, metadata, payload, .. } = self;
-        let parts_bytes = refusal.reason.len() + metadata.len() + payload.len();
-        (size_of::<DeadLetter>() + parts_bytes) as u64
-    }
+/// What a letter costs in memory.
+fn memory_bytes(letter: &DeadLetter) -> u64 {
+    let DeadLetter { refusal, metadata, payload, .. } = letter;
+    let parts_bytes = refusal.reason.len() + metadata.len() + payload.len();
+    (size_of::<DeadLetter>() + parts_bytes) as u64
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,9 +129,9 @@ pub(crate) struct InMemory {
 
 impl InMemory {
     fn push(&mut self, letter: &DeadLetter) {
-        let memory_bytes = letter.memory_bytes();
+        let memory_bytes = memory_bytes(letter);
         if memory_bytes > self.limit_bytes {
-            self.totals.evicted_items += u64::from(letter.items);
+            self.totals.evicted_items += letter.items;
             return;
         }
         // It may be a small part of a large request, all of which a part holds on to.
@@ -163,15 +146,15 @@ impl InMemory {
         while self.totals.bytes > self.limit_bytes {
             let Some(evicted) = self.letters.pop_front() else { break };
             self.totals.letters -= 1;
-            self.totals.bytes -= evicted.memory_bytes();
-            self.totals.evicted_items += u64::from(evicted.items);
+            self.totals.bytes -= memory_bytes(&evicted);
+            self.totals.evicted_items += evicted.items;
         }
     }
 
     fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
-        let items = self.letters.iter().map(|letter| u64::from(letter.items)).sum();
+        let items = self.letters.iter().map(|letter| letter.items).sum();
         let newest = self.letters.iter().rev().take(count);
-        let summary = |letter: &DeadLetter| summary(u64::from(letter.items), &letter.refusal);
+        let summary = |letter: &DeadLetter| summary(letter.items, &letter.refusal);
         (items, newest.map(summary).collect())
     }
 }
@@ -192,8 +175,6 @@ pub(crate) struct OnDisk {
     store: Mutex<Option<Store>>,
     /// When the store could not be opened first.
     refused_at: OnceLock<Instant>,
-    /// Of letters that do not fit at all.
-    too_large_items: AtomicU64,
     totals: Mutex<DeadLetterTotals>,
 }
 
@@ -213,7 +194,6 @@ impl OnDisk {
             limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
             refused_at: OnceLock::new(),
-            too_large_items: AtomicU64::new(0),
             totals: Mutex::default(),
         };
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
@@ -235,14 +215,15 @@ impl OnDisk {
 
     fn open_store(&self) -> Result<Store, FileError> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let opened =
-            Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let open =
+            || Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let opened = open();
         let Err(refused @ FileError::Io { .. }) = opened else { return opened };
         if self.refused_at.get_or_init(Instant::now).elapsed() < READ_PATIENCE {
             return Err(refused);
         }
-        let disk = self.disk.clone();
-        let opened = Store::open_in_part(disk, &self.log_directory, &self.delivery, limit_bytes)?;
+        Store::mend_state(&*self.disk, &self.log_directory, &self.delivery)?;
+        let opened = open()?;
         tracing::error!(
             delivery = self.delivery, problem = %refused,
             "the disk refuses to read a part of the state of dead letters: those that were \
@@ -258,30 +239,7 @@ impl OnDisk {
             closed => closed.insert(self.open_store()?),
         };
         store.set_limit(self.limit_bytes.load(Ordering::Relaxed));
-        let new = letters.iter().map(|letter| NewDeadLetter {
-            refusal: letter.refusal.clone(),
-            facts: letter.facts,
-            items: u64::from(letter.items),
-            metadata: &letter.metadata,
-            payload: &letter.payload,
-        });
-        let new: Vec<_> = new.collect();
-        let exceeds = |it: &Result<_, _>| matches!(it, Err(FileError::LetterExceedsLimit { .. }));
-        let appended = store.append(&new);
-        if !exceeds(&appended) {
-            appended?;
-        } else {
-            // One by one: those that are larger than the whole store are counted as gone. Some may
-            // be stored twice.
-            for letter in &new {
-                let appended = store.append(std::slice::from_ref(letter));
-                if exceeds(&appended) {
-                    self.too_large_items.fetch_add(letter.items, Ordering::Relaxed);
-                } else {
-                    appended?;
-                }
-            }
-        }
+        store.append(letters)?;
         self.note_totals(store);
         let segments = store.take_uncounted();
         if segments > 0 {
@@ -295,11 +253,10 @@ impl OnDisk {
     }
 
     fn note_totals(&self, store: &Store) {
-        let too_large_items = self.too_large_items.load(Ordering::Relaxed);
         *self.totals.lock() = DeadLetterTotals {
             letters: store.letters(),
             bytes: store.len_bytes(),
-            evicted_items: store.dropped().items + too_large_items,
+            evicted_items: store.dropped().items,
         };
     }
 
@@ -342,7 +299,7 @@ mod tests {
         let origin = Origin { receiver: "otlp".to_owned(), prepared: Vec::new() };
         let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
         let entry = Entry::new(frame, Arc::new(origin), None, memory);
-        DeadLetter::new(&entry, &[1], payload, items, reason.to_owned())
+        dead_letter(&entry, &[1], payload, items, reason.to_owned())
     }
 
     fn reasons(letters: &DeadLetters) -> Vec<String> {
@@ -351,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let one = letter(100, 10, "reason 0").memory_bytes();
+        let one = memory_bytes(&letter(100, 10, "reason 0"));
         let letters = DeadLetters::in_memory(2 * one + 50);
         for index in 0..5 {
             letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
@@ -388,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_list_whose_limit_is_lowered_lets_go_at_once() {
-        let one = letter(100, 10, "old").memory_bytes();
+        let one = memory_bytes(&letter(100, 10, "old"));
         let letters = DeadLetters::in_memory(2 * one + 50);
         letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
         letters.set_limit(one + 50);

@@ -52,7 +52,7 @@ impl Stats {
     }
 
     /// `cause`: none where nothing could be made of a frame that an exporter could send.
-    pub(crate) fn count_dead(&self, cause: Option<Cause>, items: u32) {
+    pub(crate) fn count_dead(&self, cause: Option<Cause>, items: u64) {
         let index = match cause {
             Some(Cause::Rejected | Cause::Failed) => 0,
             Some(Cause::TooLarge) => 1,
@@ -60,6 +60,6 @@ impl Stats {
             Some(Cause::NotRetried { .. }) => 3,
             None => 4,
         };
-        self.dead_items[index].fetch_add(u64::from(items), Ordering::Relaxed);
+        self.dead_items[index].fetch_add(items, Ordering::Relaxed);
     }
 }

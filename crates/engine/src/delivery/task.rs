@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::DeadLetterWriter;
-use super::dead_letters::DeadLetter;
+use super::dead_letters::{DeadLetter, dead_letter};
 use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
@@ -178,7 +178,7 @@ impl Task {
             Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
             Err(reason) => {
                 let (payload, items) = (entry.frame.payload.clone(), entry.frame.items);
-                let letter = DeadLetter::new(entry, &entry.origin.prepared, payload, items, reason);
+                let letter = dead_letter(entry, &entry.origin.prepared, payload, items, reason);
                 self.set_aside(letter, None, leased.clone());
             }
         }
@@ -380,7 +380,7 @@ impl Task {
     fn set_part_aside(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
         let Lease { leased, payload, .. } = lease;
         let prepared = self.preparer.steps_done(lease);
-        let letter = DeadLetter::new(&leased.entry, &prepared, payload.clone(), items, reason);
+        let letter = dead_letter(&leased.entry, &prepared, payload.clone(), items, reason);
         self.set_aside(letter, cause, leased.clone());
     }
 
@@ -388,7 +388,7 @@ impl Task {
         self.delivery.stats.count_dead(cause, letter.items);
         tracing::error!(
             pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
-            items = letter.items, reason = letter.reason(),
+            items = letter.items, reason = letter.refusal.reason,
             "items could not be delivered for good and were put among the dead letters"
         );
         let stored = self.dead_letters.store(letter, part);

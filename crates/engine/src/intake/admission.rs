@@ -65,7 +65,7 @@ impl ReceiverRoute {
                 receiving.note_wanted();
             }
             if waiting.is_none() {
-                waiting = receiving.try_wait(connection.unread_bytes(bytes));
+                waiting = receiving.try_wait(connection.held_bytes(bytes));
                 match waiting {
                     None if is_paced => return Ok(self.try_admit(bytes, false, now)?),
                     None => return Err(refusal),
@@ -208,7 +208,7 @@ mod tests {
             self.lets_wait.then(|| Box::new(()) as Box<dyn Send>)
         }
 
-        fn unread_bytes(&self, bytes: usize) -> usize {
+        fn held_bytes(&self, bytes: usize) -> usize {
             bytes
         }
     }

@@ -89,6 +89,10 @@ impl Ingress for ReceiverIngress {
         let route = self.routes.load()[signal as usize].clone()?;
         Some(route)
     }
+
+    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>> {
+        Some(Box::new(self.door.receiving.try_wait_unknown(held_bytes)?))
+    }
 }
 
 impl Door {

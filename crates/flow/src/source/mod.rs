@@ -34,6 +34,10 @@ pub trait Ingress: Send + Sync + 'static {
     /// one request. A reload in between changes nothing for that request. `None`: no pipeline takes
     /// the signal from this receiver.
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
+
+    /// Permission to let a request wait whose sender is not known yet, until the returned value is
+    /// dropped. `held_bytes` may have come of it. `None`: too much waits already.
+    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>>;
 }
 
 /// Where a receiver's data of one signal goes.
@@ -72,8 +76,8 @@ pub trait Connection: Send + Sync {
     /// requests of this connection that were admitted might make no progress meanwhile.
     fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
 
-    /// What of a request of `bytes` may be held while it waits: what was sent and is not read.
-    fn unread_bytes(&self, bytes: usize) -> usize;
+    /// What of a request of `bytes` may be held while it waits: what its sender may have sent.
+    fn held_bytes(&self, bytes: usize) -> usize;
 }
 
 /// The connection of a receiver that fetches: while it waits nothing is on its way.
@@ -86,7 +90,7 @@ impl Connection for Patient {
         Some(Box::new(()))
     }
 
-    fn unread_bytes(&self, _bytes: usize) -> usize {
+    fn held_bytes(&self, _bytes: usize) -> usize {
         0
     }
 }

@@ -13,8 +13,8 @@ use crate::segment::{Damage, SegmentChain};
 
 /// Reads a delivery's letters, the oldest first, as they are when it is opened.
 pub struct DeadLetterReader {
-    state: CursorState,
-    segments: SegmentChain,
+    pub(crate) state: CursorState,
+    pub(crate) segments: SegmentChain,
 }
 
 impl DeadLetterReader {

@@ -31,11 +31,6 @@ impl Direct {
         Direct { path: path.to_owned(), file: OnceLock::new(), is_refused: AtomicBool::new(false) }
     }
 
-    /// Whether the last write went this way.
-    pub(super) fn is_used(&self) -> bool {
-        self.file.get().is_some_and(Option::is_some) && !self.is_refused.load(Ordering::Relaxed)
-    }
-
     /// One system call. None: these bytes are to be written the usual way.
     pub(super) fn write_at(
         &self,

@@ -55,8 +55,6 @@ pub trait DiskFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize>;
     /// One system call: see [`read_full_at`]. Returns 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
-    /// A hint: what was written there will be synced soon, so the disk may begin. Returns at once.
-    fn begin_writing(&self, _position: u64, _len_bytes: u64) {}
     /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages
     /// are lost, even if a later call succeeds: never sync a file again that failed once.
     fn sync_data(&self) -> io::Result<()>;

@@ -2,12 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, statvfs};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::direct::Direct;
@@ -113,16 +112,6 @@ impl DiskFile for RealFile {
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.file.read_at(buffer, position)
-    }
-
-    fn begin_writing(&self, position: u64, len_bytes: u64) {
-        if self.direct.is_used() {
-            return;
-        }
-        // Linux begins to write the range's dirty pages, without waiting (`sync_file_range` does no
-        // more, but is not to be had without unsafe code). It is a hint: whether it did anything
-        // shows at the sync.
-        let _ = fadvise(&self.file, position, NonZeroU64::new(len_bytes), Advice::DontNeed);
     }
 
     // An interrupted sync has not failed: the pages are still dirty.

@@ -146,18 +146,14 @@ fn add_written_since(
 fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
-        let state = DeadLetterReader::open(disk.clone(), &directory, 0)?.state().clone();
-        let mut overview = DeadLetterOverview {
-            delivery: if state.name.is_empty() { name } else { state.name },
-            held: Holding::default(),
-            dropped: state.dropped,
-            directory,
-        };
-        let mut chain = SegmentChain::open(disk.clone(), &overview.directory, state.floor)?;
-        while let Some(Located { header, .. }) = chain.next_readable()? {
-            overview.held.add(header.charge);
+        let DeadLetterReader { state, mut segments } =
+            DeadLetterReader::open(disk.clone(), &directory, 0)?;
+        let mut held = Holding::default();
+        while let Some(Located { header, .. }) = segments.next_readable()? {
+            held.add(header.charge);
         }
-        overviews.push(overview);
+        let delivery = if state.name.is_empty() { name } else { state.name };
+        overviews.push(DeadLetterOverview { directory, delivery, held, dropped: state.dropped });
     }
     Ok(overviews)
 }

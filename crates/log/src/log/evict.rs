@@ -36,14 +36,9 @@ impl<T> Inner<T> {
             let received_unix_ns = now_unix_ns.saturating_sub(age_ns);
             for reader in slot.readers.iter() {
                 let Some(cursor) = &mut self.cursors[reader.0] else { continue };
-                if cursor.is_resolved(offset) {
-                    continue;
-                }
-                if offset < cursor.next {
+                if offset < cursor.next && !cursor.is_resolved(offset) {
                     let lease = DiskLease { charge: slot.charge, received_unix_ns };
                     cursor.disk_leases.insert(offset, lease);
-                } else {
-                    cursor.oldest_on_disk_unix_ns.get_or_insert(received_unix_ns);
                 }
             }
             evicted.push(slot.entry);

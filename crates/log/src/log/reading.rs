@@ -133,7 +133,6 @@ impl<T> Inner<T> {
         if offset >= head {
             // Whatever was known of frames on disk, nothing is left to read.
             cursor.unread = Default::default();
-            cursor.oldest_on_disk_unix_ns = None;
         }
         found
     }
@@ -150,8 +149,6 @@ impl<T> Inner<T> {
             cursor.pass_to(offset);
             cursor.next = offset + 1;
             cursor.unread.remove(lease.charge);
-            cursor.oldest_on_disk_unix_ns =
-                cursor.ahead.entries.front().map(|(_, _, lease)| lease.received_unix_ns);
             self.lease_on_disk(id, offset, lease);
             return Some((offset, entry));
         }
@@ -250,9 +247,6 @@ impl<T> Inner<T> {
         cursor.next = cursor.floor;
         cursor.shed_from = Default::default();
         cursor.unread.add(std::mem::take(&mut cursor.leased));
-        if let Some((_, lease)) = cursor.disk_leases.first_key_value() {
-            cursor.oldest_on_disk_unix_ns = Some(lease.received_unix_ns);
-        }
         cursor.forget_ahead();
         cursor.publish();
         for (offset, lease) in std::mem::take(&mut cursor.disk_leases) {

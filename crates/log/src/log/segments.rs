@@ -36,6 +36,21 @@ pub(crate) enum Change {
     Dropped,
 }
 
+/// What a reader needs of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pin {
+    /// What it has not resolved or, if there may be more, what it has leased.
+    pub(crate) held: Holding,
+    /// It is not known whether something unread is for the reader.
+    pub(crate) may_be_more: bool,
+}
+
+impl Pin {
+    pub(crate) fn holds(&self) -> bool {
+        self.may_be_more || self.held.frames > 0
+    }
+}
+
 /// By default one that is not written and that no reader is known to need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
@@ -55,10 +70,7 @@ pub(crate) struct Segment {
     /// From 1 on; another one when another file takes the place of this one.
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
-    /// What each reader has not resolved in here or, if that is not known, what it has leased.
-    pub(crate) pins: BTreeMap<CursorId, Holding>,
-    /// Readers of which it is not known whether something unread in here is for them.
-    pub(crate) unknown: Vec<CursorId>,
+    pub(crate) pins: BTreeMap<CursorId, Pin>,
 }
 
 #[derive(Debug, Default)]
@@ -70,12 +82,11 @@ pub(crate) struct Segments {
 impl Segment {
     /// True if something in here may be unread by or leased to the reader.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
-        self.pinning().any(|pinning| pinning == reader)
+        self.pins.get(&reader).is_some_and(Pin::holds)
     }
 
     pub(crate) fn pinning(&self) -> impl Iterator<Item = CursorId> + '_ {
-        let pins = self.pins.iter().filter(|(_, pinned)| pinned.frames > 0);
-        pins.map(|(reader, _)| *reader).chain(self.unknown.iter().copied())
+        self.pins.iter().filter(|(_, pin)| pin.holds()).map(|(reader, _)| *reader)
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
@@ -84,7 +95,8 @@ impl Segment {
 
     /// At most so many bytes of charge are unresolved, if that is known.
     pub(crate) fn pinned_bytes(&self) -> Option<u64> {
-        self.unknown.is_empty().then(|| self.pins.values().map(|pinned| pinned.bytes).sum())
+        let known = self.pins.values().map(|pin| (!pin.may_be_more).then_some(pin.held.bytes));
+        known.sum()
     }
 }
 
@@ -117,21 +129,19 @@ impl Segments {
     pub(crate) fn note(&mut self, change: Change, id: CursorId, offset: Offset, charge: Charge) {
         let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
         let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };
-        let is_known = !segment.unknown.contains(&id);
-        let pinned = segment.pins.entry(id).or_default();
+        let Pin { held, may_be_more } = segment.pins.entry(id).or_default();
         match change {
-            Change::Written => pinned.add(charge),
-            Change::Leased if !is_known => pinned.add(charge),
-            Change::GivenBack if !is_known => pinned.remove(charge),
-            Change::Dropped if is_known => pinned.remove(charge),
-            Change::Resolved => pinned.remove(charge),
+            Change::Written => held.add(charge),
+            Change::Leased if *may_be_more => held.add(charge),
+            Change::GivenBack if *may_be_more => held.remove(charge),
+            Change::Dropped if !*may_be_more => held.remove(charge),
+            Change::Resolved => held.remove(charge),
             Change::Leased | Change::GivenBack | Change::Dropped => {}
         }
     }
 
     pub(crate) fn forget_reader(&mut self, reader: CursorId) {
         for segment in self.by_first.values_mut() {
-            segment.unknown.retain(|&other| other != reader);
             segment.pins.remove(&reader);
         }
     }

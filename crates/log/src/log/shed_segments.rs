@@ -208,7 +208,6 @@ impl<T> Inner<T> {
             if is_free {
                 // Each frame was looked at: none is left for any reader.
                 let readers: Vec<CursorId> = segment.pinning().collect();
-                segment.unknown.clear();
                 segment.pins.clear();
                 for id in readers {
                     if let Some(cursor) = &mut self.cursors[id.0] {
@@ -221,7 +220,6 @@ impl<T> Inner<T> {
         for (id, dropped) in dropped {
             let Some(cursor) = &mut self.cursors[id.0] else { continue };
             cursor.dropped_unseen.add(dropped);
-            cursor.oldest_on_disk_unix_ns = None;
             cursor.note_dropped_range(first, last + 1, dropped, unix_now_ns());
             cursor.publish();
             wakes.push(cursor.wake.clone());

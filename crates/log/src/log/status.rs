@@ -102,9 +102,7 @@ impl<T> Log<T> {
 
 impl<T> Inner<T> {
     fn oldest_age(&self, id: CursorId, cursor: &Cursor<T>) -> Option<Duration> {
-        let leased = cursor.disk_leases.values().next().map(|lease| lease.received_unix_ns);
-        let on_disk = leased.into_iter().chain(cursor.oldest_on_disk_unix_ns).min();
-        if let Some(received_unix_ns) = on_disk {
+        if let Some(received_unix_ns) = cursor.oldest_on_disk_unix_ns() {
             return Some(Duration::from_nanos(unix_now_ns().saturating_sub(received_unix_ns)));
         }
         let oldest = self.unresolved_slots(id, cursor.floor).next();

@@ -25,11 +25,11 @@ use parking_lot::Mutex;
 pub(crate) use cursors::{CursorFiles, cursor_state, remove_gone};
 
 use crate::home::Home;
-use crate::log::segments::Segment;
+use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::types::{CursorId, Offset};
+use crate::types::Offset;
 
 /// Space that is wanted is freed after this time, for all segments given up until then.
 const REMOVED_AFTER: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub(crate) struct Maintenance<T> {
     /// Runs of files that no reader needs, and that could not be removed yet. In a run one that
     /// stays keeps those behind it: recovery looks for their frames in it.
     unremoved: Vec<Vec<PathBuf>>,
-    /// No segment is written anew before: after the new file failed.
+    /// No segment is written anew before: a new file could not be begun.
     rewrite_at: Instant,
     /// First offsets of segments that could not be written anew: the others are, meanwhile.
     passed_by: HashSet<Offset>,
@@ -188,21 +188,17 @@ impl<T> Inner<T> {
         let evicted_below = store.evicted_below;
         for segment in store.segments.by_first.values_mut().filter(|segment| !segment.is_open) {
             let (first, last) = (segment.first, segment.last);
-            let has_passed = |reader: CursorId| {
-                self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.next > last)
-            };
-            segment.unknown.retain(|&reader| !has_passed(reader));
+            // Of what is in memory too the count is exact.
             if last >= evicted_below {
-                // Some of it is in memory too, where the count is exact.
                 continue;
             }
-            segment.pins.retain(|&reader, pinned| {
-                if has_passed(reader) {
-                    let cursor = self.cursors[reader.0].as_ref();
-                    let leased = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
-                    *pinned = leased.unwrap_or_default();
+            segment.pins.retain(|&reader, pin| {
+                let cursor = self.cursors[reader.0].as_ref();
+                if cursor.is_none_or(|cursor| cursor.next > last) {
+                    let held = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
+                    *pin = Pin { held: held.unwrap_or_default(), may_be_more: false };
                 }
-                pinned.frames > 0
+                pin.holds()
             });
         }
     }

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use super::Maintenance;
 use crate::disk::DirectoryEntry;
-use crate::error::{FileError, IoContext as _, Result};
+use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
-use crate::log::segments::Segment;
+use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
 use crate::segment::{
     Damage, ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments,
 };
-use crate::types::{CursorId, Holding, Offset};
+use crate::types::{CursorId, Offset};
 
 /// A segment of which less than this part is wanted is written anew.
 const WANTED_PART: u64 = 4;
@@ -33,21 +33,6 @@ struct Old {
     segment: Segment,
     /// An estimate of what is wanted of it.
     wanted_bytes: u64,
-}
-
-/// Why a run was not written anew.
-enum Failure {
-    /// The segment of this first offset cannot be read or replaced.
-    Old(Offset),
-    /// The new file cannot be written, as that of another run could not.
-    New,
-}
-
-/// What is not about an old segment.
-impl From<FileError> for Failure {
-    fn from(_: FileError) -> Self {
-        Failure::New
-    }
 }
 
 /// What became of some old segments.
@@ -69,22 +54,21 @@ impl<T: Record> Maintenance<T> {
         let segment_bytes = self.home.options.segment_bytes;
         let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
         let Some(mut olds) = chosen else { return };
-        let result = self.without_strangers(&mut olds).map_err(Failure::from);
-        let result = result.and_then(|before_stranger| {
-            if is_worthwhile(&olds, segment_bytes) {
-                return self.rewrite_run(&olds);
-            }
-            self.pass_by(before_stranger);
-            Ok(())
+        let listed = self.without_strangers(&mut olds).map_err(|_| None);
+        let done = listed.and_then(|before_stranger| match is_worthwhile(&olds, segment_bytes) {
+            true => self.rewrite_run(&olds).map(|()| Vec::new()),
+            false => Ok(before_stranger),
         });
-        let Err(failure) = result else { return };
-        // Nothing was lost by it: the old files are still there.
-        self.shared.with_store(|store| store.stats.failures += 1);
-        self.remove_unfinished();
-        match failure {
-            Failure::Old(first) => self.pass_by(vec![first]),
-            Failure::New => self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE,
-        }
+        let left = done.unwrap_or_else(|failed| {
+            // Nothing was lost by it: the old files are still there.
+            self.shared.with_store(|store| store.stats.failures += 1);
+            self.remove_unfinished();
+            if failed.is_none() {
+                self.rewrite_at = Instant::now() + PAUSE_AFTER_FAILURE;
+            }
+            failed.into_iter().collect()
+        });
+        self.pass_by(left);
     }
 
     /// Removes what was written in vain. What stays is tried again before the next run and at the
@@ -126,58 +110,54 @@ impl<T: Record> Maintenance<T> {
         Ok(before_stranger)
     }
 
-    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Failure> {
-        let disk = Arc::clone(&self.home.options.disk);
-        let directory = &self.home.rewrite_directory;
-        disk.create_directory(directory).at(directory, "cannot create")?;
-        self.remove_unfinished();
-        let mut rewritten = self.copy(olds)?;
-        let first = olds[0].segment.first;
-        if rewritten.segments == 0 {
-            return Err(Failure::Old(first));
+    /// The error is the first offset of the segment at which it failed; none if there is no room
+    /// for the new file, as there is none for that of another run.
+    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Option<Offset>> {
+        let Old { segment: Segment { first, path, .. }, .. } = &olds[0];
+        let mut rewritten = self.begin(olds).map_err(|_| None)?;
+        let ids = self.shared.inner.lock().ids_by_persistent_id();
+        for old in olds {
+            let copied = self.copy(old, &ids, &mut rewritten);
+            // What is in the new file of it already is passed over, because the old one stays.
+            if !copied.map_err(|_| Some(old.segment.first))? {
+                break;
+            }
+            rewritten.segments += 1;
         }
-        rewritten.writer.seal()?;
-        let path = olds[0].segment.path.clone();
-        let renamed = disk.rename(rewritten.writer.path(), &path);
-        renamed
-            .and_then(|()| disk.sync_directory(&self.home.options.directory))
-            .map_err(|_| Failure::Old(first))?;
+        let disk = Arc::clone(&self.home.options.disk);
+        let put_in_place = |writer: &mut SegmentWriter| {
+            writer.seal()?;
+            disk.rename(writer.path(), path).at(path, "cannot rename")?;
+            let directory = &self.home.options.directory;
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")
+        };
         let done = &olds[..rewritten.segments];
-        self.install(path, done, &rewritten);
+        if done.is_empty() || put_in_place(&mut rewritten.writer).is_err() {
+            return Err(Some(*first));
+        }
+        self.install(path.clone(), done, &rewritten);
         self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
         self.remove_unneeded();
         Ok(())
     }
 
-    fn copy(&self, olds: &[Old]) -> Result<Rewritten, Failure> {
+    fn begin(&self, olds: &[Old]) -> Result<Rewritten> {
+        let directory = &self.home.rewrite_directory;
+        self.home.options.disk.create_directory(directory).at(directory, "cannot create")?;
+        self.remove_unfinished();
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
         let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
-        let writer = self.home.create_segment(
-            &self.home.rewrite_directory,
-            first.first,
-            len_bytes + BLOCK_LEN_BYTES,
-        )?;
-        let mut rewritten =
-            Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() };
-        let ids = self.shared.inner.lock().ids_by_persistent_id();
-        for old in olds {
-            // What is in the new file of it already is passed over, because the old one stays.
-            if !self.copy_one(old, &ids, &mut rewritten)? {
-                break;
-            }
-            rewritten.segments += 1;
-        }
-        Ok(rewritten)
+        let writer =
+            self.home.create_segment(directory, first.first, len_bytes + BLOCK_LEN_BYTES)?;
+        Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() })
     }
 
     /// Copies what is wanted of a segment. False if the new one is full.
-    fn copy_one(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool, Failure> {
-        let unreadable = |_| Failure::Old(old.segment.first);
-        let opened = self.home.open(&old.segment, ReaderOptions::default());
-        let mut reader = opened.map_err(unreadable)?;
+    fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
+        let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
-        while let Some(located) = reader.next_frame().map_err(unreadable)? {
+        while let Some(located) = reader.next_frame()? {
             let offset = located.header.offset;
             if offset > old.segment.last {
                 break;
@@ -198,7 +178,7 @@ impl<T: Record> Maintenance<T> {
             if wanted_by.is_empty() {
                 continue;
             }
-            let Some(body) = reader.body().map_err(unreadable)? else { continue };
+            let Some(body) = reader.body()? else { continue };
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
@@ -222,7 +202,7 @@ impl<T: Record> Maintenance<T> {
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
-        let (pins, unknown) = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
+        let pins = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
         let store = inner.on_disk();
         store.stats.rewrites += 1;
         store.stats.frames_damaged += rewritten.damage.places();
@@ -237,7 +217,6 @@ impl<T: Record> Maintenance<T> {
             len_bytes: rewritten.writer.len_bytes(),
             end: Some(rewritten.writer.durable_end()),
             pins,
-            unknown,
             ..Segment::default()
         });
     }
@@ -257,11 +236,11 @@ impl<T> Inner<T> {
         let store = self.store.as_ref()?;
         let mut run: Vec<Old> = Vec::new();
         for segment in store.segments.by_first.values() {
-            let is_known = |reader: &CursorId| {
+            let is_known = |reader: CursorId| {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
-                .filter(|_| segment.unknown.iter().all(is_known))
+                .filter(|_| segment.pinning().all(is_known))
                 .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {
@@ -281,19 +260,13 @@ impl<T> Inner<T> {
         first: Offset,
         last: Offset,
         readers: &HashSet<CursorId>,
-    ) -> (BTreeMap<CursorId, Holding>, Vec<CursorId>) {
-        let (mut pins, mut unknown) = (BTreeMap::new(), Vec::new());
-        for &reader in readers {
-            let Some(cursor) = &self.cursors[reader.0] else { continue };
-            let leased = cursor.leased_on_disk(first..=last);
-            if leased.frames > 0 {
-                pins.insert(reader, leased);
-            }
-            if cursor.next <= last {
-                unknown.push(reader);
-            }
-        }
-        (pins, unknown)
+    ) -> BTreeMap<CursorId, Pin> {
+        let pin = |&reader: &CursorId| {
+            let cursor = self.cursors[reader.0].as_ref()?;
+            let held = cursor.leased_on_disk(first..=last);
+            Some((reader, Pin { held, may_be_more: cursor.next <= last }))
+        };
+        readers.iter().filter_map(pin).collect()
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::cursor::DiskLease;
+use crate::cursor::{Cursor, DiskLease};
 use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
 use crate::home::Home;
@@ -72,7 +72,6 @@ struct Place {
     passes_unreadable: bool,
     /// Everything below was looked at.
     at: Offset,
-    end: Option<u64>,
 }
 
 impl<T: Record> Reader<T> {
@@ -88,11 +87,11 @@ impl<T: Record> Reader<T> {
             let refusal = self.refusals.get(&task.id);
             let is_lasting =
                 refusal.is_some_and(|it| it.since.elapsed() >= self.home.options.read_patience);
-            // What is only dated need not be passed.
+            // What no delivery reads need not be passed.
             match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
                 Ok(found) => {
                     // What lies before the refused blocks may have to be read again.
-                    if found.until > task.from || found.received_unix_ns.is_some() {
+                    if found.until > task.from {
                         self.refusals.remove(&task.id);
                     }
                     self.deliver(&task, found);
@@ -112,10 +111,10 @@ impl<T: Record> Reader<T> {
             if inner.on_disk().ends != Ends::No {
                 return None;
             }
-            let reads = |id: &CursorId| {
-                inner.cursors[id.0].as_ref().is_some_and(|cursor| cursor.is_subscribed)
+            let reads = |cursor: &Cursor<T>| {
+                cursor.is_subscribed || cursor.oldest_on_disk_unix_ns().is_none()
             };
-            self.places.retain(|id, _| reads(id));
+            self.places.retain(|id, _| inner.cursors[id.0].as_ref().is_some_and(reads));
             self.refusals.retain(|id, _| inner.cursors[id.0].is_some());
             let now = Instant::now();
             let count = inner.cursors.len();
@@ -162,43 +161,41 @@ impl<T: Record> Reader<T> {
         {
             place.segment.free_buffer();
         }
-        let reuses = self.places.get(&task.id).is_some_and(|place| {
+        let is_here = |place: &Place| {
             place.generation == target.generation
                 && place.at <= task.from
                 && place.passes_unreadable == pass_unreadable
-        });
-        if !reuses {
-            let (shortest, longest) = BUFFER_RANGE_BYTES;
-            let read_ahead_bytes =
-                self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
-            let options = ReaderOptions { read_ahead_bytes, pass_unreadable };
-            let segment = match self.home.open(target, options) {
-                Ok(segment) => segment,
-                Err(error) => return self.pass_if_lost(task, error),
-            };
-            let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-            // With a generation that no segment has it is opened again at the next turn.
-            let generation = if known { target.generation } else { 0 };
-            let (passes_unreadable, at, end) = (pass_unreadable, task.from, target.end);
-            let place = Place { generation, segment, passes_unreadable, at, end };
-            self.places.insert(task.id, place);
-        }
-        let Some(place) = self.places.get_mut(&task.id) else {
-            return Ok(Found::nothing(task.from));
         };
-        if let Some(end) = target.end.filter(|_| place.end != target.end) {
-            place.segment.set_end(end);
-            place.end = target.end;
-        }
+        let mut place = match self.places.remove(&task.id).filter(is_here) {
+            Some(mut place) => {
+                target.end.into_iter().for_each(|end| place.segment.set_end(end));
+                place
+            }
+            None => match self.open(task, pass_unreadable) {
+                Ok(place) => place,
+                Err(error) => return self.pass_if_lost(task, error),
+            },
+        };
         let damage_before = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
+        // After an error the segment is opened again.
         read_turn(&mut place.segment, task, &mut self.shared_frames, &mut found)?;
         place.at = found.until;
-        // Of a frame that is only dated it is counted when it is read.
-        if task.purpose != Purpose::Date {
-            found.damaged += place.segment.damage().places() - damage_before;
-        }
+        found.damaged += place.segment.damage().places() - damage_before;
+        self.places.insert(task.id, place);
         Ok(found)
+    }
+
+    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place> {
+        let (shortest, longest) = BUFFER_RANGE_BYTES;
+        let read_ahead_bytes = self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
+        let options = ReaderOptions { read_ahead_bytes, pass_unreadable };
+        let (target, at) = (&task.segment, task.from);
+        let segment = self.home.open(target, options)?;
+        let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
+        // With a generation that no segment has it is opened again at the next turn.
+        let generation = if known { target.generation } else { 0 };
+        Ok(Place { generation, segment, passes_unreadable: pass_unreadable, at })
     }
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
@@ -239,12 +236,11 @@ impl<T: Record> Reader<T> {
 
     /// The reader waits before it tries again, the longer the longer it has waited.
     fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
-        self.places.remove(&task.id);
         let now = Instant::now();
         let refusal = self.refusals.entry(task.id).or_insert(Refusal { since: now, again_at: now });
         let mut inner = self.shared.inner.lock();
         inner.on_disk().read_trouble = Some(error.trouble(false));
-        if is_lasting && matches!(task.purpose, Purpose::Drop { .. }) {
+        if is_lasting && task.purpose == Purpose::Drop {
             // It stays, and what lies behind it may go.
             inner.keep_undropped(task);
             return;
@@ -367,41 +363,30 @@ fn read_turn<T: Record>(
         }
         if segment.readers().contains(&task.persistent_id) {
             charged_bytes += header.charge.bytes;
-            match task.purpose {
-                Purpose::Drop { .. } => {
-                    let readers = segment.readers().to_vec();
-                    found.drops.push(DiskFrame { header, readers });
-                }
-                Purpose::Date => {
-                    found.received_unix_ns = Some(header.facts.received_unix_ns);
-                    found.until = header.offset;
-                    segment.seek(located.position);
-                    return Ok(());
-                }
-                Purpose::Read { .. } => {
-                    let FrameHeader { offset, facts, charge, .. } = header;
-                    let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
-                    let mut is_whole = true;
-                    let entry = shared.get_or_read(offset, || {
-                        // A damaged body counts itself.
-                        let stored = segment.body()?;
-                        is_whole = stored.is_some();
-                        Ok(stored.and_then(T::decode))
-                    })?;
-                    match entry {
-                        Some(entry) => found.entries.push((offset, entry, lease)),
-                        None => {
-                            found.damaged += u64::from(is_whole);
-                            found.untaken.push((offset, offset + 1));
-                        }
+            if task.purpose == Purpose::Drop {
+                let readers = segment.readers().to_vec();
+                found.drops.push(DiskFrame { header, readers });
+            } else {
+                let FrameHeader { offset, facts, charge, .. } = header;
+                let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
+                let mut is_whole = true;
+                let entry = shared.get_or_read(offset, || {
+                    // A damaged body counts itself.
+                    let stored = segment.body()?;
+                    is_whole = stored.is_some();
+                    Ok(stored.and_then(T::decode))
+                })?;
+                match entry {
+                    Some(entry) => found.entries.push((offset, entry, lease)),
+                    None => {
+                        found.damaged += u64::from(is_whole);
+                        found.untaken.push((offset, offset + 1));
                     }
                 }
             }
         }
         found.until = header.offset + 1;
-        if let Purpose::Read { bytes } | Purpose::Drop { bytes } = task.purpose
-            && charged_bytes >= bytes
-        {
+        if charged_bytes >= task.bytes {
             return Ok(());
         }
     }

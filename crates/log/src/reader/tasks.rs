@@ -18,6 +18,8 @@ pub(super) struct Task {
     pub(super) ahead_generation: u64,
     pub(super) from: Offset,
     pub(super) purpose: Purpose,
+    /// How much of it, in bytes of charge.
+    pub(super) bytes: u64,
     /// Where it goes on.
     pub(super) segment: Segment,
     /// Nothing from here on is looked at in it.
@@ -26,18 +28,16 @@ pub(super) struct Task {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Read ahead so many bytes of charge.
-    Read { bytes: u64 },
-    /// Drop so many bytes of charge.
-    Drop { bytes: u64 },
-    /// Find out when the oldest unread frame was received.
+    /// Read ahead of a reader.
+    Read,
+    /// Read one frame of a reader without a subscriber: it says how long the backlog has waited.
     Date,
+    Drop,
 }
 
 pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
-    pub(super) received_unix_ns: Option<u64>,
     /// What was passed and could not be read.
     pub(super) untaken: Vec<(Offset, Offset)>,
     pub(super) until: Offset,
@@ -47,7 +47,7 @@ pub(super) struct Found<T> {
 impl<T> Found<T> {
     pub(super) fn nothing(until: Offset) -> Self {
         let (entries, drops, untaken) = Default::default();
-        Found { entries, drops, received_unix_ns: None, untaken, until, damaged: 0 }
+        Found { entries, drops, untaken, until, damaged: 0 }
     }
 }
 
@@ -70,35 +70,40 @@ impl<T> Inner<T> {
         if cursor.ahead.drops {
             return self.next_drop(id);
         }
-        if cursor.is_subscribed && cursor.ahead.is_active && self.wants_ahead(id) {
+        let from = cursor.ahead.until.max(cursor.next);
+        let has_no_date = cursor.oldest_on_disk_unix_ns().is_none();
+        let (purpose, bytes, is_wanted) = if cursor.is_subscribed {
             let bytes = store.read_ahead_bytes.saturating_sub(cursor.ahead.bytes).max(1);
-            let from = cursor.ahead.until.max(cursor.next);
-            if let Some(task) = self.find(id, Purpose::Read { bytes }, from, below) {
-                return Step::Work(task);
-            }
-            let cursor = self.cursor_mut(id);
-            cursor.ahead.until = below;
-            let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
-            return if is_awaited { Step::Wake(cursor.wake.clone()) } else { Step::Nothing };
+            (Purpose::Read, bytes, cursor.ahead.is_active && self.wants_ahead(id))
+        } else {
+            (Purpose::Date, 1, has_no_date && from < below)
+        };
+        if !is_wanted {
+            return Step::Nothing;
         }
-        let has_no_date = cursor.oldest_on_disk_unix_ns.is_none() && cursor.disk_leases.is_empty();
-        let from = cursor.ahead.dated_until.max(cursor.next);
-        if has_no_date && from < below {
-            if let Some(task) = self.find(id, Purpose::Date, from, below) {
-                return Step::Work(task);
-            }
+        if let Some(task) = self.find(id, purpose, bytes, from, below) {
+            return Step::Work(task);
+        }
+        let cursor = self.cursor_mut(id);
+        cursor.ahead.until = below;
+        if has_no_date {
             // There is nothing for it on disk, so that it pins nothing there, also as an orphan.
-            let cursor = self.cursor_mut(id);
-            cursor.ahead.dated_until = below;
             cursor.pass_to(below);
         }
-        Step::Nothing
+        let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
+        if is_awaited { Step::Wake(cursor.wake.clone()) } else { Step::Nothing }
     }
 
     /// Where the next frame between two offsets may be that a reader has not resolved.
-    fn find(&self, id: CursorId, purpose: Purpose, from: Offset, below: Offset) -> Option<Task> {
+    fn find(
+        &self,
+        id: CursorId,
+        purpose: Purpose,
+        bytes: u64,
+        mut from: Offset,
+        below: Offset,
+    ) -> Option<Task> {
         let (cursor, store) = (self.cursor(id), self.store.as_ref()?);
-        let mut from = from;
         loop {
             from = cursor.resolved.end_of_run_at(from).unwrap_or(from);
             let segment = store.segments.at_or_after(from)?;
@@ -116,6 +121,7 @@ impl<T> Inner<T> {
                 ahead_generation: cursor.ahead.generation,
                 from,
                 purpose,
+                bytes,
                 until: (segment.last + 1).min(below),
                 segment: segment.clone(),
             });
@@ -131,12 +137,13 @@ impl<T> Inner<T> {
         }
         let cursor = self.cursor(id);
         let excess_bytes = cursor.held().bytes.saturating_sub(cursor.gauges.limit_bytes.get());
-        let from = cursor.ahead.until.max(cursor.next).max(cursor.ahead.dropped_until);
+        // Of what was read ahead for a reader, it is not known which others it was for.
+        let behind_ahead = if cursor.ahead.is_active { cursor.ahead.until } else { cursor.next };
+        let from = behind_ahead.max(cursor.next).max(cursor.ahead.dropped_until);
         // The newest frame of all is never dropped.
         let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
         if excess_bytes > 0 {
-            let purpose = Purpose::Drop { bytes: excess_bytes };
-            if let Some(task) = self.find(id, purpose, from, below) {
+            if let Some(task) = self.find(id, Purpose::Drop, excess_bytes, from, below) {
                 return Step::Work(task);
             }
             self.cursor_mut(id).drop_until(below);
@@ -152,21 +159,9 @@ impl<T> Inner<T> {
             return None;
         }
         found.untaken.iter().for_each(|&(start, end)| cursor.note_untaken(start, end));
-        match task.purpose {
-            Purpose::Drop { .. } => {
-                self.take_drops(task, found);
-                return None;
-            }
-            Purpose::Date => {
-                cursor.ahead.dated_until = found.until;
-                match found.received_unix_ns {
-                    // What was resolved is no more to be dated.
-                    Some(_) if cursor.is_resolved(found.until) => cursor.ahead.dated_until += 1,
-                    date => cursor.oldest_on_disk_unix_ns = date,
-                }
-                return None;
-            }
-            Purpose::Read { .. } => {}
+        if task.purpose == Purpose::Drop {
+            self.take_drops(task, found);
+            return None;
         }
         for (offset, entry, lease) in found.entries {
             if offset >= cursor.next && !cursor.is_resolved(offset) {
@@ -175,9 +170,6 @@ impl<T> Inner<T> {
             }
         }
         cursor.ahead.until = cursor.ahead.until.max(found.until);
-        if let Some((_, _, lease)) = cursor.ahead.entries.front() {
-            cursor.oldest_on_disk_unix_ns = Some(lease.received_unix_ns);
-        }
         if cursor.ahead.entries.is_empty() && cursor.ahead.until < self.evicted_below() {
             // Nothing for it so far: it goes on waiting.
             return None;
@@ -225,7 +217,6 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(task.id);
         cursor.drop_until(until);
         cursor.dropped_unseen.add(dropped);
-        cursor.oldest_on_disk_unix_ns = None;
         cursor.note_dropped_range(start, until, dropped, unix_now_ns());
         cursor.publish();
     }

@@ -50,10 +50,9 @@ impl<T: Record> Log<T> {
         recovery.read_segments()?;
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
         recovery.find_unfinished(&rewrite_directory);
-        let log_id = match recovery.log_id {
-            Some(log_id) => log_id,
-            None => random_log_id().at(directory, "no randomness for a new log")?,
-        };
+        // Zero stands for a log that is not known.
+        let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
+        let log_id = recovery.log_id.unwrap_or_else(new_id);
         let Recovery { cursors, damaged, segments, leftovers, found, cursor_trouble, head, .. } =
             recovery;
         let mut files = CursorFiles::default();
@@ -70,7 +69,6 @@ impl<T: Record> Log<T> {
             cursor.has_file = true;
             readers.push(Some(cursor));
         }
-        let persistent_ids = random_u64().at(directory, "no randomness for readers")?;
         let store = Store {
             segments,
             durable_below: head,
@@ -82,7 +80,7 @@ impl<T: Record> Log<T> {
             cursor_trouble,
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
             // Half of the range is left to count on.
-            newest_persistent_id: persistent_ids as u32 / 2,
+            newest_persistent_id: random_u64() as u32 / 2,
             ..Store::default()
         };
         let home = Home { rewrite_directory, cursors_directory, options, log_id };
@@ -134,9 +132,4 @@ impl<T> Shared<T> {
         self.with_store(|store| store.threads = store.threads.saturating_sub(1));
         self.maintenance_wake.notify_all();
     }
-}
-
-fn random_log_id() -> std::io::Result<u128> {
-    // Zero stands for a log that is not known.
-    Ok((u128::from(random_u64()?) << 64 | u128::from(random_u64()?)).max(1))
 }

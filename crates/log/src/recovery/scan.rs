@@ -11,7 +11,7 @@ use crate::cursor_file::{
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
-use crate::log::segments::{Segment, Segments};
+use crate::log::segments::{Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
 use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
@@ -74,17 +74,12 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
-        let mut opened = self.patiently(|| CursorFile::open(self.disk, path));
-        let mut unread_offsets = 0;
-        if let Err(refused @ FileError::Io { .. }) = &opened
-            && let Ok(in_part) = CursorFile::open_in_part(self.disk, path)
-        {
-            self.cursor_trouble = Some(refused.trouble(false));
-            self.found.cursors_refused.push(path.to_owned());
-            unread_offsets = UNREAD_OFFSETS;
-            opened = Ok(in_part);
-        }
-        let (file, state) = match opened {
+        let opened = self.patiently(|| CursorFile::open(self.disk, path));
+        let opened = match opened {
+            Err(FileError::Io { .. }) => CursorFile::open_in_part(self.disk, path),
+            opened => opened.map(|(file, state)| (file, state, None)),
+        };
+        let (file, state, refused) = match opened {
             Err(FileError::DamagedCursor { .. }) => {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
                 let aside_path = path.with_file_name(&aside);
@@ -101,11 +96,16 @@ impl<'a, T> Recovery<'a, T> {
         };
         self.check_log_id(path, state.log_id)?;
         let last_end = state.resolved.last().map_or(0, |&(_, end)| end);
-        let head = last_end.max(state.floor).max(state.head).saturating_add(unread_offsets);
-        self.head = self.head.max(head);
+        let mut head = last_end.max(state.floor).max(state.head);
         let mut cursor = Cursor::from_state(state);
-        // A file without the refused slot takes its place soon.
-        cursor.is_changed = unread_offsets > 0;
+        if let Some(refused) = refused {
+            self.cursor_trouble = Some(refused.trouble(false));
+            self.found.cursors_refused.push(path.to_owned());
+            head = head.saturating_add(UNREAD_OFFSETS);
+            // A file without the refused slot takes its place soon.
+            cursor.is_changed = true;
+        }
+        self.head = self.head.max(head);
         self.cursors.push((file, cursor));
         Ok(())
     }
@@ -283,8 +283,9 @@ impl<'a, T> Recovery<'a, T> {
             })
         };
         let readers = self.cursors.len() + self.damaged.len();
-        let unknown = (0..readers).filter(needs).map(CursorId).collect();
-        self.segments.insert(Segment { last, unknown, ..segment });
+        let pin = Pin { may_be_more: true, ..Pin::default() };
+        let pins = (0..readers).filter(needs).map(|index| (CursorId(index), pin)).collect();
+        self.segments.insert(Segment { last, pins, ..segment });
     }
 }
 

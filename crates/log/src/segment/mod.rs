@@ -23,11 +23,12 @@ use crate::error::{IoContext as _, Result};
 use crate::format::SegmentHeader;
 
 /// A number that cannot be guessed, for epochs and log ids.
-pub fn random_u64() -> io::Result<u64> {
+pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     // The kernel never gives less of so few bytes.
-    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
-    Ok(u64::from_le_bytes(bytes))
+    let filled = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()));
+    filled.expect("every kernel since Linux 3.17 gives random bytes");
+    u64::from_le_bytes(bytes)
 }
 
 /// The entries of a directory, none if it is not there.

@@ -152,10 +152,28 @@ impl SegmentReader {
     pub fn next_frame(&mut self) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
-        match self.parse_here()? {
-            Some(header) => Ok(self.accept(header)),
-            None => self.search(),
+        let (start, mut last_foreign_byte) = (self.position, None);
+        let mut found = self.parse_here()?;
+        while found.is_none() && self.position < self.end {
+            let passed = self.pass_to_marker()?;
+            last_foreign_byte = passed.or(last_foreign_byte);
+            found = self.parse_here()?;
         }
+        if found.is_none()
+            && start == SEGMENT_HEADER_LEN_BYTES
+            && let Some(error) = self.buffer.refused.last_error.take()
+        {
+            // There is no frame in it that could be read.
+            self.buffer.forget();
+            self.position = start;
+            return Err(error).at(&self.path, "cannot read");
+        }
+        if let Some(last) = last_foreign_byte
+            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
+        {
+            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
+        }
+        Ok(found.and_then(|header| self.accept(header)))
     }
 
     /// The reader ids of the frame that [`SegmentReader::next_frame`] returned last.
@@ -237,62 +255,34 @@ impl SegmentReader {
         }
     }
 
-    /// Goes over what is no frame up to the next whole header or the end.
-    fn search(&mut self) -> Result<Option<Located>> {
-        let epoch = self.info.header.epoch;
-        let start = self.position;
-        let mut last_foreign_byte = None;
-        let mut found = None;
-        while found.is_none() && self.position < self.end {
-            let (position, end) = (self.position, self.end);
-            let bytes = self.io(|buffer, end| buffer.get(position, FRAME_PREFIX_LEN_BYTES, end))?;
-            if bytes.is_empty() {
-                // The file is shorter than it was when it was opened.
-                self.end = position;
-                break;
-            }
-            let is_last =
-                bytes.len() < FRAME_PREFIX_LEN_BYTES || position + bytes.len() as u64 >= end;
-            let passed = match find_marker(bytes, epoch) {
-                Some(0) => {
-                    found = self.parse_here()?;
-                    // What looked like a frame and is none is searched behind its first bytes.
-                    if found.is_some() { 0 } else { FRAME_ALIGNMENT_BYTES as usize }
-                }
-                Some(at) => at,
-                None if is_last => bytes.len(),
-                // Where a marker could begin whose epoch was not read yet.
-                None => (bytes.len() - 8) / 8 * 8,
-            };
-            let passed_bytes = self.buffer.buffered_from(position);
-            let passed = passed.min(passed_bytes.len());
-            if let Some(index) = last_byte_set(&passed_bytes[..passed]) {
-                last_foreign_byte = Some(position + index as u64);
-            }
-            self.position = position + passed as u64;
-        }
-        if found.is_none()
-            && start == SEGMENT_HEADER_LEN_BYTES
-            && let Some(error) = self.buffer.refused.last_error.take()
-        {
-            // There is no frame in it that could be read.
-            self.buffer.forget();
-            self.position = start;
-            return Err(error).at(&self.path, "cannot read");
-        }
-        if let Some(last) = last_foreign_byte
-            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
-        {
-            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
-        }
-        Ok(found.and_then(|header| self.accept(header)))
-    }
-
     /// True if a footer stands in the first block behind `from`: the cut behind it is missing.
     fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
+    }
+
+    /// Goes on behind the position, where no frame begins, to where one may begin or to the end of
+    /// what is buffered. Returns the position of the last byte that is not zero before.
+    fn pass_to_marker(&mut self) -> Result<Option<u64>> {
+        let (epoch, position, end) = (self.info.header.epoch, self.position, self.end);
+        let bytes = self.io(|buffer, end| buffer.get(position, FRAME_PREFIX_LEN_BYTES, end))?;
+        if bytes.is_empty() {
+            // The file is shorter than it was when it was opened.
+            self.end = position;
+            return Ok(None);
+        }
+        let is_last = bytes.len() < FRAME_PREFIX_LEN_BYTES || position + bytes.len() as u64 >= end;
+        let first = (FRAME_ALIGNMENT_BYTES as usize).min(bytes.len());
+        let passed = match find_marker(&bytes[first..], epoch) {
+            Some(at) => first + at,
+            None if is_last => bytes.len(),
+            // Where a marker could begin whose epoch was not read yet.
+            None => (bytes.len() - 8) / 8 * 8,
+        };
+        let last_set = last_byte_set(&bytes[..passed]);
+        self.position = position + passed as u64;
+        Ok(last_set.map(|index| position + index as u64))
     }
 
     fn io<'a, T>(

@@ -148,17 +148,17 @@ impl SegmentWriter {
         self.buffer = AlignedBuffer::new(BUFFER_LEN_BYTES);
     }
 
-    /// Syncs, appends the footer and gives back the space behind it. Returns the totals. The footer
-    /// is not synced: without it the segment is scanned. After an error the frames up to
+    /// Syncs, appends the footer and gives back the space behind it. The footer is not synced:
+    /// without it the segment is scanned. After an error the frames up to
     /// [`SegmentWriter::durable_end`] are durable all the same.
-    pub fn seal(&mut self) -> Result<Footer> {
+    pub fn seal(&mut self) -> Result<()> {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
         let end = self.end + FOOTER_LEN_BYTES;
         self.checked(write_all_at(&*self.file, &footer, self.end), "cannot write the footer")?;
         self.checked(self.file.set_len(end), "cannot truncate")?;
         self.len_bytes = end;
-        Ok(self.totals)
+        Ok(())
     }
 
     /// For a segment that failed: gives back the space behind what is durable, so that what was not
@@ -205,13 +205,11 @@ impl SegmentWriter {
         self.failed
     }
 
-    /// Collects bytes; the disk begins to write what is full meanwhile.
+    /// Collects bytes; what is full goes to the disk.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
-            let position = self.buffer_position;
             self.write_out()?;
-            self.file.begin_writing(position, self.buffer_position - position);
             rest = self.buffer.append(rest);
         }
         Ok(())

@@ -10,11 +10,10 @@ use tokio::time::Instant;
 
 use super::budget::{ConnectionBudget, STREAM_BYTES};
 use super::charges::StreamCharges;
-use super::header_blocks::{HeaderBlocks, Malformed};
+use super::frames::Frames;
 use super::scheduler::{Arriving, ConnectionEntry};
 
-/// So much that there is no room for a connection's table of headers may keep until the connection
-/// has said goodbye.
+/// So much that there is no room for a connection may keep until it has said goodbye.
 const UNCHARGED_MAX_BYTES: usize = 64 << 10;
 
 pub(super) struct Activity {
@@ -22,6 +21,8 @@ pub(super) struct Activity {
     served: AtomicU64,
     /// Behind TLS.
     pub(super) read_bytes: AtomicU64,
+    /// Frames of data that bodies have read.
+    read_frames: AtomicU64,
     /// Requests in flight whose bodies make no progress.
     stalled: AtomicUsize,
     charges: StreamCharges,
@@ -58,9 +59,10 @@ impl Activity {
     pub(super) fn new(budget: &Arc<ConnectionBudget>) -> Self {
         let now = Instant::now();
         Activity {
-            entry: Arc::default(),
+            entry: Arc::new(ConnectionEntry::new(budget.windows())),
             served: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
+            read_frames: AtomicU64::new(0),
             stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
@@ -102,17 +104,26 @@ impl Activity {
         Some(Stalled(Arc::clone(self)))
     }
 
-    /// Something was read. What headers keep beside those of requests is charged: the peer's table
-    /// for the life of the connection, an unfinished block until its end. If there is no room the
-    /// connection has to go, and at once if it goes on or amid a block.
-    pub(super) fn note_headers(&self, read: Result<(), Malformed>, headers: &mut HeaderBlocks) {
-        self.header_bytes.fetch_add(headers.take_header_bytes(), Ordering::Relaxed);
-        let uncharged_bytes = self.charges.keep(headers.kept_bytes());
+    /// A body has read a frame of data.
+    pub(super) fn note_read_frame(&self) {
+        self.read_frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something was read. What h2 keeps of it beside bodies and headers of requests is charged. If
+    /// there is no room the connection has to go, and at once if it goes on or amid headers.
+    pub(super) fn note_read(&self, bytes: &[u8], frames: &mut Frames) {
+        self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let read_frames = self.read_frames.load(Ordering::Relaxed);
+        let begun = self.served.load(Ordering::Relaxed);
+        frames.note_requests(begun, self.entry.in_flight(), read_frames);
+        let read = frames.read(bytes);
+        self.header_bytes.fetch_add(frames.take_header_bytes(), Ordering::Relaxed);
+        let uncharged_bytes = self.charges.keep(frames.kept_bytes());
         if uncharged_bytes > 0 {
             self.evicted.notify_one();
         }
-        let has_too_much =
-            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished();
+        let has_too_much = uncharged_bytes > UNCHARGED_MAX_BYTES
+            || uncharged_bytes > 0 && frames.is_amid_headers();
         if read.is_err() || has_too_much {
             self.must_end.store(true, Ordering::Relaxed);
         }

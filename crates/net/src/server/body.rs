@@ -40,8 +40,10 @@ pub enum BodyError {
 /// answer, within bounds: HTTP/2 ends a connection for data of streams that were closed early, and
 /// HTTP/1 can only close one that has unread data, which may cost the client its answer.
 pub struct RequestBody {
-    /// Until the end was read.
+    /// Until its end was read.
     incoming: Option<Incoming>,
+    /// Until its reader has what it asked for: a request that waits to be admitted may have read
+    /// its body.
     arriving: Option<Arriving>,
     window: SharedWindow,
     activity: Arc<Activity>,
@@ -61,19 +63,34 @@ impl RequestBody {
         RequestBody { incoming, arriving, window, activity, is_drained }
     }
 
+    /// The length that the peer announced, if it did.
+    fn announced_len_bytes(&self) -> Option<u64> {
+        self.incoming.as_ref()?.size_hint().exact()
+    }
+
+    /// How much of it the peer may have sent before it is read.
+    pub fn unread_bytes(&self) -> usize {
+        let len_bytes = self.announced_len_bytes().and_then(|length| usize::try_from(length).ok());
+        self.window.unread_bytes(len_bytes.unwrap_or(usize::MAX))
+    }
+
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
         // To read is to ask for the body: from here on the peer sends it.
         self.is_drained = true;
         let frame = self.incoming.as_mut()?.frame().await;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        if let (Some(arriving), Some(data)) = (&mut self.arriving, data) {
-            arriving.note_came(data.len());
+        if let Some(data) = data {
+            self.activity.note_read_frame();
+            if let Some(arriving) = &mut self.arriving {
+                arriving.note_came(data.len());
+            }
         }
         frame
     }
 
+    /// Nothing more is read of it.
     fn end(&mut self) {
-        (self.incoming, self.arriving) = (None, None);
+        self.incoming = None;
     }
 }
 
@@ -130,7 +147,7 @@ impl BodyReader {
 
     /// The length that the peer announced, if it did.
     pub fn announced_len_bytes(&self) -> Option<u64> {
-        self.body.incoming.as_ref()?.size_hint().exact()
+        self.body.announced_len_bytes()
     }
 
     /// What has to be asked before the body is left unread for long.

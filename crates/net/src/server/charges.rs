@@ -20,7 +20,7 @@ pub(super) struct StreamCharges {
     pub(super) budget: Arc<ConnectionBudget>,
     needed_bytes: AtomicUsize,
     taken_bytes: AtomicUsize,
-    /// What headers keep beside those of requests. Changed by the connection's task.
+    /// What is kept beside requests. Changed by the connection's task.
     kept_bytes: AtomicUsize,
 }
 
@@ -59,8 +59,7 @@ impl StreamCharges {
         is_taken
     }
 
-    /// Charges what headers keep from now on beside those of requests. Returns how much there is no
-    /// room for.
+    /// Charges what is kept from now on beside requests. Returns how much there is no room for.
     pub(super) fn keep(&self, bytes: usize) -> usize {
         let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
         if bytes == kept_bytes {
@@ -137,16 +136,17 @@ mod tests {
         assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
     }
 
-    /// Guarantee: what headers keep is charged as long as they keep it, or their connection lives.
+    /// Guarantee: what is kept beside requests is charged as long as it is, or its connection
+    /// lives.
     #[test]
-    fn what_headers_keep_is_charged() {
-        let budget = ConnectionBudget::new(3000 * 100 / FURTHER_BLOCKS_PERCENT, 0);
+    fn what_is_kept_beside_requests_is_charged() {
+        let budget = ConnectionBudget::new(300_000 * 100 / FURTHER_BLOCKS_PERCENT, 0);
         let charges = StreamCharges::new(&budget);
         let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
-        assert_eq!([2000, 3000].map(|bytes| charges.keep(bytes)), [0, 0]);
-        assert_eq!(used_bytes(), 3000);
-        assert_eq!([4000, 6000].map(|bytes| charges.keep(bytes)), [1000, 3000]);
-        assert_eq!((charges.keep(1000), used_bytes()), (0, 1000));
+        assert_eq!([200_000, 300_000].map(|bytes| charges.keep(bytes)), [0, 0]);
+        assert_eq!(used_bytes(), 300_000);
+        assert_eq!([400_000, 600_000].map(|bytes| charges.keep(bytes)), [100_000, 300_000]);
+        assert_eq!((charges.keep(100_000), used_bytes()), (0, 100_000));
         drop(charges);
         assert_eq!(used_bytes(), 0);
     }

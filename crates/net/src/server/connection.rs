@@ -21,15 +21,16 @@ use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
+use super::answers::AnswersOf;
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
-use super::header_blocks::HeaderBlocks;
+use super::frames::Frames;
 use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
-use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
+use super::{Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -55,9 +56,9 @@ const LOCAL_RESETS_MAX: usize = 1024;
 const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What all connections of a port share.
-pub(super) struct Context<H> {
+pub(super) struct Context {
     pub serving: Serving,
-    pub handler: H,
+    pub answers: AnswersOf,
     /// When the last failed TLS handshake was warned of.
     pub tls_warned_at: Mutex<Option<Instant>>,
     /// Close them whatever they do.
@@ -80,11 +81,11 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn serve_connection<H: Handler>(
+pub(super) async fn serve_connection(
     socket: Socket,
     mut peer: Peer,
     activity: Arc<Activity>,
-    context: Arc<Context<H>>,
+    context: Arc<Context>,
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
     let _open = Open::new(counters);
@@ -124,11 +125,9 @@ pub(super) async fn serve_connection<H: Handler>(
             }
         }
     };
-    let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
-    let transport = InspectReader::new(stream, move |bytes: &[u8]| {
-        reading.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        reading.note_headers(headers.read(bytes), &mut headers);
-    });
+    let (mut frames, reading) = (Frames::default(), Arc::clone(&activity));
+    let transport =
+        InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut frames));
     drive(transport, activity, &peer, &context).await;
 }
 
@@ -154,14 +153,14 @@ pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> boo
     is_due
 }
 
-async fn drive<H: Handler>(
+async fn drive(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     activity: Arc<Activity>,
     peer: &Peer,
-    context: &Arc<Context<H>>,
+    context: &Arc<Context>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
-    let known = Arc::new(context.handler.connected(peer));
+    let answers = (context.answers)(peer);
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
@@ -173,16 +172,16 @@ async fn drive<H: Handler>(
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();
             // Its headers are dropped here: what is refused for want of memory must not wait.
-            Err(context.handler.refuse_for_memory(request))
+            Err(answers.refuse_for_memory(request))
         } else {
             Ok(request)
         };
-        let (context, known) = (Arc::clone(context), Arc::clone(&known));
+        let (context, answers) = (Arc::clone(context), Arc::clone(&answers));
         async move {
             let response = match admitted {
                 Err(refusal) => refusal,
                 Ok(request) => {
-                    let response = context.handler.handle(&known, request).await;
+                    let response = answers.answer(request).await;
                     in_flight.answered(is_accepted(&response));
                     if context.serving.resources.holds_answers() {
                         in_flight.hold().await;
@@ -195,8 +194,7 @@ async fn drive<H: Handler>(
         }
     });
     let budget = &resources.connections;
-    let sizes = budget.windows();
-    activity.entry.unread.set_sizes(sizes);
+    let sizes = activity.entry.unread.sizes;
     let streams = budget.streams(options.max_concurrent_streams);
     let header_timer = HeaderTimer(Arc::clone(&activity));
     let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);

@@ -23,18 +23,22 @@
 //!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
 //! - rapid reset: h2: 64 streams, then GOAWAY ENHANCE_YOUR_CALM
-//! - unread data: stream and connection windows; handlers charge what waits unread
+//! - unread data: stream and connection windows; handlers charge what waits unread. What is
+//!   around data is charged beside it (`frames.rs`); h2 bounds the number of small frames
+//! - trailers: 8 fields and 1 KiB, which are charged
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
 //! - peers that vanished: keepalive, of HTTP/2 or TCP
 
 mod activity;
+mod answers;
 mod body;
 mod budget;
 mod charges;
 mod connection;
 mod cors;
 mod counters;
+mod frames;
 mod header_blocks;
 mod header_timer;
 mod listener;

@@ -13,7 +13,7 @@ const PART_OF_WAITING: usize = 64;
 
 /// What one HTTP/2 connection is told that it may send unasked. It is the same for all: what
 /// requests that wait have sent is charged to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WindowSizes {
     pub connection_bytes: u32,
     pub stream_bytes: u32,

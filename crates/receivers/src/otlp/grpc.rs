@@ -34,7 +34,7 @@ impl GrpcHandler {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
         let (head, body) = self.ingest.parts_of(request);
         let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers).await?;
+            let route = self.ingest.let_in(signal, &head.headers, &body).await?;
             let encoding = message_encoding(&head.headers)?;
             let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
             // The header says how messages are compressed that are; a message may be sent as it is.

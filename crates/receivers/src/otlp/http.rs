@@ -78,7 +78,7 @@ impl HttpHandler {
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let (head, body) = self.ingest.parts_of(request);
         let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers).await?;
+            let route = self.ingest.let_in(signal, &head.headers, &body).await?;
             let packing = self.packing_of(&head.headers)?;
             let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
             let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use sluice_flow::Metadata;
 use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
-use sluice_net::auth::server::ServerAuth;
+use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
 use sluice_net::headers;
 use sluice_net::server::{BodyTimeouts, RequestBody, ServerResources};
@@ -61,9 +62,18 @@ impl Ingest {
         &self,
         signal: Signal,
         headers: &HeaderMap,
+        body: &RequestBody,
     ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
-            authenticator.authenticate(headers).await?;
+            let mut check = authenticator.authenticate(headers);
+            match check.as_mut().now_or_never() {
+                Some(verdict) => verdict?,
+                None => {
+                    let waits = self.ingress.try_wait(body.unread_bytes());
+                    let _waits = waits.ok_or(AuthError::Busy)?;
+                    check.await?;
+                }
+            }
         }
         self.ingress.route(signal).ok_or_else(|| {
             let message = format!("no pipeline takes {signal} from this receiver");

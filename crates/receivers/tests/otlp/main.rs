@@ -9,3 +9,4 @@ mod refusals;
 mod refused_bodies;
 mod runtime;
 mod support;
+mod waiting;

@@ -30,6 +30,7 @@ use sluice_receivers::otlp::{Counters, OtlpConfig, Transport};
 use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedReceiver, Streams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +65,12 @@ pub(crate) struct MockIntake {
     /// Answered by `admit` and by `submit` instead of success.
     pub(crate) admit_refusal: Option<Refusal>,
     pub(crate) submit_refusal: Option<Refusal>,
+    /// Requests wait to be admitted until it is notified.
+    pub(crate) gate: Option<Notify>,
+    /// What requests said that they may hold while they waited.
+    pub(crate) waited: std::sync::Mutex<Vec<usize>>,
+    /// No request may wait for its credentials to be checked.
+    pub(crate) is_crowded: bool,
     /// Nothing of this is ever accepted.
     pub(crate) stalls: Option<Signal>,
 }
@@ -94,6 +101,10 @@ impl MemoryPool for MockIntake {
 }
 
 impl MockIntake {
+    fn note_waits(&self, held_bytes: usize) {
+        self.waited.lock().expect("is not poisoned").push(held_bytes);
+    }
+
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Ordering::SeqCst)
     }
@@ -114,16 +125,26 @@ impl Ingress for Shared {
         (self.0.unrouted != Some(signal))
             .then(|| Arc::new(MockRoute(Arc::clone(&self.0), signal)) as _)
     }
+
+    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>> {
+        self.0.note_waits(held_bytes);
+        (!self.0.is_crowded).then(|| Box::new(()) as _)
+    }
 }
 
 impl IngressRoute for MockRoute {
     fn admit<'a>(
         &'a self,
         bytes: usize,
-        _: &'a dyn Connection,
+        connection: &'a dyn Connection,
     ) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
+            if let Some(gate) = &self.0.gate {
+                self.0.note_waits(connection.held_bytes(bytes));
+                let _waits = connection.try_wait(bytes).expect("it may");
+                gate.notified().await;
+            }
             match &self.0.admit_refusal {
                 Some(refusal) => Err(refusal.clone()),
                 None => Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_otlp::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::peers::{PREFACE, begin, connect, frame, log_of, post, post_head, status};
+use crate::peers::{
+    AGAIN_AFTER, begin, connect, frame, log_of, post, post_head, send_frames, status,
+};
 use crate::{Target, withstand};
 
 withstand!(
@@ -23,9 +23,6 @@ withstand!(
 
 /// Of the 16 KiB that are allowed.
 const HEADER_BYTES: usize = 12_000;
-
-/// An attacker that came back sooner would only use up the CPU, also that of the other client.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// As many streams as a connection may have, each of which waits for its body.
 async fn many_streams_with(target: Target, headers: Vec<(String, String)>) {
@@ -72,13 +69,6 @@ async fn metadata_headers(target: Target) {
     attackers.collect::<JoinSet<()>>().join_all().await;
 }
 
-/// Opens a connection, sends these frames, and reads until the other side ends it.
-async fn send_frames(target: Target, frames: &[u8]) {
-    let Ok(mut socket) = TcpStream::connect(target.grpc).await else { return };
-    let _ = socket.write_all(&[PREFACE, frames].concat()).await;
-    while socket.read(&mut [0; 1 << 10]).await.is_ok_and(|length| length > 0) {}
-}
-
 /// Requests that end at once, each after a long frame of unknown type in the same buffer. Their
 /// paths enter the table of headers, which keeps them for as long as the connection lives.
 async fn paths_in_the_table_of_headers(target: Target) {
@@ -93,17 +83,7 @@ async fn paths_in_the_table_of_headers(target: Target) {
         let request = frame(HEADERS, END_STREAM_AND_HEADERS, 2 * index + 1, &BLOCK);
         [filler.clone(), request].concat()
     });
-    let frames: Bytes = requests.collect();
-    let attackers = (0..CONNECTIONS).map(|_| {
-        let frames = frames.clone();
-        async move {
-            loop {
-                send_frames(target, &frames).await;
-                sleep(AGAIN_AFTER).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
+    send_frames(target, CONNECTIONS, requests.collect(), AGAIN_AFTER).await;
 }
 
 /// Header blocks that say the size of the table some thousand times.
@@ -111,24 +91,14 @@ async fn sizes_of_the_table_of_headers(target: Target) {
     const HEADERS: u8 = 1;
     const END_STREAM_AND_HEADERS: u8 = 5;
     let block = [vec![0x20; 16_000], vec![0x83, 0x86, 0x84]].concat();
-    let frames: Bytes = (0..100_u32)
-        .flat_map(|index| frame(HEADERS, END_STREAM_AND_HEADERS, 2 * index + 1, &block))
-        .collect();
-    let attackers = (0..8).map(|_| {
-        let frames = frames.clone();
-        async move {
-            loop {
-                send_frames(target, &frames).await;
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
+    let requests = (0..100_u32)
+        .flat_map(|index| frame(HEADERS, END_STREAM_AND_HEADERS, 2 * index + 1, &block));
+    send_frames(target, 8, requests.collect(), Duration::from_millis(20)).await;
 }
 
 /// Literal fields with names of two letters and without values: some of them take as much as a
 /// connection once they are decoded.
-fn small_fields(fields: usize) -> Vec<u8> {
+pub(crate) fn small_fields(fields: usize) -> Vec<u8> {
     let letters = || b'a'..=b'z';
     let names = letters().flat_map(|first| letters().map(move |second| [first, second]));
     names.take(fields).flat_map(|[first, second]| [0, 2, first, second, 0]).collect()
@@ -139,15 +109,5 @@ async fn header_blocks_without_an_end(target: Target) {
     const CONNECTIONS: usize = 2_400;
     const HEADERS: u8 = 1;
     let block = [&[0x83, 0x86, 0x04, 2, b'/', b'x'][..], &small_fields(470)].concat();
-    let frames = Bytes::from(frame(HEADERS, 0, 1, &block));
-    let attackers = (0..CONNECTIONS).map(|_| {
-        let frames = frames.clone();
-        async move {
-            loop {
-                send_frames(target, &frames).await;
-                sleep(AGAIN_AFTER).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
+    send_frames(target, CONNECTIONS, frame(HEADERS, 0, 1, &block), AGAIN_AFTER).await;
 }

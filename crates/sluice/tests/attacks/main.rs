@@ -12,6 +12,7 @@ mod connections;
 mod gateway;
 mod headers;
 mod peers;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::time::Duration;

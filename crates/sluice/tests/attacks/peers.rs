@@ -1,6 +1,7 @@
 //! What attackers have in common: connections by hand, and encoded requests.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::SendStream;
@@ -8,6 +9,13 @@ use h2::client::{ResponseFuture, SendRequest};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::Target;
+
+/// An attacker that came back sooner would only use up the CPU, also that of the other client.
+pub(crate) const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// An HTTP/2 connection. `None`: it was refused.
 pub(crate) async fn connect(address: SocketAddr) -> Option<SendRequest<Bytes>> {
@@ -59,6 +67,29 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("is short").to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// On so many connections: sends these frames, reads until the other side ends the connection, and
+/// comes back after a pause.
+pub(crate) async fn send_frames(
+    target: Target,
+    connections: usize,
+    frames: Vec<u8>,
+    pause: Duration,
+) {
+    let sent = Bytes::from([PREFACE, &frames].concat());
+    let attackers = (0..connections).map(|_| {
+        let sent = sent.clone();
+        async move {
+            loop {
+                let Ok(mut socket) = TcpStream::connect(target.grpc).await else { return };
+                let _ = socket.write_all(&sent).await;
+                while socket.read(&mut [0; 1 << 10]).await.is_ok_and(|length| length > 0) {}
+                sleep(pause).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
 }
 
 /// The beginning of an HTTP/2 connection, as far as the head of a frame of this length whose type

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use sluice_engine::stored;
-use sluice_log::dead_letters::{DeadLetters, NewDeadLetter};
+use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::Refusal;
 use sluice_log::{
@@ -195,12 +195,12 @@ impl LogDirectory {
         let encoding =
             |name: &str| if name.len() > 1000 { Encoding::Identity } else { Encoding::Zstd };
         let stored: Vec<_> = names.iter().map(|name| Stored::new(name, encoding(name))).collect();
-        let new = |stored: &Stored| NewDeadLetter {
+        let new = |stored: &Stored| DeadLetter {
             refusal: refusal.clone(),
             facts: RecordFacts { received_unix_ns: RECEIVED_UNIX_NS, ..stored.facts },
             items: 1,
-            metadata: leak(&stored.metadata),
-            payload: leak(&stored.payload),
+            metadata: stored.metadata.clone(),
+            payload: stored.payload.clone(),
         };
         letters.append(&stored.iter().map(new).collect::<Vec<_>>()).expect("durable");
     }
@@ -245,11 +245,6 @@ impl LogDirectory {
     pub(crate) fn run(&self, command: &str, arguments: &[&str]) -> Ran {
         run(command, &self.path, arguments)
     }
-}
-
-/// What lives as long as the test.
-fn leak(bytes: &[u8]) -> &'static [u8] {
-    Vec::leak(bytes.to_vec())
 }
 
 pub(crate) fn segments(folder: &Path) -> Vec<PathBuf> {

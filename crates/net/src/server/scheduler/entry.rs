@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::in_flight_limit::weight_of_bytes;
 use super::requests::Unread;
 use super::rules::{Rule, Rules};
+use crate::server::windows::WindowSizes;
 
 /// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
 const SMALL_SLICE_BYTES: usize = 256 << 10;
@@ -60,6 +61,10 @@ pub(in crate::server) struct ConnectionEntry {
 }
 
 impl ConnectionEntry {
+    pub(in crate::server) fn new(windows: WindowSizes) -> Self {
+        ConnectionEntry { unread: Unread::new(windows), ..ConnectionEntry::default() }
+    }
+
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
         self.slice_at_tick.store(tick, Ordering::Relaxed);

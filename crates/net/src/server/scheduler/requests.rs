@@ -5,8 +5,8 @@
 //! filled it, those that were admitted could not go on, and would keep the memory that the others
 //! wait for.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -24,7 +24,8 @@ const LOOKS_WITHOUT_PROGRESS: u32 = 2;
 /// Requests that wait unread get at most this part of a connection's window.
 const PART_OF_WINDOW: usize = 2;
 
-/// A request whose body has not ended. Dropped when it has, or when its rest is of no use.
+/// A request that is not admitted yet or whose body has not ended. Dropped when its rest is of no
+/// use as well.
 #[derive(Debug)]
 pub(in crate::server) struct Arriving {
     entry: Arc<ConnectionEntry>,
@@ -106,17 +107,16 @@ impl Drop for Arriving {
     }
 }
 
-/// The window of one connection, as its requests share it. Without sizes it is unlimited.
+/// The window of one connection, as its requests share it.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Unread {
     bytes: AtomicUsize,
-    sizes: OnceLock<WindowSizes>,
+    pub(in crate::server) sizes: WindowSizes,
 }
 
 impl Unread {
-    /// Once, when the connection begins.
-    pub(in crate::server) fn set_sizes(&self, sizes: WindowSizes) {
-        let _ = self.sizes.set(sizes);
+    pub(super) fn new(sizes: WindowSizes) -> Self {
+        Unread { bytes: AtomicUsize::new(0), sizes }
     }
 }
 
@@ -134,18 +134,15 @@ pub struct WaitsUnread {
 impl SharedWindow {
     /// What the peer may have sent of a body of so many bytes that is not read.
     pub fn unread_bytes(&self, len_bytes: usize) -> usize {
-        let sizes = self.0.unread.sizes.get().copied();
-        sizes.unwrap_or(WindowSizes::of(0)).unread_bytes(len_bytes)
+        self.0.unread.sizes.unread_bytes(len_bytes)
     }
 
-    /// Whether a request of `len_bytes` may wait. `None`: it would hold up requests of the
-    /// connection that are being read.
+    /// Whether a request may wait, of which `len_bytes` are not read. `None`: it would hold up
+    /// requests of the connection that are being read.
     pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
         let unread = &self.0.unread;
-        let (limit, bytes) = unread.sizes.get().map_or((usize::MAX, len_bytes), |sizes| {
-            let limit = sizes.connection_bytes as usize / PART_OF_WINDOW;
-            (limit, sizes.unread_bytes(len_bytes))
-        });
+        let limit = unread.sizes.connection_bytes as usize / PART_OF_WINDOW;
+        let bytes = unread.sizes.unread_bytes(len_bytes);
         let is_alone = self.0.arriving() <= 1;
         let taken = unread.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |sum| {
             sum.checked_add(bytes).filter(|sum| is_alone || *sum <= limit)
@@ -171,8 +168,8 @@ mod tests {
 
     #[test]
     fn requests_that_wait_leave_others_half_of_the_window() {
-        let requests = Arc::new(ConnectionEntry::default());
-        requests.unread.set_sizes(WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 });
+        let sizes = WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 };
+        let requests = Arc::new(ConnectionEntry::new(sizes));
         let window = SharedWindow(Arc::clone(&requests));
         let first = requests.begin();
         let alone = window.try_wait(80_000).expect("there is no other request to hold up");
@@ -183,17 +180,9 @@ mod tests {
         );
         let second = window.try_wait(20_000).expect("half of the window");
         assert!(window.try_wait(1).is_none());
+        assert!(window.try_wait(0).is_some(), "it is being read while it waits");
         drop((alone, second));
         assert!(window.try_wait(usize::MAX).is_some());
         drop(first);
-    }
-
-    #[test]
-    fn without_a_window_every_request_may_wait() {
-        let requests = Arc::new(ConnectionEntry::default());
-        let _arriving = [requests.begin(), requests.begin()];
-        let window = SharedWindow(requests);
-        let _waits =
-            [window.try_wait(1 << 30).expect("may"), window.try_wait(1 << 30).expect("may too")];
     }
 }
