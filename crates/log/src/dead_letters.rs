@@ -224,7 +224,8 @@ impl DeadLetters {
         let (shortest, longest) = SEGMENT_LEN_RANGE_BYTES;
         let usual =
             (self.limit_bytes / SEGMENTS_WHEN_FULL).clamp(shortest, longest).min(self.limit_bytes);
-        let len_bytes = usual.max(SegmentWriter::len_for(frame));
+        let letter_bytes = SegmentWriter::len_for(frame);
+        let len_bytes = usual.max(letter_bytes);
         self.finish_segment()?;
         // What is removed and still there takes no room, up to as much again as may be stored.
         let removed = self.remove_resolved();
@@ -241,7 +242,14 @@ impl DeadLetters {
             created_unix_ns: frame.facts.received_unix_ns,
             name: self.state.name.clone(),
         };
-        let created = SegmentWriter::create(&*self.disk, &self.directory, header, len_bytes);
+        let create = |len_bytes| {
+            SegmentWriter::create(&*self.disk, &self.directory, header.clone(), len_bytes)
+        };
+        // A letter that cannot be stored keeps more than itself on a full disk: its whole segment.
+        let created = create(len_bytes).or_else(|error| match error.is_out_of_space() {
+            true => create(letter_bytes.max(shortest.min(len_bytes))),
+            false => Err(error),
+        });
         self.writer = Some(created?);
         Ok(())
     }

@@ -185,9 +185,12 @@ fn a_full_disk_is_an_error_that_passes() {
     let mut letters = open(&disk, 1 << 20);
     disk.set_capacity(Some(disk.used_bytes()));
     assert!(letters.append(&[letter(0, b"payload")]).is_err());
-    disk.set_capacity(None);
+    // Less than half of a usual segment.
+    disk.set_capacity(Some(disk.used_bytes() + (64 << 10)));
     letters.append(&[letter(0, b"payload")]).unwrap();
-    assert_eq!(read(&disk, 0).len(), 1);
+    disk.set_capacity(None);
+    letters.append(&[letter(1, b"payload")]).unwrap();
+    assert_eq!(read(&disk, 0).len(), 2);
 }
 
 #[test]

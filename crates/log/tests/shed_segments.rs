@@ -217,6 +217,22 @@ fn of_a_segment_that_stays_nothing_is_dropped() {
     assert_eq!(first_half, FRAMES / 2 - 60, "segments with wanted frames stay whole");
 }
 
+/// Scenario: a reader has leased the oldest frame. Guarantee: space is looked for where it is free
+/// to give something up.
+#[test]
+fn a_segment_with_a_leased_frame_counts_as_no_space() {
+    let log = log_with(&FaultyDisk::new(7), 0);
+    let behind = subscribe(&log, "behind");
+    append_all(&log, |_| vec![behind]);
+    wait_evicted(&log, FRAMES);
+    wait_until("leased", || next(&log, behind).is_some());
+    log.gauges(behind).allow(Sheds::Everything);
+    let before = log.needed_disk_bytes();
+    let (freed, _) = log.shed_segments(1);
+    assert!(freed > 0);
+    wait_until("given up", || log.needed_disk_bytes() + freed <= before);
+}
+
 /// Guarantee: a reader that comes back gives up nothing before it was said what it may.
 #[test]
 fn a_reader_that_comes_back_keeps_its_backlog_until_it_may_give_it_up() {

@@ -10,9 +10,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use disk::{Place, assert_all_arrives, dead_backend};
-use gateway::{Gateway, SOON, alone, eventually};
+use gateway::{Gateway, SOON, alone, assert_all_accepted, assert_arrives_once, eventually};
 use mounted::FileSystem;
-use sluice_load_test::{Backend, LoadReport};
+use sluice_load_test::{Backend, Faults, LoadReport};
 use sluice_otlp::Signal;
 
 const MIB: u64 = 1 << 20;
@@ -20,6 +20,7 @@ const MIB: u64 = 1 << 20;
 const BUFFER: &str = "  policy: backpressure\n  disk:\n    limit_mib: 100000\n    segment_mib: 1\n";
 /// So many of the items of these loads are more than any of the file systems holds.
 const TOO_MANY: u64 = 1_000_000;
+const POISON_EVERY: u64 = 100;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
 async fn start(place: &Place, backend: &Backend) -> Gateway {
@@ -35,9 +36,11 @@ async fn accepted(gateway: &Gateway, spans: u64) -> LoadReport {
     report
 }
 
-/// Sends until it has been refused for a while.
+/// Sends until it has been refused for a while. Some of the items are poisonous for a backend that
+/// looks at them.
 async fn until_refused(gateway: &Gateway) -> LoadReport {
-    let mut load = gateway.load(Signal::Traces).items(TOO_MANY).concurrency(2, 4);
+    let load = gateway.load(Signal::Traces).items(TOO_MANY).poison_every(POISON_EVERY);
+    let mut load = load.concurrency(2, 4);
     load.timeout = Duration::from_secs(20);
     let running = load.start().expect("a load");
     let refused =
@@ -120,6 +123,89 @@ async fn no_space_on_tmpfs() {
 async fn no_inodes() {
     let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 256, inodes: 500 }) else { return };
     refuses_and_recovers(&place, |_| place.mount().take_inodes()).await;
+}
+
+/// Scenario: a backlog with poison in each segment is on a full disk; other files take all but 256
+/// KiB of what is left; the backend comes back and refuses the poison. Guarantee: it gets all the
+/// rest, the poison becomes dead letters, and the space is free again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_full_of_poison_becomes_free() {
+    let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 10_000 }) else { return };
+    let _alone = alone().await;
+    let backend = dead_backend().await;
+    let gateway = start(&place, &backend).await;
+    let ballast = place.mount().fill_but(24 * MIB);
+    let report = until_refused(&gateway).await;
+    let more_ballast = place.mount().fill_but(MIB / 4);
+    backend.faults().set(Faults::rejecting_poison());
+    let poisonous = report.accepted.div_ceil(POISON_EVERY);
+    let left = || (report.missing_at(&backend), disk::segments(&place.directory()).len());
+    let is_free = eventually(ARRIVES_WITHIN, async || left().0 <= poisonous && left().1 < 3).await;
+    assert!(is_free, "{:?} of {poisonous}:\n{}", left(), gateway.output());
+    assert!(left().0 > poisonous / 2, "{:?} of {poisonous}", left());
+    drop((ballast, more_ballast));
+}
+
+/// Scenario: the only backend of logs is dead, and one of two of traces; other files take ever more
+/// of the disk, and go. Guarantee: no sender is refused or waits for long, what goes is the dead
+/// deliveries' oldest data, whichever signal needs space, and then the limit counts again.
+async fn the_oldest_goes(place: &Place, buffer: &str) {
+    let _alone = alone().await;
+    let (dead, healthy) = (dead_backend().await, Backend::healthy().await.expect("a backend"));
+    let backends = [("healthy", &healthy), ("dead", &dead)];
+    let disk = "  disk:\n    limit_mib: 64\n    segment_mib: 1\n";
+    let config =
+        disk::config(&place.directory(), "durable", &backends, &(disk.to_owned() + buffer))
+            + "    logs/dead:\n      receivers: [otlp]\n      exporters: [otlp/dead]\n      \
+           buffer:\n        policy: drop_oldest\n";
+    let gateway = Gateway::start(&config).await;
+    let limit_bytes = async || gateway.metric("sluice_backlog_pool_limit_bytes", &[]).await;
+    let configured_bytes = limit_bytes().await;
+    let ballast = place.mount().fill_but(32 * MIB);
+    let load = |signal| {
+        let load = gateway.load(signal).rate(4_000.0).concurrency(2, 32);
+        load.duration(Duration::from_secs(8)).start().expect("a load")
+    };
+    let traces = load(Signal::Traces);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let more_ballast = place.mount().fill_but(8 * MIB);
+    let traces = traces.finish().await.expect("a load");
+    let logs = load(Signal::Logs).finish().await.expect("a load");
+    for report in [&traces, &logs] {
+        assert_all_accepted(report);
+        let waited = report.acknowledged_after;
+        assert!(waited.p50 < Duration::from_millis(250), "{waited:?}\n{}", gateway.output());
+    }
+    assert_arrives_once(&traces, &healthy, SOON).await;
+    let dropped = async |labels| gateway.metric("sluice_delivery_dropped_items", labels).await;
+    assert!(dropped(&[("exporter", "otlp/dead")]).await > 10_000.0);
+    assert_eq!(dropped(&[("exporter", "otlp/healthy")]).await, 0.0);
+
+    drop((ballast, more_ballast));
+    let is_free = eventually(SOON, async || limit_bytes().await == configured_bytes).await;
+    assert!(is_free, "{} of {configured_bytes} bytes", limit_bytes().await);
+    let newest = accepted(&gateway, 1_000).await;
+    dead.faults().clear();
+    assert_all_arrives(&[newest], &dead, ARRIVES_WITHIN).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_goes_on_ext4() {
+    let Some(place) = Place::mounted(FileSystem::Ext4 { mib: 128 }) else { return };
+    the_oldest_goes(&place, "  memory:\n    limit_mib: 96\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_goes_on_tmpfs() {
+    let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 10_000 }) else { return };
+    the_oldest_goes(&place, "").await;
+}
+
+/// The file system says that there is space, and refuses all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_goes_without_inodes() {
+    let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 40 }) else { return };
+    the_oldest_goes(&place, "").await;
 }
 
 /// Lets the gateway have no further descriptor, until it is dropped.

@@ -25,6 +25,8 @@ use crate::private_memory::PrivateMemory;
 const UPDATE_INTERVAL: Duration = Duration::from_millis(10);
 /// So often it is decided who sheds before a request is judged by what was free by then.
 const ROUNDS: usize = 8;
+/// What was given up on disk is free within this time, and the log has tried again to write.
+const FREED_WITHIN: Duration = Duration::from_millis(500);
 /// Of the pool's memory that is free, connections may borrow so many percent.
 const LENDABLE_PERCENT: u64 = 85;
 
@@ -89,8 +91,8 @@ pub(crate) struct Backlog {
     /// Of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
-    /// Where the logs go on on disk: bytes of segments that some delivery needs, at the last look.
-    disk_bytes: Option<AtomicU64>,
+    /// Where the logs go on on disk.
+    disk: Option<DiskUse>,
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
     members: ArcSwap<Members>,
@@ -101,6 +103,55 @@ pub(crate) struct Backlog {
     cpu: Box<dyn Fn() -> bool + Send + Sync>,
     /// Borrow what is free of the pool.
     connections: OnceLock<Weak<ConnectionBudget>>,
+}
+
+/// At the last look.
+struct DiskUse {
+    /// Of segments that some delivery needs.
+    needed_bytes: AtomicU64,
+    /// What the file system has for all files of the logs.
+    room_bytes: AtomicU64,
+    /// The same as it was found. A file that is being removed counts neither as one nor as free.
+    found_bytes: AtomicU64,
+    /// When segments were given up last, and what [`DiskUse::look`] said.
+    shed: Mutex<Option<(Instant, Option<u64>)>>,
+}
+
+impl DiskUse {
+    /// Before the first look the limit counts.
+    fn unknown() -> Self {
+        let [room_bytes, found_bytes] = [(); 2].map(|()| AtomicU64::new(u64::MAX));
+        let (needed_bytes, shed) = Default::default();
+        DiskUse { needed_bytes, room_bytes, found_bytes, shed }
+    }
+
+    /// What logs have written to which the file system refuses space, if there are any.
+    fn look(&self, logs: &[Arc<Log<Entry>>], free_bytes: Option<u64>) -> Option<u64> {
+        let needed_bytes = logs.iter().map(|log| log.needed_disk_bytes()).sum();
+        let files_bytes = logs.iter().map(|log| log.stats().disk_bytes).sum();
+        let is_refused = |log: &&Arc<Log<_>>| {
+            log.trouble().is_some_and(|trouble| trouble.out_of_space && trouble.stops_writing)
+        };
+        let refused = logs.iter().filter(is_refused).map(|log| log.stats().commits);
+        let refused = refused.reduce(|all, commits| all + commits);
+        let found_bytes = disk::room_bytes(files_bytes, free_bytes, refused.is_some());
+        let before_bytes = self.found_bytes.swap(found_bytes, Ordering::Relaxed);
+        let room_bytes = match refused {
+            Some(_) => found_bytes,
+            None => found_bytes.max(before_bytes),
+        };
+        self.needed_bytes.store(needed_bytes, Ordering::Relaxed);
+        self.room_bytes.store(room_bytes, Ordering::Relaxed);
+        refused
+    }
+
+    /// A log to which space is refused has not got what was given up for it yet.
+    fn is_freeing(&self, refused: Option<u64>, now: Instant) -> bool {
+        let is_awaited = |(at, before): (Instant, Option<u64>)| {
+            now < at + FREED_WITHIN && before.is_none_or(|before| Some(before) == refused)
+        };
+        refused.is_some() && self.shed.lock().is_some_and(is_awaited)
+    }
 }
 
 impl Backlog {
@@ -115,7 +166,7 @@ impl Backlog {
             memory,
             shared: PrivateMemory::new(private_bytes.clone()),
             private_bytes,
-            disk_bytes: logs[0].is_on_disk().then(AtomicU64::default),
+            disk: logs[0].is_on_disk().then(DiskUse::unknown),
             logs,
             limit_bytes: AtomicU64::new(limit_bytes),
             firm_bytes: AtomicU64::new(0),
@@ -138,7 +189,7 @@ impl Backlog {
     /// What connections may have borrowed as things stand. With a directory the pool is the disk's,
     /// and there is no memory to lend.
     fn lendable_bytes(&self) -> usize {
-        if self.disk_bytes.is_some() {
+        if self.disk.is_some() {
             return 0;
         }
         let free_bytes =
@@ -192,16 +243,21 @@ impl Backlog {
     }
 
     pub(crate) fn state(&self) -> PoolState {
-        let used_bytes = match &self.disk_bytes {
-            Some(bytes) => bytes.load(Ordering::Relaxed),
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let (used_bytes, room_bytes) = match &self.disk {
+            Some(disk) => {
+                let of = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
+                (of(&disk.needed_bytes), of(&disk.room_bytes).min(limit_bytes))
+            }
             None => {
                 let connections = self.connections.get().and_then(Weak::upgrade);
                 let borrowed_bytes = connections.map_or(0, |it| it.borrowed_bytes() as u64);
-                self.held_in_memory_bytes() + borrowed_bytes
+                (self.held_in_memory_bytes() + borrowed_bytes, limit_bytes)
             }
         };
         PoolState {
-            limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
+            limit_bytes,
+            room_bytes,
             used_bytes,
             firm_bytes: self.firm_bytes.load(Ordering::Relaxed).min(used_bytes),
             deliveries: self.members.load().deliveries.len(),
@@ -240,7 +296,7 @@ impl Backlog {
     /// Sheds until there is room for so much below the high-water mark, as far as deliveries may.
     /// On disk the log's own thread does it.
     pub(crate) fn make_room(&self, arriving_bytes: u64, now: Instant) {
-        if self.disk_bytes.is_some() || self.state().to_shed_bytes(arriving_bytes) == 0 {
+        if self.disk.is_some() || self.state().to_shed_bytes(arriving_bytes) == 0 {
             return;
         }
         let _alone = self.shedding.lock();
@@ -281,36 +337,38 @@ impl Backlog {
     }
 
     /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
-    pub(crate) fn tick(&self, now: Instant) {
+    /// `free_bytes`: what the file system has free, if that is known.
+    pub(crate) fn tick(&self, free_bytes: Option<u64>, now: Instant) {
         let members = self.members.load();
         for delivery in &members.deliveries {
             delivery.stats.filling.lock().note(now, delivery.lag_bytes());
         }
-        if let Some(disk_bytes) = &self.disk_bytes {
-            let needed_bytes = self.logs.iter().map(|log| log.needed_disk_bytes()).sum();
-            disk_bytes.store(needed_bytes, Ordering::Relaxed);
-            self.make_room_on_disk(&members, now);
+        if let Some(disk) = &self.disk {
+            let refused = disk.look(&self.logs, free_bytes);
+            if !disk.is_freeing(refused, now) && self.make_room_on_disk(&members, now) {
+                *disk.shed.lock() = Some((now, refused));
+            }
         }
     }
 
     /// Gives up the oldest segments of the logs that take the most. They are gone a moment later:
-    /// what is asked for again until then is the same segments.
-    fn make_room_on_disk(&self, members: &Members, now: Instant) {
-        let mut wanted_bytes = self.state().to_shed_bytes(0);
+    /// what is asked for again until then is the same segments. False if there was nothing to do.
+    fn make_room_on_disk(&self, members: &Members, now: Instant) -> bool {
+        let (wanted_bytes, mut freed_bytes) = (self.state().to_shed_bytes(0), 0);
         if wanted_bytes == 0 {
-            return;
+            return false;
         }
         self.update_sheds(now);
         let mut logs: Vec<_> = Signal::ALL.into_iter().zip(&self.logs).collect();
         logs.sort_by_key(|(_, log)| std::cmp::Reverse(log.needed_disk_bytes()));
         for (signal, log) in logs {
-            let (freed_bytes, given_up) = log.shed_segments(wanted_bytes);
-            members.note_given_up(signal, given_up);
-            wanted_bytes = wanted_bytes.saturating_sub(freed_bytes);
-            if wanted_bytes == 0 {
-                return;
+            if freed_bytes < wanted_bytes {
+                let (of_log_bytes, given_up) = log.shed_segments(wanted_bytes - freed_bytes);
+                members.note_given_up(signal, given_up);
+                freed_bytes += of_log_bytes;
             }
         }
+        freed_bytes > 0
     }
 
     /// Sheds frames for all that wait for them at once. Returns the memory that is free by that.

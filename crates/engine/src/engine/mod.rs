@@ -119,8 +119,7 @@ impl Engine {
             move || resources.is_cpu_bound()
         });
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
-        let watch = storage::watch(storage.logs.clone(), storage.watches.clone(), backlog.clone());
-        let watcher = tokio::spawn(watch);
+        let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));
         let status = Arc::new(EngineStatus {
             started: Instant::now(),
             ready: AtomicBool::new(false),

@@ -74,7 +74,7 @@ impl Route {
         }
         self.backlog.make_room(0, now);
         let pool = self.backlog.state();
-        let mut is_tight = pool.used_bytes > pool.limit_bytes / 4;
+        let mut is_tight = pool.used_bytes > pool.room_bytes / 4;
         for delivery in self.deliveries.iter() {
             delivery.wake.notify_one();
             is_tight |= delivery.lag_bytes() > delivery.bounds().limit_bytes / 2;

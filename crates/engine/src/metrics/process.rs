@@ -45,8 +45,8 @@ pub(super) const POOL: Table<PoolState> = Table {
     metrics: &[
         row!(gauge "sluice_backlog_pool" in "bytes" = used_bytes,
             "Memory, or disk with a directory, that the backlogs of all deliveries take together."),
-        row!(gauge "sluice_backlog_pool_limit" in "bytes" = limit_bytes,
-            "What the backlogs of all deliveries may take together."),
+        row!(gauge "sluice_backlog_pool_limit" in "bytes" = room_bytes,
+            "What they may take: the limit, or less where the file system is full before."),
     ],
 };
 

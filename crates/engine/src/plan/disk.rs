@@ -198,7 +198,7 @@ impl DiskPlan {
     ) -> DiskPlan {
         let buffer = &document.buffer;
         let deliveries = deliveries.max(1) as u64;
-        let limit_bytes = limit(&directory, document, diagnostics);
+        let (limit_bytes, room_bytes) = limit(&directory, document, diagnostics);
         let dead_letters_bytes = buffer.dead_letters_limit_mib.unwrap_or(DEAD_LETTERS_MIB) * MIB;
         let dead_letters_bytes = dead_letters_bytes.min(limit_bytes / 4 / deliveries);
         let backlog_bytes = limit_bytes - dead_letters_bytes * deliveries;
@@ -211,7 +211,7 @@ impl DiskPlan {
         }
         let segment_mib = buffer.segment_mib.as_ref();
         let segment_mib = segment_mib.map_or(Buffer::SEGMENT_MIB, |placed| placed.value);
-        let segment_max_bytes = (limit_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB);
+        let segment_max_bytes = (room_bytes / SEGMENT_SHARE / signals.max(1)).max(MIB);
         let tail_bytes = memory.backlog_bytes / 2;
         let taken = memory.backlog_bytes / 2 / deliveries;
         let read_ahead_bytes = (taken / 4).min(READ_AHEAD_MAX_BYTES);
@@ -229,14 +229,16 @@ impl DiskPlan {
     }
 }
 
-/// `buffer.disk.limit_mib`, or half of what the file system has for the log.
-fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> u64 {
+/// `buffer.disk.limit_mib`, or half of what the file system has for the log, and what there is room
+/// for of that.
+fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> (u64, u64) {
     let existing = directory.ancestors().find(|path| path.is_dir());
     let free_bytes = existing.and_then(|path| RealDisk.available_bytes(path).ok());
     let taken_bytes = || len_bytes(directory, DIRECTORY_LEVELS);
     let Some(Placed { value, span }) = &document.buffer.disk_limit_mib else {
         let default = |free_bytes| default_limit_bytes(free_bytes, taken_bytes());
-        return free_bytes.map_or(LIMIT_UNKNOWN_BYTES, default);
+        let limit_bytes = free_bytes.map_or(LIMIT_UNKNOWN_BYTES, default);
+        return (limit_bytes, limit_bytes);
     };
     let limit_bytes = value * MIB;
     let room_bytes = free_bytes.map(|free_bytes| free_bytes + taken_bytes());
@@ -249,7 +251,7 @@ fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -
         );
         diagnostics.warning(*span, message);
     }
-    limit_bytes
+    (limit_bytes, room_bytes.map_or(limit_bytes, |bytes| bytes.min(limit_bytes)))
 }
 
 /// Half of what a log may grow to. But what it has taken already has its place, below the mark from

@@ -51,6 +51,11 @@ impl Storage {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
+    /// What the file system of the directory has free, if it says so. May wait for the disk.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        RealDisk.available_bytes(self.directory()?).ok()
+    }
+
     /// Whether a plan can be applied without a restart, before anything of it is.
     pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StartError> {
         match (&self.directory, &plan.disk) {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sluice_log::{DiskTrouble, Log};
+use sluice_log::{DiskTrouble, LogStats};
 use sluice_otlp::Signal;
+use tokio::task::JoinHandle;
 
+use super::Storage;
 use crate::backlog::Backlog;
-use crate::entry::Entry;
 
 /// A disk that works again sooner is worth waiting for.
 const LASTING: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ struct Seen {
     since: Option<Instant>,
     /// When it was last logged.
     logged_at: Option<Instant>,
-    frames_damaged: u64,
+    stats: LogStats,
 }
 
 impl LogWatch {
@@ -45,9 +46,11 @@ impl LogWatch {
         self.seen.lock().trouble.clone()
     }
 
-    /// `damaged`: frames on disk that were passed over so far.
-    fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, damaged: u64, now: Instant) {
+    fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, stats: LogStats, now: Instant) {
         let mut seen = self.seen.lock();
+        let before = std::mem::replace(&mut seen.stats, stats);
+        // It has worked meanwhile.
+        seen.since = seen.since.filter(|_| stats.commits == before.commits);
         let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
         seen.since = stops_writing.then(|| seen.since.unwrap_or(now));
         let trouble = trouble.map(|trouble| match trouble.out_of_space {
@@ -79,32 +82,32 @@ impl LogWatch {
             }
             _ => {}
         }
-        if damaged > seen.frames_damaged {
-            let frames = damaged - seen.frames_damaged;
+        let frames = stats.frames_damaged - before.frames_damaged;
+        if frames > 0 {
             tracing::error!(%signal, frames, "damaged frames on disk were passed over");
         }
-        seen.frames_damaged = damaged;
         seen.trouble = trouble;
     }
 }
 
 /// Runs until it is aborted.
-pub(crate) async fn watch(
-    logs: [Arc<Log<Entry>>; 3],
-    watches: [Arc<LogWatch>; 3],
-    backlog: Arc<Backlog>,
-) {
+pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
+    let mut ticking = None;
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         let now = Instant::now();
         for signal in Signal::ALL {
-            let log = &logs[signal as usize];
-            let damaged = log.stats().frames_damaged;
-            watches[signal as usize].note(signal, log.trouble(), damaged, now);
+            let log = storage.log(signal);
+            storage.watches[signal as usize].note(signal, log.trouble(), log.stats(), now);
         }
-        backlog.tick(now);
+        // Asks the file system, which may give no answer.
+        if ticking.as_ref().is_none_or(JoinHandle::is_finished) {
+            let (storage, backlog) = (storage.clone(), backlog.clone());
+            let tick = move || backlog.tick(storage.free_bytes(), Instant::now());
+            ticking = Some(tokio::task::spawn_blocking(tick));
+        }
     }
 }
 
@@ -118,16 +121,19 @@ mod tests {
     fn only_what_stops_writing_is_a_reason_to_refuse_senders() {
         let start = Instant::now();
         for stops_writing in [true, false] {
-            let watch = LogWatch::default();
+            let (watch, mut stats) = (LogWatch::default(), LogStats::default());
             let trouble =
                 DiskTrouble { reason: "EIO".to_owned(), out_of_space: false, stops_writing };
             for since in [Duration::ZERO, LASTING] {
                 assert!(!watch.has_lasting_trouble());
-                watch.note(Signal::Logs, Some(trouble.clone()), 0, start + since);
+                watch.note(Signal::Logs, Some(trouble.clone()), stats, start + since);
                 assert_eq!(watch.trouble().as_deref(), Some("the disk fails: EIO"));
             }
             assert_eq!(watch.has_lasting_trouble(), stops_writing);
-            watch.note(Signal::Logs, None, 0, start + LASTING);
+            stats.commits += 1;
+            watch.note(Signal::Logs, Some(trouble), stats, start + LASTING);
+            assert!(!watch.has_lasting_trouble(), "it has worked meanwhile");
+            watch.note(Signal::Logs, None, stats, start + LASTING);
             assert_eq!((watch.has_lasting_trouble(), watch.trouble()), (false, None));
         }
     }

@@ -1,6 +1,7 @@
 //! The pool that all backlogs share.
 
 use super::Sheds;
+use super::disk::BACKLOG_BYTES;
 
 /// Of the pool, what shedding keeps free for what healthy deliveries have in flight.
 const RESERVE_PART: u64 = 8;
@@ -12,6 +13,8 @@ const STEP_PART: u64 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
     pub limit_bytes: u64,
+    /// What of it can be had: less where the file system is full before ([`super::disk`]).
+    pub room_bytes: u64,
     /// Frames that some delivery has not resolved, each once, and what deliveries hold beside them.
     pub used_bytes: u64,
     /// What of it no delivery may shed, at most.
@@ -22,18 +25,21 @@ pub struct PoolState {
 impl PoolState {
     /// Above this deliveries shed.
     pub const fn high_water_bytes(&self) -> u64 {
-        self.limit_bytes - self.limit_bytes / RESERVE_PART
+        high_water(self.room_bytes)
     }
 
-    /// What every delivery could have alone. Above the high-water mark some delivery has more.
+    /// What every delivery could have alone. Above the high-water mark some delivery has more,
+    /// unless there is next to no room: what deliveries have in flight needs none.
     pub fn fair_share_bytes(&self) -> u64 {
-        self.high_water_bytes() / self.deliveries.max(1) as u64
+        let share = |bytes| high_water(bytes) / self.deliveries.max(1) as u64;
+        share(self.room_bytes).max(share(self.limit_bytes).min(BACKLOG_BYTES))
     }
 
     pub fn is_above_high_water(&self, arriving_bytes: u64) -> bool {
         self.used_bytes.saturating_add(arriving_bytes) > self.high_water_bytes()
     }
 
+    /// On a full file system below its limit, the pool still takes what is delivered from memory.
     pub fn is_full(&self, arriving_bytes: u64) -> bool {
         self.used_bytes > 0 && self.used_bytes.saturating_add(arriving_bytes) > self.limit_bytes
     }
@@ -42,8 +48,12 @@ impl PoolState {
     pub fn to_shed_bytes(&self, arriving_bytes: u64) -> u64 {
         let excess =
             self.used_bytes.saturating_add(arriving_bytes).saturating_sub(self.high_water_bytes());
-        if excess > 0 { excess + self.limit_bytes / STEP_PART } else { 0 }
+        if excess > 0 { excess + self.room_bytes / STEP_PART } else { 0 }
     }
+}
+
+const fn high_water(bytes: u64) -> u64 {
+    bytes - bytes / RESERVE_PART
 }
 
 /// Who sheds (rule 7).

@@ -1,9 +1,17 @@
-//! What waits in memory for a disk that is slow or does not work (rule 10).
+//! How much a file system takes (rule 7), and what waits in memory for a disk that is slow or does
+//! not work (rule 10).
 
 use super::{DeliveryState, Policy};
 
 /// A delivery that stays so far behind has a backlog, rather than too little of the CPU.
-const BACKLOG_BYTES: u64 = 16 << 20;
+pub(super) const BACKLOG_BYTES: u64 = 16 << 20;
+
+/// What the file system has for the logs: their files and what is free, if that is known. Nothing
+/// is free while it refuses writes for want of space: a quota may be spent, or inodes.
+pub fn room_bytes(files_bytes: u64, free_bytes: Option<u64>, refuses_writes: bool) -> u64 {
+    let free_bytes = if refuses_writes { 0 } else { free_bytes.unwrap_or(u64::MAX) };
+    files_bytes.saturating_add(free_bytes)
+}
 
 /// What a delivery keeps of frames that are not on disk and that it may give up. `None`: all.
 pub fn keep_unwritten_bytes(

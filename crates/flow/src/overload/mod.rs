@@ -29,7 +29,8 @@
 //!    eighths full. Then: the delivery that alone pins the most sheds; where several pin the same
 //!    frames the oldest are dropped for all; a delivery that may not shed and lags by more
 //!    than a fair share, or takes nothing, has its senders wait. Why: what healthy deliveries have
-//!    in flight keeps its place.
+//!    in flight keeps its place. On disk the pool is no larger than what the file system has for it
+//!    ([`disk::room_bytes`]).
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
 //!    then are refused. Why: memory is bounded. The pool exceeds its limit by no more than requests
 //!    grow, by inflating, that were admitted before: a refusal would only bring them again.

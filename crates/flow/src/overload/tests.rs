@@ -44,6 +44,7 @@ fn isolated(lag_mib: u64, backend: Backend) -> DeliveryState {
 fn pool(used_mib: u64, deliveries: usize) -> PoolState {
     PoolState {
         limit_bytes: 64 * MIB,
+        room_bytes: 64 * MIB,
         used_bytes: used_mib * MIB,
         firm_bytes: used_mib * MIB,
         deliveries,
@@ -199,6 +200,23 @@ fn rule_7_above_the_high_water_mark_the_delivery_that_pins_the_most_gives_way() 
     assert_eq!(obstacle(pool(56, 4), &[small]), None);
     assert_eq!(obstacle(pool(56, 4), &[small, dead]), Some(Obstacle::Delivery(1)));
     assert_eq!(obstacle(pool(40, 4), &[small, dead]), None);
+}
+
+#[test]
+fn rule_7_a_full_file_system_is_a_full_pool() {
+    let room = |free, refuses| disk::room_bytes(50, free, refuses);
+    assert_eq!([room(Some(20), false), room(Some(20), true), room(None, true)], [70, 50, 50]);
+    assert_eq!(room(None, false), u64::MAX, "the limit counts");
+
+    let full = PoolState { room_bytes: 32 * MIB, ..pool(30, 4) };
+    assert_eq!((pool(30, 4).to_shed_bytes(0), full.to_shed_bytes(0)), (0, 5 * MIB / 2));
+    let dead = delivery(Policy::Backpressure, 1, DEAD);
+    let in_flight = delivery(Policy::Backpressure, 10, HEALTHY);
+    assert_eq!(obstacle(full, &[in_flight, dead]), Some(Obstacle::Delivery(1)));
+    assert_eq!(obstacle(full, &[isolated(1, DEAD), isolated(0, HEALTHY)]), None);
+    // What a healthy delivery has in flight needs no disk.
+    let nothing_left = PoolState { room_bytes: 30 * MIB, ..full };
+    assert_eq!(obstacle(nothing_left, &[in_flight]), None);
 }
 
 #[test]

@@ -20,9 +20,13 @@ const ZEROS_LEN_BYTES: usize = 1 << 20;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// What an unprivileged process may still write to the file system behind a path.
+    /// What an unprivileged process may still write to the file system behind a path. An error if
+    /// the file system has no size, as some in memory or on the network.
     pub fn available_bytes(&self, path: &Path) -> io::Result<u64> {
         let status = statvfs(path)?;
+        if status.f_blocks == 0 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
     }
 }

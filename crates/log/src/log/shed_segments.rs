@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::segments::{Segment, Shed};
 use super::shed::{GivenUp, LOOKED_AT_ONCE};
-use super::{Inner, Log};
+use super::{Inner, Log, Shared};
 use crate::cursor::Cursor;
 use crate::format::FrameHeader;
 use crate::gauges::Sheds;
@@ -61,6 +61,9 @@ impl<T> Log<T> {
                 first >= evicted_below && self.shed_slots(first, last, &mut given_up)
             };
             freed_bytes += if goes { len_bytes } else { 0 };
+        }
+        if !given_up.is_empty() {
+            self.shared.note_shed();
         }
         (freed_bytes, given_up)
     }
@@ -118,20 +121,30 @@ impl<T> Log<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// Has maintenance remove what was given up.
+    pub(crate) fn note_shed(&self) {
+        self.with_store(|store| store.has_shed = true);
+        self.maintenance_wake.notify_all();
+    }
+}
+
 impl<T> Inner<T> {
     /// First and last offset and length of the segments that may go as far as their readers say.
     fn sheddable_segments(&self) -> Vec<(Offset, Offset, u64)> {
         let Some(store) = &self.store else { return Vec::new() };
-        let may_give_up = |id: CursorId| {
-            let cursor = self.cursors[id.0].as_ref();
-            cursor.is_none_or(|cursor| cursor.gauges.may_shed() != Sheds::Nothing)
+        let may_give_up = |segment: &Segment, id: CursorId| {
+            self.cursors[id.0].as_ref().is_none_or(|cursor| {
+                let mut leased = cursor.disk_leases.range(segment.first..=segment.last);
+                cursor.gauges.may_shed() != Sheds::Nothing && leased.next().is_none()
+            })
         };
         let had_to_stay = |shed| matches!(shed, Shed::Refused(at) if at.elapsed() < LOOK_AGAIN);
         let segments = store.segments.by_first.values().filter(|segment| {
             !segment.is_open
                 && segment.is_pinned()
                 && !had_to_stay(segment.shed)
-                && segment.pinning().all(may_give_up)
+                && segment.pinning().all(|id| may_give_up(segment, id))
         });
         segments.map(|segment| (segment.first, segment.last, segment.len_bytes)).collect()
     }

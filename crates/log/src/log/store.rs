@@ -27,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) threads: u32,
     pub(crate) writer_has_ended: bool,
     pub(crate) ends: Ends,
+    /// Segments were given up for their space: they are removed before long.
+    pub(crate) has_shed: bool,
     /// Why frames cannot be written.
     pub(crate) trouble: Option<DiskTrouble>,
     /// Why cursors cannot be written.

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -30,6 +30,9 @@ use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
 use crate::types::Offset;
+
+/// Space that is wanted is freed after this time, for all segments given up until then.
+const REMOVED_AFTER: Duration = Duration::from_millis(50);
 
 /// What recovery leaves to be done.
 #[derive(Debug, Default)]
@@ -105,6 +108,9 @@ impl<T: Record> Maintenance<T> {
             let store = inner.on_disk();
             if store.ends == Ends::Now || (store.ends == Ends::Closing && store.writer_has_ended) {
                 return false;
+            }
+            if std::mem::take(&mut store.has_shed) {
+                next = next.min(Instant::now() + REMOVED_AFTER);
             }
             if !self.shared.maintenance_wake.wait_until(&mut inner, next).timed_out() {
                 continue;

@@ -249,7 +249,7 @@ impl<T: Record> Reader<T> {
     }
 
     /// Gives up one segment that was asked for, if all of it may go.
-    fn shed_segment(&self) {
+    fn shed_segment(&mut self) {
         let segment = self.shared.with_store(|store| {
             store.segments.by_first.values().find(|segment| segment.shed == Shed::Asked).cloned()
         });
@@ -270,7 +270,14 @@ impl<T: Record> Reader<T> {
         };
         // What cannot be read stays.
         let is_free = shed().unwrap_or(false);
+        if is_free {
+            // A file that is open takes space after its removal.
+            self.places.retain(|_, place| place.generation != segment.generation);
+        }
         let wakes = self.shared.inner.lock().end_shed(&segment, is_free, dropped);
+        if is_free {
+            self.shared.note_shed();
+        }
         wakes.into_iter().for_each(|wake| wake());
     }
 

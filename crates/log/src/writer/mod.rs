@@ -26,7 +26,8 @@ use crate::segment::SegmentWriter;
 use crate::types::CursorId;
 use commit::Batch;
 
-/// Waits before a disk that failed is tried again: doubled up to the second.
+/// Waits before a disk that failed is tried again: doubled up to the second, unless nothing but
+/// space is missing, for which something may be given up at any time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// An unneeded segment is given up after so many maintenance intervals without a write.
@@ -159,7 +160,8 @@ impl<T: Record> Writer<T> {
 
     fn wait_to_try_again(&mut self, error: &FileError) {
         let until = Instant::now() + self.retry_after;
-        self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
+        let longest = if error.is_out_of_space() { RETRY_MIN } else { RETRY_MAX };
+        self.retry_after = (self.retry_after * 2).min(longest);
         let mut inner = self.shared.inner.lock();
         let store = inner.on_disk();
         store.trouble = Some(error.trouble(true));
