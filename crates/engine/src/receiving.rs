@@ -18,8 +18,7 @@ const WANTED_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory have sent already. It may be as much as the limit, beside
-    /// what is used.
+    /// What has come of requests that wait. It may be as much as the limit, beside what is used.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,
@@ -66,22 +65,6 @@ impl ReceivingBudget {
     pub(crate) fn note_wanted(&self) {
         self.wanted.set(Instant::now());
     }
-
-    /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
-    pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        self.try_wait_within(own_bytes, self.limit_bytes())
-    }
-
-    /// The same for a request whose sender is not known yet: senders that are known have the other
-    /// half for themselves.
-    pub(crate) fn try_wait_unknown(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        self.try_wait_within(own_bytes, self.limit_bytes() / 2)
-    }
-
-    fn try_wait_within(&self, own_bytes: usize, limit_bytes: usize) -> Option<Waiting<'_>> {
-        take(&self.waiting_bytes, own_bytes, limit_bytes)
-            .then(|| Waiting { budget: self, own_bytes })
-    }
 }
 
 /// Adds bytes to what is used, unless that would exceed the limit.
@@ -90,14 +73,33 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
-pub(crate) struct Waiting<'a> {
-    budget: &'a ReceivingBudget,
-    own_bytes: usize,
+/// The memory for what comes of requests that wait, as large as that for receiving and beside it.
+pub(crate) struct WaitingMemory {
+    receiving: Arc<ReceivingBudget>,
+    /// Half of it is for senders that are known.
+    is_sender_known: bool,
 }
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.budget.waiting_bytes.fetch_sub(self.own_bytes, Ordering::AcqRel);
+impl WaitingMemory {
+    pub(crate) fn new(receiving: Arc<ReceivingBudget>, is_sender_known: bool) -> Arc<Self> {
+        Arc::new(WaitingMemory { receiving, is_sender_known })
+    }
+}
+
+impl MemoryPool for WaitingMemory {
+    fn take(&self, _: usize, bytes: usize) -> Result<(), Refusal> {
+        let limit = self.receiving.limit_bytes() / if self.is_sender_known { 1 } else { 2 };
+        let is_taken = take(&self.receiving.waiting_bytes, bytes, limit);
+        let refusal = || Refusal::overloaded("the memory for requests that wait is spent");
+        is_taken.then_some(()).ok_or_else(refusal)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    fn asked_back(&self) -> Option<Refusal> {
+        None
     }
 }
 
@@ -199,14 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_memory_is_bounded_too() {
+    fn what_comes_of_requests_that_wait_is_bounded_too() {
         let budget = ReceivingBudget::new(100);
         let _used = try_admit(&budget, 100).unwrap();
-        let first = budget.try_wait(80).unwrap();
-        assert!(budget.try_wait(21).is_none() && budget.try_wait(usize::MAX).is_none());
-        assert!(budget.try_wait_unknown(1).is_none(), "half of it is for senders that are known");
-        let second = budget.try_wait(20).unwrap();
+        let [known, unknown] =
+            [true, false].map(|is_known| WaitingMemory::new(budget.clone(), is_known));
+        let [take, take_unknown] =
+            [known, unknown].map(|pool| move |bytes| Permit::take(pool.clone(), bytes));
+        let mut first = take(70).unwrap();
+        assert!(take(31).is_err() && take(usize::MAX).is_err());
+        assert!(take_unknown(1).is_err(), "half of it is for senders that are known");
+        assert!(first.grow_to(80).is_ok());
+        let second = take(20).unwrap();
         drop((first, second));
-        assert!(budget.try_wait(100).is_some());
+        assert!(take_unknown(50).is_ok() && take_unknown(51).is_err());
     }
 }

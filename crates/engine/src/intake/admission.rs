@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{Obstacle, Patience};
-use sluice_flow::source::{Connection, Permit};
+use sluice_flow::source::Permit;
 
 use super::ReceiverRoute;
 
-/// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
+/// So often it is asked whether a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a request does not enter now.
-struct NotAdmitted {
+pub(super) struct NotAdmitted {
     refusal: Refusal,
     /// Only because senders are paced: it would enter otherwise.
     is_paced: bool,
@@ -33,21 +33,16 @@ impl From<NotAdmitted> for Refusal {
 }
 
 impl ReceiverRoute {
-    /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
-    /// it.
-    pub(super) async fn admit_or_wait(
-        &self,
-        bytes: usize,
-        connection: &dyn Connection,
-    ) -> Result<Permit, Refusal> {
-        let (receiving, resources) = (&self.door.receiving, &self.door.resources);
+    /// Asks for memory for a body of `bytes`. Waits a bounded time for it.
+    pub(super) async fn admit_or_wait(&self, bytes: usize) -> Result<Permit, Refusal> {
+        let receiving = &self.door.receiving;
         let patience = Patience::from(Instant::now());
-        let (mut waiting, mut place) = (None, None);
+        let mut has_waited = false;
         loop {
             let now = Instant::now();
             let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
                 Ok(permit) => {
-                    if waiting.is_some() {
+                    if has_waited {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
@@ -64,34 +59,14 @@ impl ReceiverRoute {
             if !is_paced {
                 receiving.note_wanted();
             }
-            if waiting.is_none() {
-                waiting = receiving.try_wait(connection.held_bytes(bytes));
-                match waiting {
-                    None if is_paced => return Ok(self.try_admit(bytes, false, now)?),
-                    None => return Err(refusal),
-                    Some(_) => {}
-                }
-            }
-            // Other streams of the connection may hold the memory without making progress. Not
-            // where the CPU is the bottleneck: then some request gets on, and to refuse what has
-            // come already would only bring it again.
-            if place.is_none() && !resources.is_cpu_bound() {
-                place = connection.try_wait(bytes);
-                if place.is_none() {
-                    return Err(refusal);
-                }
-            }
-            let until = match (is_paced, &place) {
-                (true, _) => patience.paced_until(),
-                (false, None) => patience.ends().min(now + LOOK_AGAIN),
-                (false, Some(_)) => patience.ends(),
-            };
+            has_waited = true;
+            let until = if is_paced { patience.paced_until() } else { patience.ends() };
             let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified())
                 .await;
         }
     }
 
-    fn try_admit(
+    pub(super) fn try_admit(
         &self,
         bytes: usize,
         may_be_paced: bool,
@@ -198,21 +173,6 @@ mod tests {
     use crate::intake::Route;
     use crate::receiving::ReceivingBudget;
 
-    /// A connection with others that are being read, or without.
-    struct Peer {
-        lets_wait: bool,
-    }
-
-    impl Connection for Peer {
-        fn try_wait(&self, _: usize) -> Option<Box<dyn Send>> {
-            self.lets_wait.then(|| Box::new(()) as Box<dyn Send>)
-        }
-
-        fn held_bytes(&self, bytes: usize) -> usize {
-            bytes
-        }
-    }
-
     fn route(receiving_bytes: usize) -> Arc<dyn IngressRoute> {
         let ingress = ingress(receiving_bytes);
         ingress.set_routes([(Signal::Traces, empty_route())]);
@@ -220,16 +180,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_waits_for_memory_if_its_connection_lets_it() {
+    async fn a_request_waits_for_memory_if_it_can() {
         let route = route(400_000);
-        let (waits, busy) = (Peer { lets_wait: true }, Peer { lets_wait: false });
-        let admit = |connection| route.admit(300_000, connection);
-        let Some(Ok(first)) = admit(&busy).now_or_never() else { panic!("there is memory") };
-        let mut second = pin!(admit(&waits));
+        let first = route.admit_at_once(300_000).expect("there is memory");
+        let mut second = pin!(route.admit(300_000));
         assert!(second.as_mut().now_or_never().is_none());
-        let Some(Err(Refusal::Retry { .. })) = admit(&busy).now_or_never() else {
-            panic!("it is refused at once")
-        };
+        assert!(matches!(route.admit_at_once(300_000), Err(Refusal::Retry { .. })));
         drop(first);
         assert!(second.now_or_never().expect("it was told").is_ok());
     }
@@ -250,10 +206,7 @@ mod tests {
             ingress.set_routes([(Signal::Traces, route)]);
             ingress.route(Signal::Traces).expect("there is one")
         });
-        let peer = Peer { lets_wait: false };
-        let admit = |route: &Arc<dyn IngressRoute>, bytes| {
-            route.clone().admit(bytes, &peer).now_or_never().expect("answers at once")
-        };
+        let admit = |route: &Arc<dyn IngressRoute>, bytes| route.admit_at_once(bytes);
         let _upload = admit(&other, 500_000).expect("there is memory");
         let first = admit(&small, 60_000).expect("the delivery has room");
         assert!(admit(&small, 60_000).is_err(), "both together exceed its limit");
@@ -264,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_never_fits_does_not_wait() {
         let route = route(400_000);
-        let refused = route.admit(400_001, &Peer { lets_wait: true }).now_or_never();
+        let refused = route.admit(400_001).now_or_never();
         assert!(matches!(refused, Some(Err(Refusal::TooLarge { .. }))));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
-use sluice_flow::source::{Connection, Ingress, IngressRoute, Permit, Position, Receipt, Request};
+use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request};
 use sluice_flow::{BoxFuture, Frame, Metadata, Payload, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::ack::{Ack, Awaited};
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
-use crate::receiving::{ReceivingBudget, RouteMemory};
+use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
 use crate::steps;
 
@@ -90,8 +90,8 @@ impl Ingress for ReceiverIngress {
         Some(route)
     }
 
-    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>> {
-        Some(Box::new(self.door.receiving.try_wait_unknown(held_bytes)?))
+    fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool> {
+        WaitingMemory::new(self.door.receiving.clone(), is_sender_known)
     }
 }
 
@@ -106,12 +106,12 @@ impl Door {
 }
 
 impl IngressRoute for ReceiverRoute {
-    fn admit<'a>(
-        &'a self,
-        bytes: usize,
-        connection: &'a dyn Connection,
-    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
-        Box::pin(self.admit_or_wait(bytes, connection))
+    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>> {
+        Box::pin(self.admit_or_wait(bytes))
+    }
+
+    fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
+        Ok(self.try_admit(bytes, false, Instant::now())?)
     }
 
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {

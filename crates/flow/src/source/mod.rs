@@ -6,7 +6,8 @@
 //! 1. [`Ingress::route`] gives one snapshot of where a signal goes. It holds for the life of a
 //!    request.
 //! 2. [`IngressRoute::admit`] gives a [`Permit`] for memory, before bytes are inflated. It may
-//!    wait, then refuses; what a request holds while it waits is charged.
+//!    wait, then refuses. What comes of a request while it waits is charged to
+//!    [`Ingress::waiting`].
 //! 3. [`IngressRoute::submit`] puts the validated [`Request`] into the log and gives a [`Receipt`].
 //! 4. [`Receipt::accepted`] says when a sender may be answered OK, as `buffer.ack` promises.
 //! 5. A [`Position`] in the request says when a checkpoint may move: see [`Positions`].
@@ -35,19 +36,18 @@ pub trait Ingress: Send + Sync + 'static {
     /// the signal from this receiver.
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
 
-    /// Permission to let a request wait whose sender is not known yet, until the returned value is
-    /// dropped. `held_bytes` may have come of it. `None`: too much waits already.
-    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>>;
+    /// Memory for what comes of requests that wait: to be admitted or, while their sender is not
+    /// known, for a check of their credentials.
+    fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool>;
 }
 
 /// Where a receiver's data of one signal goes.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory. Waits a bounded time if `connection` lets it, which says what is held then.
-    fn admit<'a>(
-        &'a self,
-        bytes: usize,
-        connection: &'a dyn Connection,
-    ) -> BoxFuture<'a, Result<Permit, Refusal>>;
+    /// Asks for memory for a body of so many bytes. Waits a bounded time for it.
+    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>>;
+
+    /// The same for a request that cannot wait: there is no memory for what comes of it meanwhile.
+    fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal>;
 
     /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on
     /// unchanged and it is large enough to go alone.
@@ -68,31 +68,6 @@ pub struct Request {
     pub metadata: Arc<Metadata>,
     /// Where a source that can be read again has it from.
     pub position: Option<Position>,
-}
-
-/// The connection that a request comes on. Its other requests may not be able to wait.
-pub trait Connection: Send + Sync {
-    /// Permission to let a request of `bytes` wait, until the returned value is dropped. `None`:
-    /// requests of this connection that were admitted might make no progress meanwhile.
-    fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>>;
-
-    /// What of a request of `bytes` may be held while it waits: what its sender may have sent.
-    fn held_bytes(&self, bytes: usize) -> usize;
-}
-
-/// The connection of a receiver that fetches: while it waits nothing is on its way.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Patient;
-
-impl Connection for Patient {
-    fn try_wait(&self, _bytes: usize) -> Option<Box<dyn Send>> {
-        // A box of nothing costs no allocation.
-        Some(Box::new(()))
-    }
-
-    fn held_bytes(&self, _bytes: usize) -> usize {
-        0
-    }
 }
 
 /// Memory for requests on their way from their source to the log.

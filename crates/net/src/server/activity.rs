@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::budget::{ConnectionBudget, STREAM_BYTES};
 use super::charges::StreamCharges;
-use super::frames::Frames;
+use super::header_blocks::HeaderBlocks;
 use super::scheduler::{Arriving, ConnectionEntry};
 
 /// Above this many uncharged bytes a connection ends at once; below, it may still say goodbye.
@@ -21,9 +21,8 @@ pub(super) struct Activity {
     served: AtomicU64,
     /// Behind TLS.
     pub(super) read_bytes: AtomicU64,
-    /// Frames of data that bodies have read.
-    read_frames: AtomicU64,
-    /// Requests in flight whose bodies make no progress.
+    /// Requests in flight that wait, and others whose bodies make no progress.
+    waiting: AtomicUsize,
     stalled: AtomicUsize,
     charges: StreamCharges,
     /// Bytes of headers that were read and not asked for yet.
@@ -59,10 +58,10 @@ impl Activity {
     pub(super) fn new(budget: &Arc<ConnectionBudget>) -> Self {
         let now = Instant::now();
         Activity {
-            entry: Arc::new(ConnectionEntry::new(budget.windows())),
+            entry: Arc::default(),
             served: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
-            read_frames: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             stalled: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
@@ -104,26 +103,25 @@ impl Activity {
         Some(Stalled(Arc::clone(self)))
     }
 
-    /// A body has read a frame of data.
-    pub(super) fn note_read_frame(&self) {
-        self.read_frames.fetch_add(1, Ordering::Relaxed);
+    /// A request waits, until this is dropped.
+    pub(super) fn note_waits(self: &Arc<Self>) -> Waits {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waits(Arc::clone(self))
     }
 
-    /// Something was read. What h2 keeps of it beside bodies and headers of requests is charged. If
-    /// there is no room the connection has to go, and at once if it goes on or amid headers.
-    pub(super) fn note_read(&self, bytes: &[u8], frames: &mut Frames) {
+    /// Something was read. What headers keep beside those of requests is charged: the peer's table
+    /// for the life of the connection, an unfinished block until its end. If there is no room the
+    /// connection has to go, and at once if it goes on or amid a block.
+    pub(super) fn note_read(&self, bytes: &[u8], headers: &mut HeaderBlocks) {
         self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let read_frames = self.read_frames.load(Ordering::Relaxed);
-        let begun = self.served.load(Ordering::Relaxed);
-        frames.note_requests(begun, self.entry.in_flight(), read_frames);
-        let read = frames.read(bytes);
-        self.header_bytes.fetch_add(frames.take_header_bytes(), Ordering::Relaxed);
-        let uncharged_bytes = self.charges.keep(frames.kept_bytes());
+        let read = headers.read(bytes);
+        self.header_bytes.fetch_add(headers.take_header_bytes(), Ordering::Relaxed);
+        let uncharged_bytes = self.charges.keep(headers.kept_bytes());
         if uncharged_bytes > 0 {
             self.evicted.notify_one();
         }
-        let has_too_much = uncharged_bytes > UNCHARGED_MAX_BYTES
-            || uncharged_bytes > 0 && frames.is_amid_headers();
+        let has_too_much =
+            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished();
         if read.is_err() || has_too_much {
             self.must_end.store(true, Ordering::Relaxed);
         }
@@ -150,7 +148,8 @@ impl Activity {
     /// for admission is not progress. Refusals do not count: a peer could make use of them to stay
     /// while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
-        let without_progress = self.stalled.load(Ordering::Relaxed) + self.entry.waiting();
+        let without_progress =
+            self.stalled.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
         if self.entry.in_flight() > without_progress {
             return None;
         }
@@ -176,6 +175,15 @@ pub(super) struct KeptStream(Arc<Activity>);
 impl Drop for KeptStream {
     fn drop(&mut self) {
         self.0.charges.give_back(STREAM_BYTES);
+    }
+}
+
+/// A request that waits to be admitted, or for a check of its credentials.
+pub(super) struct Waits(Arc<Activity>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -328,9 +336,9 @@ mod tests {
         let (idle, useful) = (activity(), activity());
         tokio::time::sleep(Duration::from_millis(2)).await;
         useful.begin(0).0.answered(true);
-        let begun = [&idle, &useful].map(|activity| activity.begin(0));
+        let _begun = [&idle, &useful].map(|activity| activity.begin(0));
         let useless_for = |now| [&idle, &useful].map(|activity| activity.useless_for(now));
-        let waiting = begun.each_ref().map(|(_, arriving)| arriving.window().try_wait(1));
+        let waiting = [&idle, &useful].map(|activity| activity.note_waits());
         let [idle_for, useful_for] = useless_for(Instant::now());
         assert!(useful_for.is_some() && idle_for > useful_for, "{idle_for:?}, {useful_for:?}");
         drop(waiting);

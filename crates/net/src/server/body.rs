@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::{Activity, InFlight, KeptStream, Stalled};
-use super::scheduler::{Arriving, SharedWindow};
+use super::activity::{Activity, InFlight, KeptStream, Stalled, Waits};
+use super::scheduler::Arriving;
 
 /// How much of a body that no handler wants is drained, and for how long.
 const DRAINED_MAX_BYTES: usize = 16 << 20;
@@ -45,7 +45,6 @@ pub struct RequestBody {
     /// Counts the request as arriving until its body is dropped, even if it was read while it
     /// waited.
     arriving: Option<Arriving>,
-    window: SharedWindow,
     activity: Arc<Activity>,
     is_drained: bool,
 }
@@ -58,20 +57,8 @@ impl RequestBody {
         activity: &Arc<Activity>,
         is_drained: bool,
     ) -> Self {
-        let (window, activity) = (arriving.window(), Arc::clone(activity));
         let (incoming, arriving) = (Some(incoming), Some(arriving));
-        RequestBody { incoming, arriving, window, activity, is_drained }
-    }
-
-    /// The length that the peer announced, if it did.
-    fn announced_len_bytes(&self) -> Option<u64> {
-        self.incoming.as_ref()?.size_hint().exact()
-    }
-
-    /// How much of it the peer may have sent before it is read.
-    pub fn unread_bytes(&self) -> usize {
-        let len_bytes = self.announced_len_bytes().and_then(|length| usize::try_from(length).ok());
-        self.window.unread_bytes(len_bytes.unwrap_or(usize::MAX))
+        RequestBody { incoming, arriving, activity: Arc::clone(activity), is_drained }
     }
 
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, hyper::Error>> {
@@ -79,11 +66,8 @@ impl RequestBody {
         self.is_drained = true;
         let frame = self.incoming.as_mut()?.frame().await;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        if let Some(data) = data {
-            self.activity.note_read_frame();
-            if let Some(arriving) = &mut self.arriving {
-                arriving.note_came(data.len());
-            }
+        if let (Some(arriving), Some(data)) = (&mut self.arriving, data) {
+            arriving.note_came(data.len());
         }
         frame
     }
@@ -103,10 +87,9 @@ impl Drop for RequestBody {
             && self.is_drained
             && let Ok(runtime) = Handle::try_current()
         {
-            let (window, activity) = (self.window.clone(), Arc::clone(&self.activity));
+            let activity = Arc::clone(&self.activity);
             let stream = activity.keep_stream();
-            let rest =
-                RequestBody { incoming, arriving: None, window, activity, is_drained: false };
+            let rest = RequestBody { incoming, arriving: None, activity, is_drained: false };
             runtime.spawn(drain(rest, stream));
         }
     }
@@ -135,8 +118,8 @@ pub struct BodyReader {
     check_at: Instant,
     came_bytes: usize,
     stalled: Option<Stalled>,
-    /// Its request waits to be admitted, and counts as one that does.
-    waits: bool,
+    /// Its request waits, and counts as one that does.
+    waits: Option<Waits>,
 }
 
 impl BodyReader {
@@ -152,23 +135,23 @@ impl BodyReader {
             check_at,
             came_bytes: 0,
             stalled: None,
-            waits: false,
+            waits: None,
         }
     }
 
     /// The length that the peer announced, if it did.
     pub fn announced_len_bytes(&self) -> Option<u64> {
-        self.body.announced_len_bytes()
+        self.body.incoming.as_ref()?.size_hint().exact()
     }
 
-    /// What has to be asked before the body is left unread for long.
-    pub fn window(&self) -> &SharedWindow {
-        &self.body.window
+    /// Whether the peer sends the body only once it is read.
+    pub fn comes_when_asked(&self) -> bool {
+        !self.body.is_drained
     }
 
-    /// Whether its request waits to be admitted from now on.
+    /// Whether its request waits from now on: that is no progress of its connection.
     pub fn waits(&mut self, waits: bool) {
-        self.waits = waits;
+        self.waits = waits.then(|| self.body.activity.note_waits());
     }
 
     /// The next piece; `None` at the end. Trailers are passed over.
@@ -218,7 +201,7 @@ impl BodyReader {
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
             let stalled = self.body.activity.note_stalled().ok_or(BodyError::Stalled)?;
             // A body that is drained belongs to no request in flight.
-            let counts = self.body.arriving.is_some() && !self.waits;
+            let counts = self.body.arriving.is_some() && self.waits.is_none();
             self.stalled = counts.then_some(stalled);
         }
         Ok(())

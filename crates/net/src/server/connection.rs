@@ -25,7 +25,7 @@ use super::answers::AnswersOf;
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
-use super::frames::Frames;
+use super::header_blocks::HeaderBlocks;
 use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
@@ -125,9 +125,9 @@ pub(super) async fn serve_connection(
             }
         }
     };
-    let (mut frames, reading) = (Frames::default(), Arc::clone(&activity));
+    let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport =
-        InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut frames));
+        InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut headers));
     drive(transport, activity, &peer, &context).await;
 }
 
@@ -194,7 +194,7 @@ async fn drive(
         }
     });
     let budget = &resources.connections;
-    let sizes = activity.entry.unread.sizes;
+    let sizes = budget.windows();
     let streams = budget.streams(options.max_concurrent_streams);
     let header_timer = HeaderTimer(Arc::clone(&activity));
     let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);

@@ -1,4 +1,4 @@
-//! A look at header blocks, before h2 decodes them: what they cost.
+//! A look at what a peer sends, before h2 decodes it: what its header blocks cost.
 //!
 //! h2 copies the values of ordinary header fields, but those of pseudo-header fields stay slices of
 //! what was read. In HPACK's dynamic table such a value keeps the whole buffer, up to a frame of
@@ -10,6 +10,16 @@
 
 use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
 
+/// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const FRAME_HEADER_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+const PRIORITY_BYTES: usize = 5;
+
 /// The first index of the dynamic table. The fields before it are the static table's.
 const DYNAMIC: u32 = 62;
 /// `:authority`, `:path` and `:scheme` in the static table. The values of the other ones are
@@ -18,12 +28,6 @@ const KEPT_AS_SLICES: [u32; 5] = [1, 4, 5, 6, 7];
 /// A header block may begin with so many changes of the table's size (RFC 7541, 4.2). h2 takes any
 /// number, which count towards no limit.
 const SIZE_UPDATES_MAX: u32 = 2;
-/// Trailers, which wait with their request, have so many fields and bytes at most. Clients of OTLP
-/// send none.
-const TRAILERS_MAX_FIELDS: usize = 8;
-const TRAILERS_MAX_BYTES: usize = 1 << 10;
-/// What trailers of that size hold: twice their text, and the map.
-pub(super) const TRAILERS_BYTES: usize = 4 << 10;
 /// A buffer that is kept for a few of its bytes: what was read at once, or a frame.
 const KEPT_BUFFER_BYTES: usize = 16 << 10;
 /// h2 keeps no more fields of a block: each of them counts 32 bytes and its name.
@@ -33,52 +37,100 @@ const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
-/// Frames that no client sends.
+/// A header block that no client sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 #[derive(Debug, Default)]
 pub(super) struct HeaderBlocks {
+    state: State,
     block: Block,
     /// Of the last 128 entries of the dynamic table, the newest in the lowest bit: whether it is a
     /// pseudo-header field that is kept as a slice.
     slices: u128,
     /// The same: whether it is the first such entry of its frame.
     pins: u128,
+    header_bytes: usize,
     /// The last block goes on in a further frame, or in the rest of its last one.
-    pub is_unfinished: bool,
+    is_unfinished: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Bytes of the preface that came.
+    Preface(usize),
+    /// HTTP/1 has no header blocks.
+    Http1,
+    FrameHeader([u8; FRAME_HEADER_BYTES], usize),
+    /// The rest of a payload without headers.
+    Skip(usize),
+    Headers(Payload),
+}
+
+const NEXT_FRAME: State = State::FrameHeader([0; FRAME_HEADER_BYTES], 0);
+
+impl Default for State {
+    fn default() -> Self {
+        State::Preface(0)
+    }
+}
+
+/// The rest of the payload of a frame with headers.
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    left: usize,
+    has_padding_length: bool,
+    /// Before the headers.
+    skipped: usize,
+    /// At its end.
+    padding: usize,
+    ends_block: bool,
 }
 
 impl HeaderBlocks {
-    pub(super) fn begin_block(&mut self, are_trailers: bool) {
-        self.block = Block { are_trailers, ..Block::default() };
-    }
-
-    pub(super) fn begin_frame(&mut self) {
-        self.block.frames += 1;
-        self.block.has_pin = false;
-    }
-
-    /// Takes a part of the block, without padding.
+    /// Takes what was read.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
-        let block = &mut self.block;
-        block.bytes += bytes.len();
-        while let Some((&byte, rest)) = bytes.split_first() {
-            let passed = block.pass_text(bytes.len());
-            if passed > 0 {
-                bytes = &bytes[passed..];
-                continue;
-            }
-            bytes = rest;
-            if let Some(is_slice) = block.next(byte, self.slices)? {
-                let is_pin = is_slice && !block.has_pin;
-                block.has_pin |= is_slice;
-                self.slices = self.slices << 1 | u128::from(is_slice);
-                self.pins = self.pins << 1 | u128::from(is_pin);
+        while let Some((&first, rest)) = bytes.split_first() {
+            match &mut self.state {
+                State::Http1 => return Ok(()),
+                State::Preface(came) => {
+                    let is_preface = first == PREFACE[*came];
+                    *came += 1;
+                    if !is_preface {
+                        self.state = State::Http1;
+                    } else if *came == PREFACE.len() {
+                        self.state = NEXT_FRAME;
+                    }
+                    bytes = rest;
+                }
+                State::FrameHeader(header, came) => {
+                    header[*came] = first;
+                    *came += 1;
+                    if *came == FRAME_HEADER_BYTES {
+                        let header = *header;
+                        self.begin_payload(header);
+                    }
+                    bytes = rest;
+                }
+                State::Skip(left) => {
+                    let skipped = bytes.len().min(*left);
+                    *left -= skipped;
+                    if *left == 0 {
+                        self.state = NEXT_FRAME;
+                    }
+                    bytes = &bytes[skipped..];
+                }
+                State::Headers(payload) => {
+                    let payload = *payload;
+                    let came;
+                    (came, bytes) = bytes.split_at(bytes.len().min(payload.left));
+                    self.header_bytes += came.len();
+                    self.block.bytes += came.len();
+                    self.read_payload(payload, came)?;
+                }
             }
         }
-        let is_long = block.bytes > TRAILERS_MAX_BYTES || block.fields > TRAILERS_MAX_FIELDS;
-        if block.are_trailers && is_long { Err(Malformed) } else { Ok(()) }
+        Ok(())
     }
 
     /// What h2 may keep of headers beside those of requests: the buffers that the peer's table
@@ -90,9 +142,81 @@ impl HeaderBlocks {
         buffers * KEPT_BUFFER_BYTES + block
     }
 
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
     /// How many buffers the peer's table may keep.
     fn pins(&self) -> u32 {
         self.pins.count_ones()
+    }
+
+    /// Bytes of headers since this was last asked.
+    pub(super) fn take_header_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.header_bytes)
+    }
+
+    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
+        let [high, middle, low, kind, flags, ..] = header;
+        let left = u32::from_be_bytes([0, high, middle, low]) as usize;
+        let is_first = kind == HEADERS;
+        let has_headers = is_first || kind == CONTINUATION;
+        let ends_block = has_headers && flags & END_HEADERS != 0;
+        if is_first {
+            self.block = Block::default();
+            self.is_unfinished = !ends_block;
+        }
+        if has_headers {
+            self.block.frames += 1;
+        }
+        self.block.has_pin = false;
+        self.state = if left == 0 {
+            self.is_unfinished &= !ends_block;
+            NEXT_FRAME
+        } else if has_headers {
+            State::Headers(Payload {
+                left,
+                has_padding_length: is_first && flags & PADDED != 0,
+                skipped: if is_first && flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 },
+                padding: 0,
+                ends_block,
+            })
+        } else {
+            State::Skip(left)
+        };
+    }
+
+    fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            let headers_left = payload.left.saturating_sub(payload.padding);
+            let passed = self.block.pass_text(bytes.len().min(headers_left));
+            if passed > 0 {
+                payload.left -= passed;
+                bytes = &bytes[passed..];
+                continue;
+            }
+            bytes = rest;
+            if payload.has_padding_length {
+                (payload.padding, payload.has_padding_length) = (byte.into(), false);
+            } else if payload.skipped > 0 {
+                payload.skipped -= 1;
+            } else if payload.left > payload.padding
+                && let Some(is_slice) = self.block.next(byte, self.slices)?
+            {
+                let is_pin = is_slice && !self.block.has_pin;
+                self.block.has_pin |= is_slice;
+                self.slices = self.slices << 1 | u128::from(is_slice);
+                self.pins = self.pins << 1 | u128::from(is_pin);
+            }
+            payload.left -= 1;
+        }
+        self.state = if payload.left > 0 {
+            State::Headers(payload)
+        } else {
+            self.is_unfinished &= !payload.ends_block;
+            NEXT_FRAME
+        };
+        Ok(())
     }
 }
 
@@ -101,13 +225,11 @@ impl HeaderBlocks {
 struct Block {
     field: Field,
     size_updates: u32,
-    are_trailers: bool,
     /// Its current frame has an entry that is kept as a slice.
     has_pin: bool,
-    /// Bytes so far, and the frames they came in.
+    /// That came, and in how many frames.
     bytes: usize,
     frames: usize,
-    fields: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,8 +318,6 @@ impl Block {
                     if self.size_updates > SIZE_UPDATES_MAX {
                         return Err(Malformed);
                     }
-                } else {
-                    self.fields += 1;
                 }
                 after_index(kind, Integer::begin(byte, mask), slices)
             }
@@ -256,27 +376,34 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    pub(in crate::server) fn text(text: &str) -> Vec<u8> {
+    /// A frame of headers.
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = (payload.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    fn headers(block: &[u8]) -> Vec<u8> {
+        frame(HEADERS, END_HEADERS, block)
+    }
+
+    fn text(text: &str) -> Vec<u8> {
         assert!(text.len() < 127);
         [&[text.len() as u8][..], text.as_bytes()].concat()
+    }
+
+    fn read(frames: &[Vec<u8>]) -> (HeaderBlocks, Result<(), Malformed>) {
+        let mut blocks = HeaderBlocks::default();
+        let result = blocks.read(&[&PREFACE[..], &frames.concat()].concat());
+        (blocks, result)
     }
 
     /// `:path` by its name in the static table, entering the table.
     fn path(value: &str) -> Vec<u8> {
         [vec![0x44], text(value)].concat()
-    }
-
-    /// Each block in a frame of its own.
-    fn read(blocks: &[Vec<u8>]) -> (HeaderBlocks, Result<(), Malformed>) {
-        let mut read = HeaderBlocks::default();
-        let result = blocks.iter().try_for_each(|block| {
-            read.begin_block(false);
-            read.begin_frame();
-            read.read(block)
-        });
-        (read, result)
     }
 
     #[test]
@@ -287,45 +414,104 @@ mod tests {
         let huffman = [&[0x40, 0x84, 0xb9, 0x58, 0xd3, 0x3f][..], &text("/huffman")].concat();
         let ordinary = [vec![0x40], text("otlp:tenant"), text(":path")].concat();
         let not_indexed = [vec![0x04], text("/once")].concat();
-        let first = [path("/a"), path("/b"), vec![0x82, 0x86]].concat();
-        let blocks = [first, newest, literal, huffman, ordinary, not_indexed, vec![0xbe, 0xbf]];
-        let (blocks, result) = read(&blocks);
+        let (blocks, result) = read(&[
+            headers(&[path("/a"), path("/b"), vec![0x82, 0x86]].concat()),
+            headers(&newest),
+            headers(&literal),
+            headers(&huffman),
+            headers(&ordinary),
+            headers(&not_indexed),
+            headers(&[0xbe, 0xbf]),
+        ]);
         assert_eq!((blocks.pins(), result), (4, Ok(())));
-        assert_eq!(blocks.kept_bytes(), 3 * KEPT_BUFFER_BYTES);
     }
 
     #[test]
     fn a_name_that_left_the_table_counts_no_more() {
-        let mut blocks = vec![path("/a")];
-        blocks.resize(129, [vec![0x40], text("x"), text("y")].concat());
-        assert_eq!(read(&blocks).0.pins(), 0);
+        let mut frames = vec![headers(&path("/a"))];
+        frames.resize(129, headers(&[vec![0x40], text("x"), text("y")].concat()));
+        assert_eq!(read(&frames).0.pins(), 0);
+    }
+
+    #[test]
+    fn padding_and_priority_are_no_headers() {
+        let payload = [&[3, 0, 0, 0, 0, 9][..], &path("/a"), &[0x44, 0x44, 0x44]].concat();
+        let frame = frame(HEADERS, END_HEADERS | PADDED | PRIORITY, &payload);
+        assert_eq!(read(&[frame.clone(), frame]).0.pins(), 2);
     }
 
     #[test]
     fn a_block_may_change_the_size_of_the_table_twice() {
-        let twice = vec![0x20, 0x3f, 0xe1, 0x1f, 0x82];
+        let twice = headers(&[0x20, 0x3f, 0xe1, 0x1f, 0x82]);
         assert_eq!(read(&[twice.clone(), twice]).1, Ok(()));
-        assert_eq!(read(&[vec![0x20; 3]]).1, Err(Malformed));
+        assert_eq!(read(&[headers(&[0x20, 0x20, 0x20])]).1, Err(Malformed));
         // Also if its frames are short.
-        let (mut blocks, _) = read(&[vec![0x20; 2]]);
-        blocks.begin_frame();
-        assert_eq!(blocks.read(&[0x20]), Err(Malformed));
+        let parts = [frame(HEADERS, 0, &[0x20, 0x20]), frame(CONTINUATION, END_HEADERS, &[0x20])];
+        assert_eq!(read(&parts).1, Err(Malformed));
+        // A block begins with its first frame, also an empty one.
+        let empty = [frame(HEADERS, 0, &[]), frame(CONTINUATION, END_HEADERS, &[0x20, 0x20])];
+        assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
     }
 
-    /// Guarantee: what trailers hold is within what is charged for them.
+    /// Guarantee: a block that does not end is charged what h2 holds of it: at least the map's
+    /// places of its fields, also if each of them is an index of one byte. At its end that ends.
     #[test]
-    fn trailers_are_short() {
-        let trailers = |block: &[u8]| {
-            let mut blocks = HeaderBlocks::default();
-            blocks.begin_block(true);
-            blocks.read(block)
-        };
-        let field = [vec![0x40], text("checksum"), text(&"x".repeat(100))].concat();
-        assert_eq!(trailers(&field.repeat(TRAILERS_MAX_FIELDS)), Ok(()));
-        assert_eq!(trailers(&[0x82; TRAILERS_MAX_FIELDS + 1]), Err(Malformed));
-        let long = [&[0x00, 1, b'x', 0x7f, 0x81, 0x09], &[b'x'; 1300][..]].concat();
-        assert_eq!(trailers(&long), Err(Malformed));
-        let places = TRAILERS_MAX_FIELDS * DECODED_FIELD_BYTES;
-        assert!(places + 2 * TRAILERS_MAX_BYTES <= TRAILERS_BYTES);
+    fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
+        const FIELDS: usize = 470;
+        let mut map = http::HeaderMap::new();
+        for index in 0..FIELDS {
+            let name = http::HeaderName::try_from(format!("x{index}")).expect("is a name");
+            map.append(name, http::HeaderValue::from_static(""));
+        }
+        let begun = frame(HEADERS, 0, &[0x82; FIELDS]);
+        let end = |flags, payload: &[u8]| frame(CONTINUATION, flags, payload);
+        let (blocks, _) = read(std::slice::from_ref(&begun));
+        assert!(blocks.kept_bytes() >= map.capacity() * FIELD_BYTES, "{}", blocks.kept_bytes());
+        let (longer, _) = read(&[begun.clone(), end(0, &[0x82])]);
+        assert!(longer.is_unfinished() && longer.kept_bytes() > blocks.kept_bytes());
+        for payload in [&[][..], &[0x82]] {
+            let (ended, _) = read(&[begun.clone(), end(END_HEADERS, payload)]);
+            assert_eq!((ended.is_unfinished(), ended.kept_bytes()), (false, 0));
+        }
+        assert_eq!(read(&[headers(&[0x82; FIELDS])]).0.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn http_1_is_passed_over() {
+        let mut blocks = HeaderBlocks::default();
+        let request = b"PRI /v1/logs HTTP/1.1\r\n\r\n \x20\x20\x20\x20";
+        assert_eq!((blocks.read(request), blocks.take_header_bytes()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn only_bytes_of_headers_are_counted() {
+        let data = frame(0, 0, &[0x20; 1000]);
+        let (mut blocks, result) = read(&[headers(&path("/a")), data, headers(&[0xbe])]);
+        assert_eq!((blocks.take_header_bytes(), result), (5, Ok(())));
+        assert_eq!(blocks.take_header_bytes(), 0);
+    }
+
+    proptest! {
+        /// Guarantee: it does not matter in which pieces the bytes come, and nothing panics.
+        #[test]
+        fn pieces_do_not_matter(
+            payloads in proptest::collection::vec(
+                (0..12_u8, any::<u8>(), proptest::collection::vec(any::<u8>(), 0..60)),
+                0..20,
+            ),
+            piece in 1..40_usize,
+        ) {
+            let frames = payloads.iter().map(|(kind, flags, bytes)| frame(*kind, *flags, bytes));
+            let frames: Vec<_> = frames.collect();
+            let (mut whole, result) = read(&frames);
+            let bytes = [&PREFACE[..], &frames.concat()].concat();
+            let mut parts = HeaderBlocks::default();
+            let of_parts = bytes.chunks(piece).try_for_each(|bytes| parts.read(bytes));
+            prop_assert_eq!(&of_parts, &result);
+            if result.is_ok() {
+                prop_assert_eq!(parts.kept_bytes(), whole.kept_bytes());
+                prop_assert_eq!(parts.take_header_bytes(), whole.take_header_bytes());
+            }
+        }
     }
 }

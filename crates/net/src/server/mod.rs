@@ -23,9 +23,8 @@
 //!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
 //! - rapid reset: h2: 64 streams, then GOAWAY ENHANCE_YOUR_CALM
-//! - unread data: stream and connection windows; handlers charge what waits unread. What is
-//!   around data is charged beside it (`frames.rs`); h2 bounds the number of small frames
-//! - trailers: 8 fields and 1 KiB, which are charged
+//! - unread data: stream and connection windows. Handlers leave none unread: each frame of it would
+//!   keep the whole buffer that it came in
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
 //! - peers that vanished: keepalive, of HTTP/2 or TCP
@@ -38,7 +37,6 @@ mod charges;
 mod connection;
 mod cors;
 mod counters;
-mod frames;
 mod header_blocks;
 mod header_timer;
 mod listener;
@@ -61,7 +59,7 @@ pub use cors::Cors;
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener, WeakListener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
-pub use scheduler::{ReadScheduler, Rule, SharedWindow, UnknownRule, WaitsUnread};
+pub use scheduler::{ReadScheduler, Rule, UnknownRule};
 pub use serve::{Serving, serve};
 
 /// Who is at the other end of a connection.

@@ -11,9 +11,9 @@ const CONNECTION_MAX_BYTES: usize = 2 << 20;
 /// windows are dear under load: a request that comes in many pieces waits for each of them.
 const PART_OF_WAITING: usize = 64;
 
-/// What one HTTP/2 connection is told that it may send unasked. It is the same for all: what
-/// requests that wait have sent is charged to them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What one HTTP/2 connection is told that it may send unasked. It is the same for all: what comes
+/// of requests that wait is charged to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowSizes {
     pub connection_bytes: u32,
     pub stream_bytes: u32,
@@ -26,11 +26,6 @@ impl WindowSizes {
         let connection_bytes =
             more_bytes.saturating_add(WINDOW_LEAST_BYTES).min(CONNECTION_MAX_BYTES) as u32;
         WindowSizes { connection_bytes, stream_bytes: connection_bytes.min(STREAM_MAX_BYTES) }
-    }
-
-    /// What a peer may have sent of a body of so many bytes that is not read.
-    pub(super) fn unread_bytes(&self, len_bytes: usize) -> usize {
-        len_bytes.min(self.stream_bytes as usize)
     }
 }
 
@@ -48,6 +43,5 @@ mod tests {
         assert_eq!(sizes[0], of(WINDOW_LEAST_BYTES, 64 << 10));
         assert_eq!(sizes[1], of((256 + 64) << 10, (256 + 64) << 10));
         assert_eq!(sizes[2], of(CONNECTION_MAX_BYTES, STREAM_MAX_BYTES));
-        assert_eq!([100, usize::MAX].map(|len| sizes[1].unread_bytes(len)), [100, 320 << 10]);
     }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{Permit, Refusal};
-use sluice_net::server::{BodyReader, ServerResources};
+use sluice_net::server::ServerResources;
 use tokio::time::Instant;
 
 use super::refusal::Refused;
+use super::waiting::Body;
 
 /// How often a body's progress is looked at. Shorter than other requests wait for memory.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ impl Admitted {
     /// byte, costs a sender nothing.
     pub(super) async fn next(
         &mut self,
-        body: &mut BodyReader,
+        body: &mut Body,
         arrived: usize,
     ) -> Result<Option<Bytes>, Refused> {
         loop {

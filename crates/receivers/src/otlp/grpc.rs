@@ -32,9 +32,9 @@ impl GrpcHandler {
         request: Request<RequestBody>,
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Grpc);
-        let (head, body) = self.ingest.parts_of(request);
+        let (head, mut body) = self.ingest.parts_of(request);
         let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers, &body).await?;
+            let route = self.ingest.let_in(signal, &head.headers, &mut body).await?;
             let encoding = message_encoding(&head.headers)?;
             let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
             // The header says how messages are compressed that are; a message may be sent as it is.

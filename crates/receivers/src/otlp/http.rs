@@ -76,9 +76,9 @@ impl HttpHandler {
         request: Request<RequestBody>,
     ) -> Result<(), Refused> {
         let counters = self.ingest.counters.of(signal, Transport::Http);
-        let (head, body) = self.ingest.parts_of(request);
+        let (head, mut body) = self.ingest.parts_of(request);
         let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers, &body).await?;
+            let route = self.ingest.let_in(signal, &head.headers, &mut body).await?;
             let packing = self.packing_of(&head.headers)?;
             let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
             let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;

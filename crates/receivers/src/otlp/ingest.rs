@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -12,13 +11,14 @@ use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{BodyTimeouts, RequestBody, ServerResources};
+use sluice_net::server::{BodyReader, BodyTimeouts, RequestBody, ServerResources};
 use sluice_otlp::Signal;
 
 use super::counters::{Counters, SignalCounters};
 use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
+use super::waiting::{Body, Interrupted};
 
 /// How the bytes of a request are to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +62,14 @@ impl Ingest {
         &self,
         signal: Signal,
         headers: &HeaderMap,
-        body: &RequestBody,
+        body: &mut Body,
     ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
-            let mut check = authenticator.authenticate(headers);
-            match check.as_mut().now_or_never() {
-                Some(verdict) => verdict?,
-                None => {
-                    let waits = self.ingress.try_wait(body.unread_bytes());
-                    let _waits = waits.ok_or(AuthError::Busy)?;
-                    check.await?;
-                }
+            let pool = || self.ingress.waiting(false);
+            match body.read_while(authenticator.authenticate(headers), pool).await {
+                Ok(verdict) => verdict?,
+                Err(Interrupted::NoRoom) => return Err(AuthError::Busy.into()),
+                Err(Interrupted::Body(error)) => return Err(error.into()),
             }
         }
         self.ingress.route(signal).ok_or_else(|| {
@@ -83,11 +80,11 @@ impl Ingest {
 
     /// A request whose path is known. h2 leaves path and authority in the buffer that they came in,
     /// which may be a frame of the longest kind: of both only what metadata may need is kept.
-    pub(super) fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, RequestBody) {
+    pub(super) fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, Body) {
         let (mut head, body) = request.into_parts();
         let authority = head.uri.authority().filter(|_| self.include_metadata);
         head.uri = authority.and_then(|it| it.as_str().parse().ok()).unwrap_or_default();
-        (head, body)
+        (head, Body::new(BodyReader::new(body, self.body_timeouts)))
     }
 
     /// What is kept of the sender, charged to the request.

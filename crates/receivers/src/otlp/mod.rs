@@ -25,6 +25,7 @@ mod metrics;
 mod read;
 pub mod refusal;
 mod senders;
+mod waiting;
 
 use std::any::Any;
 use std::sync::Arc;

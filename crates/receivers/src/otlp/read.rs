@@ -1,57 +1,25 @@
 //! Steps 3 and 4: asking for memory for a body, and reading it.
 
 use bytes::Bytes;
-use futures_util::FutureExt;
-use sluice_flow::source::{Connection, IngressRoute, Permit};
-use sluice_flow::{BoxFuture, Refusal};
+use sluice_flow::source::{IngressRoute, Permit};
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::{FrameError, Message};
-use sluice_net::server::{BodyReader, RequestBody, SharedWindow};
 
 use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
+use super::waiting::{Body, Interrupted};
 
 /// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
-
-/// The connection's flow-control window, as far as the admission of a request is concerned.
-struct Window {
-    of_connection: SharedWindow,
-    body: Body,
-}
-
-/// A body while its request waits to be admitted.
-#[derive(PartialEq, Eq)]
-enum Body {
-    /// It is left unread. HTTP sees to it that the peer sends no more than it announced.
-    Announced,
-    /// It is left unread, and the peer may send what the window has room for.
-    Unknown,
-    /// It is read: nothing else keeps the peer to what it announced.
-    Read,
-}
-
-impl Connection for Window {
-    fn try_wait(&self, bytes: usize) -> Option<Box<dyn Send>> {
-        let unread_bytes = if self.body == Body::Read { 0 } else { self.held_bytes(bytes) };
-        Some(Box::new(self.of_connection.try_wait(unread_bytes)?))
-    }
-
-    fn held_bytes(&self, bytes: usize) -> usize {
-        let len_bytes = if self.body == Body::Unknown { usize::MAX } else { bytes };
-        self.of_connection.unread_bytes(len_bytes)
-    }
-}
 
 impl Ingest {
     /// Reads the one message of a unary call. Memory is asked for as soon as its prefix is there.
     pub(super) async fn read_message(
         &self,
         route: &dyn IngressRoute,
-        body: RequestBody,
+        mut body: Body,
     ) -> Result<(Message, Permit), Refused> {
-        let mut body = BodyReader::new(body, self.body_timeouts);
         let mut reader = MessageReader::new(self.limit_bytes);
         let mut admitted: Option<Admitted> = None;
         loop {
@@ -63,9 +31,8 @@ impl Ingest {
             if admitted.is_some() {
                 reader.feed(chunk)?;
             } else if let Some(prefix) = reader.feed_prefix(&mut chunk)? {
-                let permit =
-                    admit_message(route, prefix.len_bytes, chunk, &mut reader, &mut body).await?;
-                admitted = Some(Admitted::new(permit, &self.resources));
+                body.put_back(chunk);
+                admitted = Some(self.admit(route, prefix.len_bytes, &mut body).await?);
             }
         }
         let message = reader.finish()?;
@@ -77,19 +44,15 @@ impl Ingest {
     pub(super) async fn read_body(
         &self,
         route: &dyn IngressRoute,
-        body: RequestBody,
+        mut body: Body,
     ) -> Result<(Bytes, Permit), Refused> {
-        let mut body = BodyReader::new(body, self.body_timeouts);
         let announced =
             body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > self.limit_bytes) {
             return Err(Refused::too_large(self.limit_bytes));
         }
         let at_first = announced.unwrap_or(STEP_BYTES);
-        let at_rest = if announced.is_some() { Body::Announced } else { Body::Unknown };
-        let window = Window { of_connection: body.window().clone(), body: at_rest };
-        let permit = route.admit(at_first, &window).await?;
-        let mut admitted = Admitted::new(permit, &self.resources);
+        let mut admitted = self.admit(route, at_first, &mut body).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = admitted.next(&mut body, bytes.len()).await? {
             let length = bytes.len() + chunk.len();
@@ -104,52 +67,19 @@ impl Ingest {
         bytes.shrink_to_fit();
         Ok((Bytes::from(bytes), admitted.into_permit()))
     }
-}
 
-/// Asks for memory for a message, of which `chunk` has arrived. A message that fits the window is
-/// read while its request waits: a peer that sends more than it announced is noticed and refused.
-async fn admit_message(
-    route: &dyn IngressRoute,
-    len_bytes: usize,
-    chunk: Bytes,
-    reader: &mut MessageReader,
-    body: &mut BodyReader,
-) -> Result<Permit, Refused> {
-    let of_connection = body.window().clone();
-    let is_short = len_bytes < of_connection.unread_bytes(usize::MAX);
-    let at_rest = if is_short { Body::Read } else { Body::Announced };
-    let window = Window { of_connection, body: at_rest };
-    let mut admission = route.admit(len_bytes, &window);
-    let permit = match admission.as_mut().now_or_never() {
-        Some(permit) => permit?,
-        None if is_short => return Box::pin(read_until(admission, chunk, reader, body)).await,
-        None => admission.await?,
-    };
-    reader.feed(chunk)?;
-    Ok(permit)
-}
-
-/// Reads a message until its request is admitted.
-async fn read_until(
-    mut admission: BoxFuture<'_, Result<Permit, Refusal>>,
-    chunk: Bytes,
-    reader: &mut MessageReader,
-    body: &mut BodyReader,
-) -> Result<Permit, Refused> {
-    reader.feed(chunk)?;
-    body.waits(true);
-    let mut has_ended = false;
-    loop {
-        tokio::select! {
-            biased;
-            permit = &mut admission => {
-                body.waits(false);
-                return Ok(permit?);
-            }
-            piece = body.next(), if !has_ended => match piece? {
-                Some(chunk) => reader.feed(chunk)?,
-                None => has_ended = true,
-            },
-        }
+    async fn admit(
+        &self,
+        route: &dyn IngressRoute,
+        len_bytes: usize,
+        body: &mut Body,
+    ) -> Result<Admitted, Refused> {
+        let pool = || self.ingress.waiting(true);
+        let permit = match body.read_while(route.admit(len_bytes), pool).await {
+            Ok(permit) => permit?,
+            Err(Interrupted::NoRoom) => route.admit_at_once(len_bytes)?,
+            Err(Interrupted::Body(error)) => return Err(error.into()),
+        };
+        Ok(Admitted::new(permit, &self.resources))
     }
 }

@@ -17,9 +17,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::source::{
-    Connection, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request,
-};
+use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
@@ -67,10 +65,8 @@ pub(crate) struct MockIntake {
     pub(crate) submit_refusal: Option<Refusal>,
     /// Requests wait to be admitted until it is notified.
     pub(crate) gate: Option<Notify>,
-    /// What requests said that they may hold while they waited.
-    pub(crate) waited: std::sync::Mutex<Vec<usize>>,
-    /// No request may wait for its credentials to be checked.
-    pub(crate) is_crowded: bool,
+    /// The memory for what comes of requests that wait.
+    pub(crate) waiting: Arc<WaitingMemory>,
     /// Nothing of this is ever accepted.
     pub(crate) stalls: Option<Signal>,
 }
@@ -101,10 +97,6 @@ impl MemoryPool for MockIntake {
 }
 
 impl MockIntake {
-    fn note_waits(&self, held_bytes: usize) {
-        self.waited.lock().expect("is not poisoned").push(held_bytes);
-    }
-
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Ordering::SeqCst)
     }
@@ -126,30 +118,52 @@ impl Ingress for Shared {
             .then(|| Arc::new(MockRoute(Arc::clone(&self.0), signal)) as _)
     }
 
-    fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>> {
-        self.0.note_waits(held_bytes);
-        (!self.0.is_crowded).then(|| Box::new(()) as _)
+    fn waiting(&self, _: bool) -> Arc<dyn MemoryPool> {
+        self.0.waiting.clone()
+    }
+}
+
+/// Counts what requests hold while they wait.
+#[derive(Default)]
+pub(crate) struct WaitingMemory {
+    pub(crate) limit_bytes: Option<usize>,
+    pub(crate) used_bytes: AtomicUsize,
+}
+
+impl MemoryPool for WaitingMemory {
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        if self.limit_bytes.is_some_and(|limit| held_bytes + bytes > limit) {
+            return Err(Refusal::overloaded("too much waits"));
+        }
+        self.used_bytes.fetch_add(bytes, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    fn asked_back(&self) -> Option<Refusal> {
+        None
     }
 }
 
 impl IngressRoute for MockRoute {
-    fn admit<'a>(
-        &'a self,
-        bytes: usize,
-        connection: &'a dyn Connection,
-    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
+    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
             if let Some(gate) = &self.0.gate {
-                self.0.note_waits(connection.held_bytes(bytes));
-                let _waits = connection.try_wait(bytes).expect("it may");
                 gate.notified().await;
             }
-            match &self.0.admit_refusal {
-                Some(refusal) => Err(refusal.clone()),
-                None => Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes),
-            }
+            self.admit_at_once(bytes)
         })
+    }
+
+    fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
+        match &self.0.admit_refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes),
+        }
     }
 
     fn keeps_compressed(&self, encoding: Encoding, _: usize) -> bool {

@@ -1,8 +1,9 @@
-//! Requests that wait, for memory or for a check of their credentials: what they may hold meanwhile
-//! is asked for, and nothing beyond it is held.
+//! Requests that wait, for memory or for a check of their credentials: what comes meanwhile is
+//! charged, and nothing beyond it is held.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,25 +17,26 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 
-/// Beyond any window.
-const LONG: usize = 3 << 20;
+const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 
-async fn gated() -> Receiver {
-    let intake = MockIntake { gate: Some(Notify::new()), ..MockIntake::default() };
-    Receiver::start(BOTH, intake).await
+async fn gated(limit_bytes: usize) -> Receiver {
+    let waiting = WaitingMemory { limit_bytes: Some(limit_bytes), ..WaitingMemory::default() };
+    let (gate, waiting) = (Some(Notify::new()), Arc::new(waiting));
+    Receiver::start(BOTH, MockIntake { gate, waiting, ..MockIntake::default() }).await
 }
 
 fn open(receiver: &Receiver) {
     receiver.intake.gate.as_ref().expect("has a gate").notify_one();
 }
 
-async fn until_it_waits(receiver: &Receiver) -> usize {
-    loop {
-        if let Some(held_bytes) = receiver.intake.waited.lock().expect("is not poisoned").pop() {
-            return held_bytes;
+async fn until_waiting_requests_hold(receiver: &Receiver, bytes: std::ops::RangeInclusive<usize>) {
+    let used_bytes = || receiver.intake.waiting.used_bytes.load(Ordering::SeqCst);
+    let held = async {
+        while !bytes.contains(&used_bytes()) {
+            sleep(Duration::from_millis(1)).await;
         }
-        sleep(Duration::from_millis(1)).await;
-    }
+    };
+    timeout(Duration::from_secs(10), held).await.unwrap_or_else(|_| panic!("{}", used_bytes()));
 }
 
 /// Begins a gRPC call with these first bytes of its body.
@@ -49,35 +51,52 @@ async fn begin(
     (response, stream)
 }
 
-/// Guarantee: a message that fits the window is read while its request waits, and the peer cannot
-/// send more than it announced. A longer one is left to flow control.
+/// Guarantee: what comes of a request that waits is read and charged, over both transports, and
+/// the request is accepted with it.
 #[tokio::test]
-async fn a_message_is_held_as_far_as_it_was_announced() {
-    let receiver = gated().await;
+async fn what_comes_of_a_request_that_waits_is_charged() {
+    let receiver = gated(1 << 20).await;
     let client = connect_h2(receiver.grpc).await;
     let body = framed(0, &traces(1));
-
     let (first, rest) = body.split_at(8);
     let (response, mut stream) = begin(&client, first.to_vec()).await;
-    assert_eq!(until_it_waits(&receiver).await, body.len() - 5);
+    until_waiting_requests_hold(&receiver, 3..=8).await;
     stream.send_data(Bytes::copy_from_slice(rest), true).expect("is sent");
-    sleep(Duration::from_millis(20)).await;
+    until_waiting_requests_hold(&receiver, body.len() - 5..=2 * body.len()).await;
     open(&receiver);
     let head = response.await.expect("is answered");
     assert!(Status::read_from(head.headers()).is_none_or(|status| status.is_ok()), "{head:?}");
-    assert_eq!(receiver.intake.taken().len(), 1);
 
-    let (response, mut stream) = begin(&client, body.clone()).await;
-    until_it_waits(&receiver).await;
-    stream.send_data(Bytes::from_static(&[7]), false).expect("is sent");
+    let body = traces(1);
+    let posted = post(receiver.http, "/v1/traces", &[PROTOBUF], &body);
+    let opened = async {
+        until_waiting_requests_hold(&receiver, body.len()..=2 * body.len()).await;
+        open(&receiver);
+    };
+    assert_eq!(tokio::join!(posted, opened).0.0, 200);
+    assert_eq!(receiver.intake.taken().len(), 2);
+    until_waiting_requests_hold(&receiver, 0..=0).await;
+}
+
+/// Guarantee: a request whose peer sends more than there is memory for while it waits is admitted
+/// at once or not at all, whatever it announced. Trailers and what is not kept cost nothing.
+#[tokio::test]
+async fn a_request_for_which_no_memory_is_left_waits_no_longer() {
+    const LIMIT: usize = 10_000;
+    let receiver = gated(LIMIT).await;
+    let client = connect_h2(receiver.grpc).await;
+    let one_byte = [0, 0, 0, 0, 1];
+    let (response, mut stream) = begin(&client, one_byte.to_vec()).await;
+    stream.send_data(Bytes::from(vec![7; LIMIT + 1]), false).expect("is sent");
     let head = timeout(Duration::from_secs(10), response).await.expect("in time").expect("is one");
-    let status = Status::read_from(head.headers()).expect("is refused at once");
-    assert_eq!(status.code, Code::InvalidArgument, "{status}");
+    let status = Status::read_from(head.headers()).expect("is refused");
+    assert_eq!(status.code, Code::InvalidArgument, "more than was announced: {status}");
 
-    let long = [&[0][..], &(LONG as u32).to_be_bytes(), &[7; 1_000]].concat();
-    let (_response, _stream) = begin(&client, long).await;
-    let window_bytes = until_it_waits(&receiver).await;
-    assert!((64 << 10..1 << 20).contains(&window_bytes), "{window_bytes}");
+    let body = traces(200);
+    assert!(body.len() > LIMIT);
+    let (code, ..) = post(receiver.http, "/v1/traces", &[PROTOBUF], &body).await;
+    assert_eq!(code, 200, "there was memory to receive it");
+    until_waiting_requests_hold(&receiver, 0..=0).await;
 }
 
 /// Checks credentials, and takes its time.
@@ -96,23 +115,22 @@ impl ServerAuth for Slow {
     }
 }
 
-/// Guarantee: a request whose credentials are being checked waits only if there is room for what
-/// its sender may send meanwhile. Otherwise it is told to come back.
+/// Guarantee: what comes of a request whose credentials are being checked is charged. If there is
+/// no memory for it, its sender is told to come back.
 #[tokio::test]
-async fn a_request_that_waits_for_its_check_is_charged() {
-    const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
-    for is_crowded in [false, true] {
+async fn what_comes_during_a_check_of_credentials_is_charged() {
+    for (limit_bytes, code, status) in [(1 << 20, 200, Code::Ok), (10, 503, Code::Unavailable)] {
         let slow: Arc<dyn ServerAuth> = Arc::new(Slow(HeaderValue::from_static("Basic")));
         let authenticators = HashMap::from([("own".to_owned(), slow)]);
-        let intake = MockIntake { authenticators, is_crowded, ..MockIntake::default() };
+        let waiting = WaitingMemory { limit_bytes: Some(limit_bytes), ..WaitingMemory::default() };
+        let waiting = Arc::new(waiting);
+        let intake = MockIntake { authenticators, waiting, ..MockIntake::default() };
         let text = BOTH.replace("'localhost:0'", "'localhost:0', auth: {authenticator: own}");
         let receiver = Receiver::start(&text, intake).await;
-        let (code, _, _) = post(receiver.http, "/v1/traces", &[PROTOBUF], &traces(1)).await;
-        assert_eq!(code, if is_crowded { 503 } else { 200 });
-        assert_eq!(until_it_waits(&receiver).await, traces(1).len());
+        let body = traces(1);
+        assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], &body).await.0, code);
         let mut client = connect_h2(receiver.grpc).await;
-        let status = unary(&mut client, Signal::Traces, &[], &framed(0, &traces(1))).await;
-        assert_eq!(status.code, if is_crowded { Code::Unavailable } else { Code::Ok });
-        assert!(until_it_waits(&receiver).await >= 64 << 10, "its length is not known");
+        let refused = unary(&mut client, Signal::Traces, &[], &framed(0, &body)).await;
+        assert_eq!(refused.code, status);
     }
 }

@@ -7,9 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::in_flight_limit::weight_of_bytes;
-use super::requests::Unread;
 use super::rules::{Rule, Rules};
-use crate::server::windows::WindowSizes;
 
 /// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
 const SMALL_SLICE_BYTES: usize = 256 << 10;
@@ -33,10 +31,7 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) arriving: AtomicUsize,
     /// What has come of these.
     pub(super) arriving_bytes: AtomicUsize,
-    /// Requests that wait unread until they are admitted.
-    pub(super) waiting: AtomicUsize,
     pub(super) all_have_arrived: Notify,
-    pub(in crate::server) unread: Unread,
     /// It waits in the queue. Changed under the scheduler's lock, as are the next two.
     pub(super) is_queued: AtomicBool,
     pub(super) queued_at_tick: AtomicU64,
@@ -61,10 +56,6 @@ pub(in crate::server) struct ConnectionEntry {
 }
 
 impl ConnectionEntry {
-    pub(in crate::server) fn new(windows: WindowSizes) -> Self {
-        ConnectionEntry { unread: Unread::new(windows), ..ConnectionEntry::default() }
-    }
-
     pub(super) fn begin_slice(&self, tick: u64) {
         self.progress_at_tick.store(tick, Ordering::Relaxed);
         self.slice_at_tick.store(tick, Ordering::Relaxed);

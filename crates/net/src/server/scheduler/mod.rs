@@ -57,7 +57,6 @@ pub(super) use entry::ConnectionEntry;
 use in_flight_limit::InFlightLimit;
 use queue::ReadQueue;
 pub(super) use requests::Arriving;
-pub use requests::{SharedWindow, WaitsUnread};
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
 

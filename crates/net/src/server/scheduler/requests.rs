@@ -6,13 +6,12 @@
 //! wait for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
 use super::entry::{ConnectionEntry, PROGRESS_LEAST_BYTES};
-use crate::server::windows::WindowSizes;
 
 /// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
 /// sends the rest of another.
@@ -21,8 +20,6 @@ pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// without progress it is held no longer; one alone may be owed to a CPU quota.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 const LOOKS_WITHOUT_PROGRESS: u32 = 2;
-/// Requests that wait unread get at most this part of a connection's window.
-const PART_OF_WINDOW: usize = 2;
 
 /// A request that is not admitted yet or whose body has not ended. Dropped when its rest is of no
 /// use as well.
@@ -36,11 +33,6 @@ impl ConnectionEntry {
     /// Requests that have no answer yet. One whose answer is held is not among them.
     pub(in crate::server) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
-    }
-
-    /// Of these, the ones that wait to be admitted.
-    pub(in crate::server) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Requests of which a part is still to come.
@@ -87,10 +79,6 @@ impl ConnectionEntry {
 }
 
 impl Arriving {
-    pub(in crate::server) fn window(&self) -> SharedWindow {
-        SharedWindow(Arc::clone(&self.entry))
-    }
-
     /// A part of it has come.
     pub(in crate::server) fn note_came(&mut self, bytes: usize) {
         self.came_bytes += bytes;
@@ -104,85 +92,5 @@ impl Drop for Arriving {
         if self.entry.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.entry.all_have_arrived.notify_waiters();
         }
-    }
-}
-
-/// The window of one connection, as its requests share it.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Unread {
-    bytes: AtomicUsize,
-    pub(in crate::server) sizes: WindowSizes,
-}
-
-impl Unread {
-    pub(super) fn new(sizes: WindowSizes) -> Self {
-        Unread { bytes: AtomicUsize::new(0), sizes }
-    }
-}
-
-/// The window of a request's connection, asked before the request waits unread.
-#[derive(Clone, Debug)]
-pub struct SharedWindow(Arc<ConnectionEntry>);
-
-/// A request that waits unread.
-#[derive(Debug)]
-pub struct WaitsUnread {
-    window: SharedWindow,
-    bytes: usize,
-}
-
-impl SharedWindow {
-    /// What the peer may have sent of a body of so many bytes that is not read.
-    pub fn unread_bytes(&self, len_bytes: usize) -> usize {
-        self.0.unread.sizes.unread_bytes(len_bytes)
-    }
-
-    /// Whether a request may wait, of which `len_bytes` are not read. `None`: it would hold up
-    /// requests of the connection that are being read.
-    pub fn try_wait(&self, len_bytes: usize) -> Option<WaitsUnread> {
-        let unread = &self.0.unread;
-        let limit = unread.sizes.connection_bytes as usize / PART_OF_WINDOW;
-        let bytes = unread.sizes.unread_bytes(len_bytes);
-        let is_alone = self.0.arriving() <= 1;
-        let taken = unread.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |sum| {
-            sum.checked_add(bytes).filter(|sum| is_alone || *sum <= limit)
-        });
-        taken.is_ok().then(|| {
-            self.0.waiting.fetch_add(1, Ordering::Relaxed);
-            WaitsUnread { window: self.clone(), bytes }
-        })
-    }
-}
-
-impl Drop for WaitsUnread {
-    fn drop(&mut self) {
-        let entry = &self.window.0;
-        entry.waiting.fetch_sub(1, Ordering::Relaxed);
-        entry.unread.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_that_wait_leave_others_half_of_the_window() {
-        let sizes = WindowSizes { connection_bytes: 100_000, stream_bytes: 30_000 };
-        let requests = Arc::new(ConnectionEntry::new(sizes));
-        let window = SharedWindow(Arc::clone(&requests));
-        let first = requests.begin();
-        let alone = window.try_wait(80_000).expect("there is no other request to hold up");
-        let _others = [requests.begin(), requests.begin()];
-        assert!(
-            window.try_wait(20_001).is_none(),
-            "as much of the first one as its own window lets through counts"
-        );
-        let second = window.try_wait(20_000).expect("half of the window");
-        assert!(window.try_wait(1).is_none());
-        assert!(window.try_wait(0).is_some(), "it is being read while it waits");
-        drop((alone, second));
-        assert!(window.try_wait(usize::MAX).is_some());
-        drop(first);
     }
 }

@@ -1,0 +1,138 @@
+//! Bodies of requests that wait, to be admitted or for a check of their credentials.
+//!
+//! What comes meanwhile is read, into a buffer of its own that is charged as it grows. Left unread,
+//! each frame of it would keep the whole buffer that it came in, with whatever the peer puts
+//! between its frames; and it would fill the window that all requests of a connection share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use sluice_flow::BoxFuture;
+use sluice_flow::source::{MemoryPool, Permit};
+use sluice_net::server::{BodyError, BodyReader};
+use tokio::time::Instant;
+
+pub(super) struct Body {
+    reader: BodyReader,
+    announced_len_bytes: Option<u64>,
+    /// What was read and is not used yet, in this order.
+    held: Vec<u8>,
+    last: Option<Bytes>,
+    charged: Option<Permit>,
+    has_ended: bool,
+}
+
+/// Why a request waits no longer, although what it waits for has not come.
+pub(super) enum Interrupted {
+    /// There is no memory for what comes meanwhile.
+    NoRoom,
+    Body(BodyError),
+}
+
+impl Body {
+    pub(super) fn new(reader: BodyReader) -> Self {
+        let announced_len_bytes = reader.announced_len_bytes();
+        let (held, last, charged) = (Vec::new(), None, None);
+        Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
+    }
+
+    /// The length that the peer announced, if it did.
+    pub(super) fn announced_len_bytes(&self) -> Option<u64> {
+        self.announced_len_bytes
+    }
+
+    /// Gives back the rest of the last piece.
+    pub(super) fn put_back(&mut self, piece: Bytes) {
+        self.last = Some(piece);
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self.read_before() {
+            Some(piece) => Ok(piece),
+            None => self.reader.next().await,
+        }
+    }
+
+    /// The next piece, if it comes before this moment: as [`Body::next`].
+    pub(super) async fn next_before(
+        &mut self,
+        moment: Instant,
+    ) -> Result<Option<Option<Bytes>>, BodyError> {
+        match self.read_before() {
+            Some(piece) => Ok(Some(piece)),
+            None => self.reader.next_before(moment).await,
+        }
+    }
+
+    /// What was read while the request waited, then its end.
+    fn read_before(&mut self) -> Option<Option<Bytes>> {
+        if !self.held.is_empty() {
+            return Some(Some(std::mem::take(&mut self.held).into()));
+        }
+        if let Some(piece) = self.last.take() {
+            return Some(Some(piece));
+        }
+        self.charged = None;
+        self.has_ended.then_some(None)
+    }
+
+    /// Waits, and reads what comes meanwhile into memory of this pool.
+    pub(super) async fn read_while<T>(
+        &mut self,
+        mut wait: BoxFuture<'_, T>,
+        pool: impl FnOnce() -> Arc<dyn MemoryPool>,
+    ) -> Result<T, Interrupted> {
+        // Most requests wait for nothing: they pay for no larger future.
+        match wait.as_mut().now_or_never() {
+            Some(result) => Ok(result),
+            None => {
+                self.reader.waits(true);
+                let result = Box::pin(self.read_until(wait, pool())).await;
+                self.reader.waits(false);
+                result
+            }
+        }
+    }
+
+    async fn read_until<T>(
+        &mut self,
+        mut wait: BoxFuture<'_, T>,
+        pool: Arc<dyn MemoryPool>,
+    ) -> Result<T, Interrupted> {
+        if self.charged.is_none() {
+            self.charged = Permit::take(pool, 0).ok();
+        }
+        if let Some(piece) = self.last.take() {
+            self.hold(piece)?;
+        }
+        loop {
+            let is_read = !self.has_ended && !self.reader.comes_when_asked();
+            tokio::select! {
+                biased;
+                result = &mut wait => return Ok(result),
+                piece = self.reader.next(), if is_read => match piece.map_err(Interrupted::Body)? {
+                    Some(piece) => self.hold(piece)?,
+                    None => self.has_ended = true,
+                },
+            }
+        }
+    }
+
+    fn hold(&mut self, piece: Bytes) -> Result<(), Interrupted> {
+        let (len, capacity) = (self.held.len() + piece.len(), self.held.capacity());
+        if len > capacity {
+            let capacity = len.max(2 * capacity);
+            let is_charged =
+                self.charged.as_mut().is_some_and(|charged| charged.grow_to(capacity).is_ok());
+            if !is_charged {
+                self.last = Some(piece);
+                return Err(Interrupted::NoRoom);
+            }
+            self.held.reserve_exact(capacity - self.held.len());
+        }
+        self.held.extend_from_slice(&piece);
+        Ok(())
+    }
+}
