@@ -56,8 +56,7 @@ pub(crate) struct Row {
     /// Of the requests that are sent.
     pub(crate) encoding: Encoding,
     pub(crate) gzip_out: bool,
-    pub(crate) resource_insert: bool,
-    pub(crate) attributes_upsert: bool,
+    pub(crate) processors: &'static [&'static str],
     /// Each with a backend of its own.
     pub(crate) pipelines: usize,
     /// Whether nginx, which relays bytes, can stand beside it.
@@ -78,15 +77,15 @@ pub(crate) const ROWS: [Change; 11] = [
         row.bar = Bar::Times(4.0, "nginx");
     }),
     ("resource-from-gzip", "gzip in, resource insert, gzip out", true, |row| {
-        (row.encoding, row.gzip_out, row.resource_insert) = (Encoding::Gzip, true, true);
+        (row.encoding, row.gzip_out, row.processors) = (Encoding::Gzip, true, &["resource"]);
         row.bar = Bar::Times(0.2, "otelcol");
     }),
     ("resource-to-gzip", "uncompressed in, resource insert, gzip out", true, |row| {
-        (row.gzip_out, row.resource_insert, row.relay) = (true, true, false);
+        (row.gzip_out, row.processors, row.relay) = (true, &["resource"], false);
         row.bar = Bar::Times(0.2, "otelcol");
     }),
     ("attributes", "resource insert and attributes upsert, uncompressed", true, |row| {
-        (row.resource_insert, row.attributes_upsert) = (true, true);
+        row.processors = &["resource", "attributes"];
         row.bar = Bar::Times(2.5, "nginx");
     }),
     ("one", "1 item a request", false, |row| small(row, 1)),
@@ -122,8 +121,7 @@ pub(crate) fn all_rows() -> Vec<Row> {
                 items_per_request: 100,
                 encoding: Encoding::Identity,
                 gzip_out: false,
-                resource_insert: false,
-                attributes_upsert: false,
+                processors: &[],
                 pipelines: 1,
                 relay: true,
                 bar: Bar::Times(1.5, "nginx"),
@@ -148,18 +146,17 @@ impl Row {
 
     /// Runs one turn.
     pub(crate) async fn measure(&self, turn: Turn<'_>) -> Result<Figures> {
-        let mut setting =
-            Setting::new(turn)?.with_backends(vec![Faults::none(); self.pipelines], vec![]);
+        let backends = vec![Faults::default(); self.pipelines];
+        let mut setting = Setting::of(turn, 2000, DELIVERED)?.with_backends(backends, vec![]);
         let config = &mut setting.config;
         config.signal = self.signal;
         config.gzip_out = self.gzip_out;
-        config.resource_insert = self.resource_insert;
-        config.attributes_upsert = self.attributes_upsert;
+        config.processors = self.processors.to_vec();
         // The Collector always has `memory_limiter` and `batch`.
-        config.batch = !turn.contestant.is_sluice() || turn.options.batch;
-        config.memory_limit_mib = config.batch.then_some(2000);
-        if turn.contestant.is_sluice() {
-            config.sections = DELIVERED.to_owned();
+        if turn.contestant.is_sluice() && !turn.options.batch {
+            config.memory_limit_mib = None;
+        } else {
+            config.processors.push("batch");
         }
         let stage = setting.counting_lightly().start().await?;
         let pace = match self.measures {

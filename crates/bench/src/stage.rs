@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_load::backend::{Backend, BackendOptions, Counting, Faults};
 use sluice_load::generate::{Load, LoadReport, Retry, Shape};
 use sluice_load::latency::{Latency, milliseconds};
-use sluice_load_test::run::{Processes, drained};
+use sluice_load_test::run::{Processes, cpu_s_since, drained};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{
     GatewayConfig, Limits, Subject, SubjectSpec, free_addr, nginx_relay, usage_of_process,
@@ -47,28 +47,23 @@ pub(crate) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// One healthy backend.
-    pub(crate) fn new(turn: Turn<'a>) -> Result<Self> {
+    /// Spans, `memory_limiter` alone, lines of YAML that only Sluice gets, and one healthy backend.
+    pub(crate) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> Result<Self> {
+        let mut config = GatewayConfig::new(free_addr()?, free_addr()?, Vec::new());
+        config.memory_limit_mib = Some(limit_mib);
+        if turn.contestant.is_sluice() {
+            config.sections = sluice_only.to_owned();
+        }
         Ok(Setting {
             turn,
-            config: GatewayConfig::new(free_addr()?, free_addr()?, Vec::new()),
+            config,
             args: Vec::new(),
-            backends: vec![Faults::none()],
+            backends: vec![Faults::default()],
             sick: Vec::new(),
             counting: Counting::Verify,
             limits: Limits::default(),
             cpus: turn.options.subject_cpus.clone(),
         })
-    }
-
-    /// Of a scenario: spans, `memory_limiter` alone, and lines of YAML that only Sluice gets.
-    pub(crate) fn of(turn: Turn<'a>, limit_mib: u64, sluice_only: &str) -> Result<Self> {
-        let mut setting = Setting::new(turn)?;
-        setting.config.memory_limit_mib = Some(limit_mib);
-        if turn.contestant.is_sluice() {
-            setting.config.sections = sluice_only.to_owned();
-        }
-        Ok(setting)
     }
 
     pub(crate) fn with_backends(self, backends: Vec<Faults>, sick: Vec<Faults>) -> Self {
@@ -94,7 +89,7 @@ impl<'a> Setting<'a> {
         let spec = SubjectSpec { args, cpus: self.cpus, limits: self.limits, ..spec };
         let subject = Subject::start(spec).await?;
         // Without its limits the numbers would mean something else.
-        ensure!(subject.warnings().is_empty(), "{}", subject.warnings().join("; "));
+        ensure!(subject.warnings.is_empty(), "{}", subject.warnings.join("; "));
         let sick = backends.split_off(count);
         let is_verified = counting == Counting::Verify;
         Ok(Stage { subject, backends, _sick: sick, is_verified, config })
@@ -134,7 +129,7 @@ impl Stage {
 
     /// The sum of its own metric's samples with these labels. `None`: it does not say.
     pub(crate) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        Scrape::fetch(self.config.metrics).await.ok()?.sum(name, labels)
+        Scrape::fetch(self.config.metrics, "/metrics").await.ok()?.sum(name, labels)
     }
 
     fn arrived(&self) -> Vec<u64> {
@@ -146,7 +141,7 @@ impl Stage {
     pub(crate) fn processes(&self) -> Result<Processes> {
         let processes = Processes::now(&self.subject);
         processes.subject.with_context(|| {
-            let (name, output) = (self.subject.name(), self.subject.output_tail());
+            let (name, output) = (&self.subject.name, self.subject.output_tail());
             format!("{name} has ended; the end of its output:\n{output}")
         })?;
         Ok(processes)
@@ -164,7 +159,7 @@ impl Stage {
         sleep(warm_up).await;
         self.backends.iter().for_each(Backend::reset_latency);
         let counters =
-            || anyhow::Ok((self.processes()?, self.arrived(), running.progress().accepted()));
+            || anyhow::Ok((self.processes()?, self.arrived(), running.report().accepted));
         let before = counters()?;
         let (began, mut rss_bytes) = (Instant::now(), 0);
         let nothing_came = || !self.backends.is_empty() && self.arrived() == before.1;
@@ -183,12 +178,12 @@ impl Stage {
         let arrived: Vec<u64> =
             before.1.iter().zip(after.1).map(|(before, after)| after - before).collect();
         let is_alive = arrived.is_empty() || arrived.iter().any(|items| *items > 0);
-        let name = self.subject.name();
+        let name = &self.subject.name;
         ensure!(is_alive, "{name}: nothing arrived at the backend: {:?}", report.messages);
         Ok(Observed {
             elapsed_s: after.0.seconds_since(&before.0),
-            subject_cpu_s: after.0.subject_cpu_s_since(&before.0).unwrap_or(f64::NAN),
-            bench_cpu_s: after.0.bench_cpu_s_since(&before.0).unwrap_or(f64::NAN),
+            subject_cpu_s: cpu_s_since(before.0.subject, after.0.subject).unwrap_or(f64::NAN),
+            bench_cpu_s: cpu_s_since(before.0.bench, after.0.bench).unwrap_or(f64::NAN),
             arrived,
             acknowledged: after.2 - before.2,
             latency,

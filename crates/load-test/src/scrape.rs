@@ -31,13 +31,8 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Reads `http://ADDR/metrics`.
-    pub async fn fetch(addr: SocketAddr) -> anyhow::Result<Scrape> {
-        Scrape::fetch_from(addr, "/metrics").await
-    }
-
-    /// Reads `http://ADDR` and this path.
-    pub(crate) async fn fetch_from(addr: SocketAddr, path: &str) -> anyhow::Result<Scrape> {
+    /// Reads `http://ADDR` and this path, for instance `/metrics`.
+    pub async fn fetch(addr: SocketAddr, path: &str) -> anyhow::Result<Scrape> {
         let url = format!("http://{addr}{path}");
         let answer = http_get(&url, SCRAPE_WITHIN).await;
         let (status, body) = answer.map_err(|reason| anyhow!("{url}: {reason}"))?;

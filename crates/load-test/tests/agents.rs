@@ -86,7 +86,7 @@ async fn every_sample_that_the_collector_scraped_arrives_once() {
     let backend = Backend::healthy().await.unwrap();
     let open = farm().open().unwrap();
     let receiver =
-        format!("  prometheus:\n    config:\n{}", prometheus_yaml(open.addrs(), "      "));
+        format!("  prometheus:\n    config:\n{}", prometheus_yaml(&open.addrs, "      "));
     let subject = collector(binary, "metrics", &receiver, &backend).await;
     assert!(open.wait_for_scraper(Duration::from_secs(30)).await, "{}", subject.output_tail());
     let mut running = open.start();
@@ -127,7 +127,7 @@ async fn prometheus_scrapes_every_series_of_every_target() {
         name: "prometheus".to_owned(),
         binary,
         args: words.map(str::to_owned).to_vec(),
-        config: prometheus_yaml(open.addrs(), ""),
+        config: prometheus_yaml(&open.addrs, ""),
         config_file: "prometheus.yaml".to_owned(),
         ready: Some(listen.into()),
         ..SubjectSpec::default()
@@ -136,7 +136,7 @@ async fn prometheus_scrapes_every_series_of_every_target() {
     assert!(open.wait_for_scraper(Duration::from_secs(30)).await, "{}", subject.output_tail());
     let mut running = open.start();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let own = Scrape::fetch(listen).await.unwrap();
+    let own = Scrape::fetch(listen, "/metrics").await.unwrap();
     running.stop();
     let report = running.join().await.unwrap();
     assert!(report.requests >= 9 && report.failed == 0, "{report:?} {}", subject.output_tail());

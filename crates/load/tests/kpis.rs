@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_load::backend::Refuse;
-use sluice_load::{Backend, BackendOptions, Code, Ending, Faults, Load, Retry};
+use sluice_load::{Backend, BackendOptions, Code, Ending, Faults, Load, Protocol, Retry};
 use sluice_otlp::{Encoding, Signal};
 use support::{Action, start_relay};
 
@@ -45,7 +45,8 @@ async fn all_signals_and_encodings_arrive_to_the_item() {
 async fn http_arrives_to_the_item_too() {
     for encoding in [Encoding::Identity, Encoding::Gzip] {
         let backend = Backend::healthy().await.unwrap();
-        let load = Load::new(Signal::Logs, backend.addr()).http().items(3_000).encoding(encoding);
+        let load = Load::new(Signal::Logs, backend.addr()).items(3_000);
+        let load = Load { protocol: Protocol::Http, encoding, ..load };
         let report = load.run().await.unwrap();
         assert_eq!(
             (report.accepted, report.missing_at(&backend)),
@@ -59,8 +60,11 @@ async fn http_arrives_to_the_item_too() {
 
 #[tokio::test]
 async fn a_black_hole_is_total_loss() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::discarding())).await.unwrap();
+    let backend = Backend::start(
+        BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
+    )
+    .await
+    .unwrap();
     let report = Load::new(Signal::Traces, backend.addr()).items(2_000).run().await.unwrap();
     assert_eq!(report.accepted, 2_000);
     assert_eq!(report.missing_at(&backend), 2_000);
@@ -135,11 +139,11 @@ async fn a_retrying_sender_gets_through_a_backend_that_refuses_most() {
     for is_http in [false, true] {
         let delay = Duration::from_millis(if is_http { 0 } else { 1 });
         let refuse = Refuse { share: 0.7, code: Code::Unavailable, retry_delay: Some(delay) };
-        let faults = Faults { refuse: Some(refuse), ..Faults::none() };
+        let faults = Faults { refuse: Some(refuse), ..Faults::default() };
         let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
         let mut load = Load::new(Signal::Logs, backend.addr()).items(2_000).retry(Retry::SDK);
         if is_http {
-            load = load.http();
+            load.protocol = Protocol::Http;
         }
         let report = load.run().await.unwrap();
         assert_eq!(
@@ -191,7 +195,7 @@ async fn a_dead_backend_comes_back_on_its_port() {
 
 #[tokio::test]
 async fn resets_are_counted_and_other_streams_live() {
-    let faults = Faults { reset_share: 0.5, ..Faults::none() };
+    let faults = Faults { reset_share: 0.5, ..Faults::default() };
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
     let report = Load::new(Signal::Traces, backend.addr())
         .items(4_000)
@@ -210,7 +214,7 @@ async fn resets_are_counted_and_other_streams_live() {
 async fn partial_success_counts_as_rejected() {
     let partial =
         sluice_load::backend::Partial { share: 1.0, rejected_items: 3, message: "no".to_owned() };
-    let faults = Faults { partial: Some(partial), ..Faults::none() };
+    let faults = Faults { partial: Some(partial), ..Faults::default() };
     let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
     let report = Load::new(Signal::Traces, backend.addr())
         .items(1_000)
@@ -236,7 +240,8 @@ async fn only_requests_with_poison_are_refused() {
 async fn messages_beyond_four_mebibytes_are_refused_as_real_backends_do() {
     let backend = Backend::healthy().await.unwrap();
     for (body_bytes, items, accepted) in [(3_900_000, 1, 1), (2_000, 4_000, 0)] {
-        let mut load = Load::new(Signal::Logs, backend.addr()).items(items).body_bytes(body_bytes);
+        let mut load = Load::new(Signal::Logs, backend.addr()).items(items);
+        load.shape.body_bytes = body_bytes;
         load.shape.items_per_request = items as u32;
         let report = load.run().await.unwrap();
         assert_eq!(
@@ -298,7 +303,7 @@ async fn light_counting_agrees_with_verifying() {
 async fn scheduled_faults_come_and_go() {
     let backend = Backend::healthy().await.unwrap();
     let begin = (Duration::from_millis(200), Faults::unavailable(1.0));
-    let end = (Duration::from_millis(500), Faults::none());
+    let end = (Duration::from_millis(500), Faults::default());
     let schedule = backend.faults().schedule(vec![begin, end]);
     let load = Load::new(Signal::Metrics, backend.addr())
         .rate(10_000.0)
@@ -307,7 +312,7 @@ async fn scheduled_faults_come_and_go() {
     schedule.await.unwrap();
     assert!(report.refused > 0 && report.accepted > 0, "{report:?}");
     assert_eq!(report.refused / 100, backend.counts().refused[&Code::Unavailable]);
-    assert_eq!(*backend.faults().current(), Faults::none());
+    assert_eq!(*backend.faults().current(), Faults::default());
 }
 
 #[tokio::test]

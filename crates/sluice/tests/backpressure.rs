@@ -48,8 +48,7 @@ async fn most_requests_are_refused_and_the_data_flows(backend: Backend, exporter
     let gateway = Gateway::start(&config(exporter, ack)).await;
     let running = load(&gateway, 2_000.0).duration(LOAD_LASTS).start().expect("a load");
     tokio::time::sleep(LOAD_LASTS).await;
-    let (accepted_in_time, exported_in_time) =
-        (running.progress().accepted(), backend.unique_items());
+    let (accepted_in_time, exported_in_time) = (running.report().accepted, backend.unique_items());
     let report = running.finish().await.expect("a load");
     let counts = backend.counts();
     let refused_requests: u64 = counts.refused.values().sum();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gateway::{
     Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
-    exporter, fan_out,
+    exporter, fan_out, items_arrive,
 };
 use sluice_load_test::subject::{Subject, SubjectError, SubjectSpec};
 use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport};
@@ -437,7 +437,7 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
     dead.faults().clear();
     let _gateway = Gateway::start(&config).await;
     let expected = report.accepted - dropped as u64;
-    assert!(dead.wait_for_items(expected, SOON).await, "{} of {expected}", dead.unique_items());
+    assert!(items_arrive(&dead, expected, SOON).await, "{} of {expected}", dead.unique_items());
     assert_eq!(report.missing_at(&dead), dropped as u64);
 }
 

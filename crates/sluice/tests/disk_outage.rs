@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use disk::{Place, assert_all_arrives, dead_backend};
 use gateway::{
     Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
+    items_arrive,
 };
 use sluice_load_test::{Backend, BackendOptions, Faults, LoadReport};
 use sluice_otlp::Signal;
@@ -80,7 +81,7 @@ async fn a_sick_backend_hurts_no_other(faults: Faults) {
 
     sick.faults().clear();
     assert!(
-        sick.wait_for_items(held as u64, ARRIVES_WITHIN).await,
+        items_arrive(&sick, held as u64, ARRIVES_WITHIN).await,
         "{held} held; {:?}",
         sick.counts().items
     );

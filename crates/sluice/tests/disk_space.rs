@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use disk::{Place, assert_all_arrives, dead_backend};
 use gateway::{Gateway, SOON, alone, assert_all_accepted, assert_arrives_once, eventually};
 use mounted::FileSystem;
-use sluice_load_test::{Backend, Faults, LoadReport};
+use sluice_load_test::{Backend, Faults, LoadReport, RunningLoad};
 use sluice_otlp::Signal;
 
 const MIB: u64 = 1 << 20;
@@ -36,6 +36,11 @@ async fn accepted(gateway: &Gateway, spans: u64) -> LoadReport {
     report
 }
 
+fn turned_away(running: &RunningLoad) -> bool {
+    let report = running.report();
+    report.refused + report.failed > 0
+}
+
 /// Sends until it has been refused for a while. Some of the items are poisonous for a backend that
 /// looks at them.
 async fn until_refused(gateway: &Gateway) -> LoadReport {
@@ -43,12 +48,11 @@ async fn until_refused(gateway: &Gateway) -> LoadReport {
     let mut load = load.concurrency(2, 4);
     load.timeout = Duration::from_secs(20);
     let running = load.start().expect("a load");
-    let refused =
-        eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    let refused = eventually(Duration::from_secs(30), async || turned_away(&running)).await;
     assert!(
         refused,
         "{} accepted and nothing refused:\n{}",
-        running.progress().accepted(),
+        running.report().accepted,
         gateway.output()
     );
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -249,20 +253,19 @@ async fn no_file_descriptors() {
     let mut endless = load().duration(Duration::from_secs(60));
     endless.timeout = Duration::from_secs(20);
     let running = endless.start().expect("a load");
-    let flows = eventually(SOON, async || running.progress().accepted() > 0).await;
+    let flows = eventually(SOON, async || running.report().accepted > 0).await;
     assert!(flows, "{}", gateway.output());
     let none_left = NoDescriptors::of(&gateway);
-    let refused =
-        eventually(Duration::from_secs(30), async || running.progress().turned_away() > 0).await;
+    let refused = eventually(Duration::from_secs(30), async || turned_away(&running)).await;
     assert!(
         refused,
         "{} accepted and nothing refused:\n{}",
-        running.progress().accepted(),
+        running.report().accepted,
         gateway.output()
     );
     drop(none_left);
-    let before = running.progress().accepted();
-    let again = eventually(SOON, async || running.progress().accepted() > before).await;
+    let before = running.report().accepted;
+    let again = eventually(SOON, async || running.report().accepted > before).await;
     assert!(again, "still refused:\n{}", gateway.output());
     running.stop();
     let report = running.finish().await.expect("a load");

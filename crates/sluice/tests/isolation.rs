@@ -4,7 +4,9 @@ mod gateway;
 
 use std::time::Duration;
 
-use gateway::{Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out};
+use gateway::{
+    Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out, items_arrive,
+};
 use sluice_load_test::backend::Delay;
 use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
 use sluice_otlp::Signal;
@@ -81,7 +83,7 @@ async fn a_sick_backend_hurts_nobody_else(faults: Faults, duration: Duration) {
 
     bench.sick.faults().clear();
     assert!(
-        bench.sick.wait_for_items(held as u64, Duration::from_secs(20)).await,
+        items_arrive(&bench.sick, held as u64, Duration::from_secs(20)).await,
         "{:?}",
         bench.sick.counts()
     );
@@ -130,7 +132,7 @@ async fn a_stalled_backend_hurts_nobody_else() {
     bench.sick.faults().clear();
     let all_but_dropped = report.accepted - dropped as u64;
     assert!(
-        bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(30)).await,
+        items_arrive(&bench.sick, all_but_dropped, Duration::from_secs(30)).await,
         "{:?}",
         bench.sick.counts()
     );
@@ -200,9 +202,9 @@ async fn senders_that_wait_go_as_fast_as_the_slowest(slowest: Faults, others: Fa
 async fn of_a_slower_backend_nothing_is_dropped() {
     let slower = Faults {
         delay: Some(Delay { share: 1.0, by: Duration::from_millis(100) }),
-        ..Faults::none()
+        ..Faults::default()
     };
-    senders_that_wait_go_as_fast_as_the_slowest(slower, Faults::none()).await;
+    senders_that_wait_go_as_fast_as_the_slowest(slower, Faults::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -216,8 +218,10 @@ async fn of_backends_that_all_refuse_a_part_nothing_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_no_pipeline_keeps_up_senders_are_told_to_come_back() {
     let _alone = alone().await;
-    let slow =
-        Faults { delay: Some(Delay { share: 1.0, by: Duration::from_secs(4) }), ..Faults::none() };
+    let slow = Faults {
+        delay: Some(Delay { share: 1.0, by: Duration::from_secs(4) }),
+        ..Faults::default()
+    };
     let bench = start(slow.clone(), "").await;
     bench.healthy.iter().for_each(|backend| backend.faults().set(slow.clone()));
     let load =
@@ -245,7 +249,7 @@ async fn where_no_pipeline_keeps_up_senders_are_told_to_come_back() {
 #[ignore = "minutes long"]
 async fn torture_faults_that_come_and_go_hurt_nobody_else() {
     let _alone = alone().await;
-    let bench = start(Faults::none(), "").await;
+    let bench = start(Faults::default(), "").await;
     let running =
         bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(Duration::from_secs(120));
     let running = running.concurrency(2, 32).start().expect("a load");
@@ -271,7 +275,7 @@ async fn torture_faults_that_come_and_go_hurt_nobody_else() {
     );
     let all_but_dropped = report.accepted - dropped as u64;
     assert!(
-        bench.sick.wait_for_items(all_but_dropped, Duration::from_secs(60)).await,
+        items_arrive(&bench.sick, all_but_dropped, Duration::from_secs(60)).await,
         "{:?}",
         bench.sick.counts()
     );

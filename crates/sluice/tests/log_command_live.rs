@@ -103,7 +103,7 @@ async fn dead_letters_are_replayed_between_two_lives() {
 /// Guarantee: it gets only data that is sent from then on; the other backend misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_was_dropped_is_not_delivered() {
-    let (dead, healthy) = (backend(Faults::dead()).await, backend(Faults::none()).await);
+    let (dead, healthy) = (backend(Faults::dead()).await, backend(Faults::default()).await);
     let directory = directory();
     let config = config(directory.path(), &[("dead", &dead), ("healthy", &healthy)]);
     let gateway = Gateway::start(&config).await;

@@ -39,9 +39,11 @@ async fn healthy_pipelines_lose_nothing(first: Faults) {
     let _alone = alone().await;
     let is_dead = first.dead;
     let first = Backend::start(BackendOptions::default().faults(first)).await.expect("a backend");
-    let healthy = Backend::start(BackendOptions::default().faults(Faults::discarding()))
-        .await
-        .expect("a backend");
+    let healthy = Backend::start(
+        BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
+    )
+    .await
+    .expect("a backend");
     let gateway = Gateway::start(&config(&first, &healthy)).await;
     let load = gateway.load(Signal::Traces).items(SPANS).items_per_request(10).concurrency(4, 16);
     let report = load.run().await.expect("a load");
@@ -65,7 +67,7 @@ async fn healthy_pipelines_lose_nothing(first: Faults) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_hundred_healthy_pipelines_none_loses_anything() {
-    healthy_pipelines_lose_nothing(Faults::discarding()).await;
+    healthy_pipelines_lose_nothing(Faults { discard: true, ..Faults::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

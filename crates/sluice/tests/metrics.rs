@@ -8,7 +8,7 @@ use gateway::{
     Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get,
 };
 use sluice_load_test::scrape::Scrape;
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_load_test::{Backend, BackendOptions, Faults, Protocol};
 use sluice_otlp::Signal;
 use sluice_telemetry::table::{MetricKind, TableDoc};
 
@@ -41,7 +41,8 @@ async fn counts_agree_with_both_ends() {
         [(Signal::Traces, 3_000), (Signal::Metrics, 2_000), (Signal::Logs, 1_000)]
     {
         let over_grpc = gateway.load(signal).items(items).run().await.expect("a load");
-        let mut load = gateway.load(signal).http().items(items / 2);
+        let mut load = gateway.load(signal).items(items / 2);
+        load.protocol = Protocol::Http;
         load.target = gateway.http;
         let over_http = load.run().await.expect("a load");
         for report in [&over_grpc, &over_http] {
@@ -79,8 +80,8 @@ async fn counts_agree_with_both_ends() {
     let scrape = gateway.scrape().await;
     let counts = backend.counts();
     assert_eq!(
-        (counts.traces_items, counts.metrics_items, counts.logs_items),
-        (4_500, 3_000, 1_500)
+        counts.items_by_signal,
+        [(Signal::Traces, 4_500), (Signal::Metrics, 3_000), (Signal::Logs, 1_500)].into()
     );
     assert_eq!(
         of(&scrape, "sluice_delivery_requests", &[("outcome", "delivered")]),

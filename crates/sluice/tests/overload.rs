@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gateway::{Gateway, Options, alone, assert_arrives_once, eventually, fan_out};
 use sluice_load_test::subject::Limits;
-use sluice_load_test::{Backend, Load, LoadReport, Pace};
+use sluice_load_test::{Backend, Load, LoadReport, Pace, Protocol};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 80;
@@ -170,7 +170,8 @@ async fn a_flood_over_http() {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");
     let gateway = slow_gateway(&backend, "memory").await;
-    let mut load = flood(&gateway, Duration::from_secs(8)).http();
+    let mut load = flood(&gateway, Duration::from_secs(8));
+    load.protocol = Protocol::Http;
     load.target = gateway.http;
     the_flood_is_turned_away_in_order(load, gateway, backend).await;
 }

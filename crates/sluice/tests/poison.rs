@@ -5,7 +5,9 @@ mod gateway;
 
 use std::time::Duration;
 
-use gateway::{Gateway, assert_all_accepted, assert_arrives_once, eventually, fan_out};
+use gateway::{
+    Gateway, assert_all_accepted, assert_arrives_once, eventually, fan_out, items_arrive,
+};
 use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
 use sluice_otlp::Signal;
 
@@ -253,7 +255,7 @@ async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
     let dead = gateway.metric("sluice_delivery_dead_letter_items", &[]).await as u64;
     assert!(dead <= 12, "{dead} items were thrown away");
     assert!(
-        backend.wait_for_items(report.accepted - dead, Duration::from_secs(40)).await,
+        items_arrive(&backend, report.accepted - dead, Duration::from_secs(40)).await,
         "{:?}",
         backend.counts()
     );

@@ -246,9 +246,8 @@ async fn no_log_record_is_lost_to_the_collectors_message_limit() {
         (3_900_000, 3, 1),
     ] {
         for (way, port) in WAYS_OUT.iter().zip(&ports) {
-            let load = Load::new(Signal::Logs, *port)
-                .body_bytes(body_bytes)
-                .items_per_request(items_per_request);
+            let mut load = Load::new(Signal::Logs, *port).items_per_request(items_per_request);
+            load.shape.body_bytes = body_bytes;
             let report =
                 send(load.items(u64::from(items_per_request) * requests).concurrency(1, 2)).await;
             assert_eq!(

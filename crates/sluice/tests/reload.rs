@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gateway::{
     Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out,
+    items_arrive,
 };
 use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, BackendOptions, Faults, Retry, RunningLoad};
@@ -51,7 +52,7 @@ async fn changes_under_load_lose_nothing() {
     let running = start_load(&gateway, Duration::from_secs(6));
     pause(700).await;
     gateway.reload(&both).await;
-    let before_second = running.progress().offered();
+    let before_second = running.report().offered;
     pause(700).await;
     gateway.reload(&compressed).await;
     pause(700).await;
@@ -63,7 +64,7 @@ async fn changes_under_load_lose_nothing() {
     assert_arrives_once(&report, &first, SOON).await;
     // The new pipeline starts with what comes after it.
     assert!(
-        second.wait_for_items(report.accepted - before_second, SOON).await,
+        items_arrive(&second, report.accepted - before_second, SOON).await,
         "{:?}",
         second.counts()
     );

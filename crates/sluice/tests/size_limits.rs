@@ -26,8 +26,9 @@ fn config(backend: &Backend, send_batch_size: u32) -> String {
 }
 
 fn load(gateway: &Gateway, (body_bytes, records, requests): (usize, u32, u64)) -> Load {
-    let load = gateway.load(Signal::Logs).body_bytes(body_bytes).items_per_request(records);
+    let load = gateway.load(Signal::Logs).items_per_request(records);
     let mut load = load.items(requests * u64::from(records)).concurrency(1, 2);
+    load.shape.body_bytes = body_bytes;
     load.timeout = Duration::from_secs(30);
     load
 }

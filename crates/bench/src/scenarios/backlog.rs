@@ -47,7 +47,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "buffer:\n  policy: drop_oldest\n")?;
-    let stage = setting.with_backends(vec![Faults::none()], vec![Faults::dead()]).start().await?;
+    let stage =
+        setting.with_backends(vec![Faults::default()], vec![Faults::dead()]).start().await?;
     let pinned = if turn.case == EMPTY { 0.0 } else { pin(&stage).await? };
     let load = stage.load().rate(turn.options.rate).retry(Retry::SDK);
     let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;

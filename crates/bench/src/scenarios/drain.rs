@@ -67,14 +67,14 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     }
     let bytes = (after.1 - before.1) as f64 * bytes_per_item;
     let elapsed_s = after.0.seconds_since(&before.0);
-    let cpu_s = after.0.subject_cpu_s_since(&before.0).unwrap_or(f64::NAN);
+    let cpu_s = cpu_s_since(before.0.subject, after.0.subject).unwrap_or(f64::NAN);
     let figures = json!({
         "backlog_bytes": accepted as f64 * bytes_per_item,
         "bytes_per_s": bytes / elapsed_s,
         "bytes_per_cpu_s": bytes / cpu_s,
         "lost": accepted.saturating_sub(after.1),
         "subject_core": cpu_s / elapsed_s,
-        "bench_core": after.0.bench_cpu_s_since(&before.0).map(|cpu_s| cpu_s / elapsed_s),
+        "bench_core": cpu_s_since(before.0.bench, after.0.bench).map(|cpu_s| cpu_s / elapsed_s),
     });
     Ok(with(stage.memory()?, figures))
 }

@@ -55,10 +55,10 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         "dead" => Faults::dead(),
         "refuses all" => Faults::unavailable(1.0),
         "never answers" => Faults::stalled(),
-        _ => Faults::none(),
+        _ => Faults::default(),
     };
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?;
-    let stage = setting.with_backends(vec![Faults::none(); 2], vec![third]).start().await?;
+    let stage = setting.with_backends(vec![Faults::default(); 2], vec![third]).start().await?;
     let load = stage.load().rate(turn.options.rate).retry(Retry::SDK);
     let warm_up = turn.options.window().max(WARM_UP_MIN);
     let observed = stage.under_load(load, warm_up, turn.counted()).await?;

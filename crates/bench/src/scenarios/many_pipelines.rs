@@ -41,7 +41,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let dead = usize::from(turn.case == ONE_DEAD);
-    let (healthy, dead) = (vec![Faults::none(); PIPELINES - dead], vec![Faults::dead(); dead]);
+    let (healthy, dead) = (vec![Faults::default(); PIPELINES - dead], vec![Faults::dead(); dead]);
     let setting = Setting::of(turn, MEMORY_LIMIT_MIB, "")?.with_backends(healthy, dead);
     let stage = setting.start().await?;
     let load = Load { timeout: DRAIN_WITHIN, grace: DRAIN_WITHIN, ..stage.load() };

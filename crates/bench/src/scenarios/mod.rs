@@ -21,6 +21,7 @@ use sluice_load::backend::{Backend, Faults};
 use sluice_load::generate::{Load, Protocol, Retry, Shape};
 use sluice_load::latency::{Latency, milliseconds};
 use sluice_load_test::report::DASH;
+use sluice_load_test::run::cpu_s_since;
 use tokio::time::{Instant, sleep};
 
 use crate::Options;

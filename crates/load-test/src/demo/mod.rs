@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 
-use crate::report::{DASH, Kpis, MEBIBYTE, PipelineKpis, Table, Target, count, number};
+use crate::report::{DASH, Kpis, PipelineKpis, Table, Target, count, megabytes, number};
 use crate::run::{self, Cores, Definition, FaultKind, FaultSchedule, Plan, ScheduledFault};
 
 /// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
@@ -67,9 +67,7 @@ const COLUMNS: [Column; 13] = [
     ("Receiver Accepted Spans/sec", |(.., kpis, _)| number(kpis.received_per_s, 0)),
     ("Exporter Exported Spans/sec", |(.., pipeline)| number(pipeline.exported_per_s, 0)),
     ("Exporter Queue Size", |(.., pipeline)| number(pipeline.queue, 0)),
-    ("Pod Memory Usage(MB)", |(.., kpis, _)| {
-        number(kpis.memory_max_bytes.map(|bytes| bytes / MEBIBYTE), 0)
-    }),
+    ("Pod Memory Usage(MB)", |(.., kpis, _)| number(megabytes(kpis.memory_max_bytes), 0)),
     ("Pod CPU Usage", |(.., kpis, _)| number(kpis.cpu_cores, 1)),
     ("Received", |(.., kpis, _)| count(kpis.accepted)),
     ("Exported", |(.., pipeline)| count(pipeline.exported)),
@@ -92,6 +90,7 @@ pub fn to_markdown(kpis: &Kpis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::MEBIBYTE;
 
     /// `lost` is what neither the backend nor the gateway has.
     fn pipeline(lost: u64, held: Option<f64>) -> PipelineKpis {

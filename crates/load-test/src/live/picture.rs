@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use console::{StyledObject, style, truncate_str};
 
-use crate::report::{DASH, FaultWindow, Kpis, MEBIBYTE, Sample, count};
+use crate::report::{DASH, FaultWindow, Kpis, Sample, count, megabytes};
 
 /// Below this many columns or rows, figures share a line.
 const ROOMY: Screen = Screen { rows: 14, columns: 56 };
@@ -27,7 +27,7 @@ const FIGURES: [Figure; 6] = [
     ("received", |sample| sample.received_per_s, 0, "/s"),
     ("exported", |sample| sample.exported_per_s, 0, "/s"),
     ("queue", |sample| sample.queue, 0, ""),
-    ("memory", |sample| sample.memory_bytes.map(|bytes| bytes / MEBIBYTE), 0, " MB"),
+    ("memory", |sample| megabytes(sample.memory_bytes), 0, " MB"),
     ("CPU", |sample| sample.cpu_cores, 2, ""),
     ("p99", |sample| sample.latency_p99_ms, 1, " ms"),
 ];
@@ -46,7 +46,9 @@ pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
     let mut lines = Vec::new();
     if is_roomy {
         let turns = scene.turns.map(|turns| format!("  turn {} of {turns}", scene.turn));
-        let done = (share_done(scene, elapsed) * BAR_COLUMNS as f64).round() as usize;
+        let lasts = scene.lasts().filter(|lasts| !lasts.is_zero());
+        let done = lasts.map_or(0.0, |lasts| elapsed.div_duration_f64(lasts).min(1.0));
+        let done = (done * BAR_COLUMNS as f64).round() as usize;
         let (done, left) = ("━".repeat(done), "─".repeat(BAR_COLUMNS - done));
         lines.push(format!("{}  {}", painted("sluice load-test").bold(), scene.title));
         let turns = painted(turns.unwrap_or_default()).dim();
@@ -144,11 +146,6 @@ fn clock(duration: Duration) -> String {
         (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
         (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
     }
-}
-
-fn share_done(scene: &Scene, elapsed: Duration) -> f64 {
-    let lasts = scene.lasts().filter(|lasts| !lasts.is_zero());
-    lasts.map_or(0.0, |lasts| elapsed.div_duration_f64(lasts).min(1.0))
 }
 
 /// The latest seconds, one a column, scaled to their highest value.

@@ -18,12 +18,8 @@ impl Spread {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            (sorted[middle - 1] + sorted[middle]) / 2.0
-        };
+        // The one in the middle, or the two.
+        let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
         Some(Spread { median, min, max })
     }
 }
@@ -33,6 +29,14 @@ pub const DASH: &str = "–";
 
 pub const MEBIBYTE: f64 = (1 << 20) as f64;
 pub(super) const KIBIBYTE: f64 = 1024.0;
+
+pub(crate) fn megabytes(bytes: Option<f64>) -> Option<f64> {
+    bytes.map(|bytes| bytes / MEBIBYTE)
+}
+
+pub(crate) fn whole(count: Option<u64>) -> Option<f64> {
+    count.map(|count| count as f64)
+}
 
 impl SubjectRecord {
     /// A figure over all turns that know it.

@@ -16,8 +16,8 @@ mod words;
 
 pub use collect::{load, write_all, write_reports};
 pub use csv::to_csv;
-pub(crate) use format::count;
 pub use format::{DASH, MEBIBYTE, Spread, number};
+pub(crate) use format::{count, megabytes, whole};
 pub use html::to_html;
 pub use markdown::to_markdown;
 pub use record::{

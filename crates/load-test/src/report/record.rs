@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The only format that this version writes and reads. It passes over unknown fields.
 pub const FORMAT: u32 = 1;
@@ -369,16 +370,13 @@ impl RunRecord {
 
     /// Reads a record that [`RunRecord::write`] wrote.
     pub fn read(path: &Path) -> Result<RunRecord> {
-        #[derive(Deserialize)]
-        struct OnlyFormat {
-            format: u32,
-        }
         let name = path.display();
         let text = fs::read_to_string(path).with_context(|| name.to_string())?;
         let malformed = || format!("{name}: not a record of a load test");
-        let OnlyFormat { format } = serde_json::from_str(&text).with_context(malformed)?;
+        let record: Value = serde_json::from_str(&text).with_context(malformed)?;
+        let format = record["format"].as_u64().with_context(malformed)?;
         ensure!(
-            format == FORMAT,
+            format == u64::from(FORMAT),
             "{name}: has format {format}, this version reads format {FORMAT}; use the version of \
              sluice that made it"
         );

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_otlp::Signal;
 
-use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, spread};
+use super::format::{DASH, KIBIBYTE, MEBIBYTE, Spread, count, megabytes, spread, whole};
 use super::limits::limits;
 use super::record::{Kpis, PipelineKpis, RunRecord, Scenario, SubjectRecord, Target};
 use super::table::Table;
@@ -243,10 +243,6 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     notes
 }
 
-fn megabytes(bytes: Option<u64>) -> Option<f64> {
-    bytes.map(|bytes| bytes as f64 / MEBIBYTE)
-}
-
 /// A head, and what stands below it.
 type EntryColumn = (&'static str, fn(&(&Row<'_>, Entry<'_>)) -> String);
 
@@ -264,13 +260,15 @@ const INTEGRITY: [EntryColumn; 16] = [
     ("p99 ms", |(_, of)| spread(of.subject.spread(|kpis| kpis.latency_p99_ms), 1)),
     ("p99.9 ms", |(_, of)| spread(of.subject.spread(|kpis| kpis.latency_p999_ms), 1)),
     ("CPU s per million", |(_, of)| spread(of.subject.spread(|kpis| kpis.cpu_s_per_million), 2)),
-    ("Max memory MB", |(_, of)| {
-        spread(of.subject.spread(|kpis| Some(kpis.memory_max_bytes? / MEBIBYTE)), 0)
-    }),
-    ("Wire in MB", |(_, of)| spread(of.subject.spread(|kpis| megabytes(kpis.wire_in_bytes)), 1)),
-    ("Wire out MB", |(_, of)| spread(of.subject.spread(|kpis| megabytes(kpis.wire_out_bytes)), 1)),
+    ("Max memory MB", |(_, of)| megabytes_of(of.subject, |kpis| kpis.memory_max_bytes, 0)),
+    ("Wire in MB", |(_, of)| megabytes_of(of.subject, |kpis| whole(kpis.wire_in_bytes), 1)),
+    ("Wire out MB", |(_, of)| megabytes_of(of.subject, |kpis| whole(kpis.wire_out_bytes), 1)),
     ("Drain s", |(_, of)| spread(of.subject.spread(|kpis| kpis.drain_s), 1)),
 ];
+
+fn megabytes_of(subject: &SubjectRecord, bytes: Figure, decimals: usize) -> String {
+    spread(subject.spread(|kpis| megabytes(bytes(kpis))), decimals)
+}
 
 fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>, Entry<'a>)> {
     rows.iter().flat_map(|row| row.entries().map(move |entry| (row, entry)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::machine::{CoreTimes, Cores, Noise};
 use super::plan::Plan;
-use super::sampler::{Reading, Sampler, all_latencies, grown, total};
+use super::sampler::{Reading, Sampler, all_latencies, cpu_s_since, grown, total};
 use super::warnings::Facts;
 use crate::backend::Backend;
 use crate::generate::LoadReport;
@@ -52,7 +52,7 @@ impl Figures<'_> {
     }
 
     fn cpu_s(&self, until: &Reading) -> Option<f64> {
-        until.processes.subject_cpu_s_since(&self.first().processes)
+        cpu_s_since(self.first().processes.subject, until.processes.subject)
     }
 
     /// Not at the backends, and not held by the subject, by its own count if it lives.
@@ -157,7 +157,7 @@ impl Figures<'_> {
     pub(super) fn bench(&self) -> BenchCost {
         let (first, at_end, load_s) = (self.first(), self.at_end(), self.load_s());
         let backends = at_end.backends_cpu.saturating_sub(first.backends_cpu);
-        let all_s = at_end.processes.bench_cpu_s_since(&first.processes);
+        let all_s = cpu_s_since(first.processes.bench, at_end.processes.bench);
         BenchCost {
             generator_cpu_cores: all_s
                 .map(|all_s| (all_s - backends.as_secs_f64()).max(0.0) / load_s),
@@ -198,7 +198,7 @@ impl Figures<'_> {
     /// What the warnings of this turn depend on.
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
         let unlimited = "run as root, or where control groups are delegated";
-        let subject = self.subject.warnings().iter().map(|one| Warning::new(one, unlimited));
+        let subject = self.subject.warnings.iter().map(|one| Warning::new(one, unlimited));
         let load = self.report.problems.iter().map(|one| Warning::new(&one.message, one.remedy));
         Facts {
             told: subject.chain(load).chain(self.ends()).collect(),
@@ -227,7 +227,8 @@ impl Figures<'_> {
     fn noise(&self) -> Option<Noise> {
         let (before, after) = self.core_times?;
         let (first, at_end) = (self.first(), self.at_end());
-        let own_s = at_end.processes.bench_cpu_s_since(&first.processes)? + self.cpu_s(at_end)?;
+        let own_s =
+            cpu_s_since(first.processes.bench, at_end.processes.bench)? + self.cpu_s(at_end)?;
         Some(Noise::between(before, after, Duration::from_secs_f64(own_s)))
     }
 }

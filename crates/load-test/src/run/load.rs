@@ -38,7 +38,7 @@ impl Source {
         match self {
             Source::Otlp(_) => {}
             Source::Farm(farm) => {
-                setting.scrape_targets = farm.addrs().to_vec();
+                setting.scrape_targets = farm.addrs.clone();
                 setting.scrape_interval = Some(farm.scrape_interval());
             }
             Source::LogFiles(files) => setting.log_root = Some(files.root().to_owned()),

@@ -23,7 +23,7 @@ pub use faults::{FaultKind, FaultSchedule, ScheduledFault};
 pub use machine::Cores;
 pub use plan::{LimitSearch, Plan, Requests, pipelines};
 pub use promql::{METRICS_PORT, PrometheusPlan};
-pub use sampler::{Processes, drained};
+pub use sampler::{Processes, cpu_s_since, drained};
 pub use verdict::Threshold;
 
 use crate::live::{self, LiveView};

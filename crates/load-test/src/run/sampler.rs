@@ -61,13 +61,17 @@ impl Sampler<'_> {
     pub(super) async fn read(&self, subject: &Subject, load: Option<&RunningLoad>) -> Reading {
         let names = &self.metrics;
         // One without metrics, or too busy to answer, leaves a gap in this second.
-        let scrape = Scrape::fetch_from(self.addr, &names.path).await.ok();
+        let scrape = Scrape::fetch(self.addr, &names.path).await.ok();
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
         // A counter that nothing was counted in yet is not there.
         let is_told = scrape.is_some() && names.received.is_some();
         let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
         let on_disk = || self.counts_bytes.then(|| size_below(subject.folder(), false) as f64);
-        let progress = load.map(RunningLoad::progress);
+        let progress = load.map(|load| {
+            let report = load.report();
+            (report.accepted, report.offered.saturating_sub(report.refused + report.failed))
+        });
+        let (acknowledged, sent) = progress.unwrap_or_default();
         let of_pipeline = |one: &PipelineMetrics| PipelineKpis {
             queue: value(&one.queue),
             held: value(&one.held),
@@ -86,8 +90,8 @@ impl Sampler<'_> {
             received_bytes: value(&names.received_bytes),
             exported_bytes: value(&names.exported_bytes),
             buffer_bytes: value(&names.buffer_bytes).or_else(on_disk),
-            acknowledged: progress.map_or(0, |load| load.accepted()),
-            sent: progress.map_or(0, |load| load.offered().saturating_sub(load.turned_away())),
+            acknowledged,
+            sent,
         }
     }
 
@@ -99,18 +103,19 @@ impl Sampler<'_> {
             return;
         };
         let elapsed_s = reading.processes.seconds_since(&before.processes);
-        let cpu_s = reading.processes.subject_cpu_s_since(&before.processes);
+        let cpu_s = cpu_s_since(before.processes.subject, reading.processes.subject);
         let latencies = all_latencies(self.backends);
         let mut since = latencies.clone();
         // Fails only where the one before holds more, which it never does.
         let _ = since.subtract(&self.latencies_before);
         let latency = Latency::of(&since);
+        let everywhere = reading.arrived.iter().min().copied().unwrap_or(0);
         self.samples.push(Sample {
             t_s: reading.processes.seconds_since(&first.processes),
             received_per_s: Some(reading.taken_since(before) / elapsed_s),
             exported_per_s: Some((total(&reading.arrived) - total(&before.arrived)) / elapsed_s),
             queue: reading.queue,
-            backlog_items: Some(reading.backlog()),
+            backlog_items: Some(reading.sent.saturating_sub(everywhere) as f64),
             memory_bytes: reading.processes.subject.map(|usage| usage.rss_bytes as f64),
             cpu_cores: cpu_s.map(|cpu_s| cpu_s / elapsed_s),
             latency_p99_ms: (latency.count > 0).then(|| milliseconds(latency.p99)),
@@ -126,12 +131,6 @@ impl Sampler<'_> {
 }
 
 impl Reading {
-    /// Items on their way: sent and not at every backend.
-    fn backlog(&self) -> f64 {
-        let arrived = self.arrived.iter().min().copied().unwrap_or(0);
-        self.sent.saturating_sub(arrived) as f64
-    }
-
     /// Items that the subject has taken since the reading just before: by its own count, which
     /// begins again at 0 when the subject is started again, else by its answers.
     fn taken_since(&self, before: &Reading) -> f64 {
@@ -195,18 +194,10 @@ impl Processes {
     pub fn seconds_since(&self, before: &Processes) -> f64 {
         (self.at - before.at).as_secs_f64().max(1e-3)
     }
-
-    /// CPU time of the subject since then, in seconds. `None`: it had ended.
-    pub fn subject_cpu_s_since(&self, before: &Processes) -> Option<f64> {
-        cpu_s(self.subject, before.subject)
-    }
-
-    pub fn bench_cpu_s_since(&self, before: &Processes) -> Option<f64> {
-        cpu_s(self.bench, before.bench)
-    }
 }
 
-fn cpu_s(now: Option<Usage>, then: Option<Usage>) -> Option<f64> {
+/// CPU time since then, in seconds. `None`: it had ended.
+pub fn cpu_s_since(then: Option<Usage>, now: Option<Usage>) -> Option<f64> {
     Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::report::{BenchCost, Kpis, SubjectRecord, Verdict};
+use crate::report::{BenchCost, Kpis, SubjectRecord, Verdict, megabytes, whole};
 
 /// Where a figure is found.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,8 @@ const FIGURES: [(&str, Source); 29] = [
     ("p99_ms", Turn(|kpis| kpis.latency_p99_ms)),
     ("p999_ms", Turn(|kpis| kpis.latency_p999_ms)),
     ("cpu_s_per_million", Turn(|kpis| kpis.cpu_s_per_million)),
-    ("wire_in_mb", Turn(|kpis| megabytes(kpis.wire_in_bytes.map(|bytes| bytes as f64)))),
-    ("wire_out_mb", Turn(|kpis| megabytes(kpis.wire_out_bytes.map(|bytes| bytes as f64)))),
+    ("wire_in_mb", Turn(|kpis| megabytes(whole(kpis.wire_in_bytes)))),
+    ("wire_out_mb", Turn(|kpis| megabytes(whole(kpis.wire_out_bytes)))),
     ("received_bytes", Turn(|kpis| kpis.received_bytes_per_s)),
     ("exported_bytes", Turn(|kpis| kpis.exported_bytes_per_s)),
     ("buffer_mb", Turn(|kpis| megabytes(kpis.buffer_bytes))),
@@ -47,14 +47,6 @@ const FIGURES: [(&str, Source); 29] = [
     ("backend_cpu", Bench(|bench| bench.backend_cpu_cores)),
     ("limit", Subject(|subject| subject.limit.as_ref()?.rate_per_s)),
 ];
-
-fn whole(count: Option<u64>) -> Option<f64> {
-    count.map(|count| count as f64)
-}
-
-fn megabytes(bytes: Option<f64>) -> Option<f64> {
-    bytes.map(|bytes| bytes / f64::from(1 << 20))
-}
 
 /// A comparison of a figure with a limit, and how it is written.
 type Operator = (&'static str, fn(f64, f64) -> bool);

@@ -21,12 +21,10 @@ pub struct GatewayConfig {
     pub gzip_out: bool,
     /// With `memory_limiter`.
     pub memory_limit_mib: Option<u64>,
-    /// `resource` inserts `k8s.cluster.name`.
-    pub resource_insert: bool,
-    /// `attributes` upserts `load_test.upserted` in every item.
-    pub attributes_upsert: bool,
-    /// `batch` with the values of the Kyma gateways: 512 items (metrics 1024).
-    pub batch: bool,
+    /// Behind that, in this order: `resource` inserts `k8s.cluster.name`, `attributes` upserts
+    /// `load_test.upserted` in every item, `batch` has the values of the Kyma gateways: 512 items
+    /// (metrics 1024).
+    pub processors: Vec<&'static str>,
     /// A persistent queue that holds whatever comes, as the Collector has it.
     pub queue_on_disk: bool,
     /// Top-level sections of the subject's own.
@@ -50,9 +48,7 @@ impl GatewayConfig {
             protocol: Protocol::Grpc,
             gzip_out: false,
             memory_limit_mib: None,
-            resource_insert: false,
-            attributes_upsert: false,
-            batch: false,
+            processors: Vec::new(),
             queue_on_disk: false,
             sections: String::new(),
         }
@@ -64,14 +60,9 @@ impl GatewayConfig {
             Protocol::Grpc => ("otlp", ""),
             Protocol::Http => ("otlphttp", "http://"),
         };
-        // In the order of the pipelines.
-        let mut processors = vec!["memory_limiter", "resource", "attributes", "batch"];
-        processors.retain(|&name| match name {
-            "memory_limiter" => self.memory_limit_mib.is_some(),
-            "resource" => self.resource_insert,
-            "attributes" => self.attributes_upsert,
-            _ => self.batch,
-        });
+        let mut processors: Vec<_> =
+            self.memory_limit_mib.map(|_| "memory_limiter").into_iter().collect();
+        processors.extend(&self.processors);
         let mut lines = Vec::new();
         for line in GATEWAY.lines() {
             let (line, mark) = line.split_once(" # ").unwrap_or((line, ""));

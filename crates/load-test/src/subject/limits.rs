@@ -10,6 +10,8 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const PERIOD_US: u64 = 100_000;
 /// What limits swap, in the kernel's two ways.
 const SWAP_FILES: [&str; 2] = ["memory.memsw.limit_in_bytes", "memory.swap.max"];
+/// What counts the processes that were ended for the memory limit, in the same two.
+const OOM_FILES: [&str; 2] = ["memory.oom_control", "memory.events"];
 /// The kernel takes no shorter quota.
 const QUOTA_MIN_US: f64 = 1000.0;
 
@@ -30,11 +32,11 @@ pub(super) struct ControlGroup {
 }
 
 /// Where groups can be made, and in which of the kernel's two ways.
-enum Hierarchy {
-    /// A folder for each controller.
-    V1 { root: PathBuf },
-    /// One folder for all.
-    V2 { parents: Vec<PathBuf> },
+struct Hierarchy {
+    /// A folder for each controller below this one (v1), or one for all in the first of these that
+    /// lets us (v2).
+    parents: Vec<PathBuf>,
+    is_v2: bool,
 }
 
 impl ControlGroup {
@@ -69,10 +71,7 @@ impl ControlGroup {
     ) -> Result<(), String> {
         let mut made = Err(no_controller(controller));
         for parent in hierarchy.parents(controller) {
-            let enabled = match hierarchy {
-                Hierarchy::V1 { .. } => Ok(()),
-                Hierarchy::V2 { .. } => enable(&parent, controller),
-            };
+            let enabled = if hierarchy.is_v2 { enable(&parent, controller) } else { Ok(()) };
             made = enabled.and_then(|()| self.make(parent.join(name)));
             if made.is_ok() {
                 break;
@@ -110,15 +109,10 @@ impl ControlGroup {
     /// Processes that the kernel has ended for the memory limit; `None`: not known.
     pub(super) fn oom_kills(&self) -> Option<u64> {
         self.limits.memory_bytes?;
-        self.number("memory.events", "oom_kill ")
-            .or_else(|| self.number("memory.oom_control", "oom_kill "))
-    }
-
-    /// The number in the line of a flat keyed file that begins like this.
-    fn number(&self, file: &str, key: &str) -> Option<u64> {
-        self.folders.iter().find_map(|folder| {
-            let text = fs::read_to_string(folder.join(file)).ok()?;
-            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        let files = |folder: &PathBuf| OOM_FILES.map(|file| folder.join(file));
+        self.folders.iter().flat_map(files).find_map(|file| {
+            let text = fs::read_to_string(file).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
         })
     }
 }
@@ -141,7 +135,7 @@ impl Hierarchy {
     /// `own_groups` as in /proc/self/cgroup.
     fn find(mount: &Path, own_groups: &str) -> Hierarchy {
         if !mount.join("cgroup.controllers").exists() {
-            return Hierarchy::V1 { root: mount.to_owned() };
+            return Hierarchy { parents: vec![mount.to_owned()], is_v2: false };
         }
         // Beside our own group where the root is not ours: there controllers are on already, and a
         // group with processes of its own (as ours has) may have none below it.
@@ -150,38 +144,34 @@ impl Hierarchy {
         let is_below = |parent: &&Path| parent.starts_with(mount) && *parent != mount;
         let beside = own.parent().filter(is_below);
         let parents = [mount].into_iter().chain(beside).map(Path::to_owned).collect();
-        Hierarchy::V2 { parents }
+        Hierarchy { parents, is_v2: true }
     }
 
     /// Where a group for this controller may be, the first of these that lets us.
     fn parents(&self, controller: &str) -> Vec<PathBuf> {
-        match self {
-            Hierarchy::V1 { root } => {
-                let folders = [root.join(controller), root.join(format!("{controller},cpuacct"))];
-                let is_mounted = |folder: &PathBuf| folder.join("cgroup.procs").exists();
-                folders.into_iter().find(is_mounted).into_iter().collect()
-            }
-            Hierarchy::V2 { parents } => parents.clone(),
+        if self.is_v2 {
+            return self.parents.clone();
         }
+        let names = [controller.to_owned(), format!("{controller},cpuacct")];
+        let mut folders = names.iter().map(|name| self.parents[0].join(name));
+        folders.find(|folder| folder.join("cgroup.procs").exists()).into_iter().collect()
     }
 
     /// A CPU quota, as files and their contents.
     fn cpu_files(&self, cores: f64) -> Vec<(&'static str, String)> {
         let quota_us = (cores * PERIOD_US as f64).max(QUOTA_MIN_US) as u64;
-        match self {
-            Hierarchy::V1 { .. } => vec![
-                ("cpu.cfs_period_us", PERIOD_US.to_string()),
-                ("cpu.cfs_quota_us", quota_us.to_string()),
-            ],
-            Hierarchy::V2 { .. } => vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))],
+        if self.is_v2 {
+            return vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))];
         }
+        let quota = ("cpu.cfs_quota_us", quota_us.to_string());
+        vec![("cpu.cfs_period_us", PERIOD_US.to_string()), quota]
     }
 
     /// A memory limit without swap: with swap it would be none.
     fn memory_files(&self, bytes: u64) -> Vec<(&'static str, String)> {
-        let (limit, swap, swap_bytes) = match self {
-            Hierarchy::V1 { .. } => ("memory.limit_in_bytes", SWAP_FILES[0], bytes),
-            Hierarchy::V2 { .. } => ("memory.max", SWAP_FILES[1], 0),
+        let (limit, swap, swap_bytes) = match self.is_v2 {
+            false => ("memory.limit_in_bytes", SWAP_FILES[0], bytes),
+            true => ("memory.max", SWAP_FILES[1], 0),
         };
         vec![(limit, bytes.to_string()), (swap, swap_bytes.to_string())]
     }

@@ -51,9 +51,10 @@ const TAIL_BYTES: usize = 2000;
 /// control groups removed; a process of its own does that where this one is killed.
 #[derive(Debug)]
 pub struct Subject {
-    name: String,
+    pub name: String,
     supervised: Arc<Mutex<Supervised>>,
-    warnings: Vec<String>,
+    /// Limits that could not be set.
+    pub warnings: Vec<String>,
     folder: TempDir,
 }
 
@@ -115,10 +116,6 @@ impl Subject {
         )))
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Of the process, and of its group; another one after a restart.
     pub fn pid(&self) -> u32 {
         self.supervised.lock().pid
@@ -127,11 +124,6 @@ impl Subject {
     /// The temporary folder, with the configuration and `output.log`.
     pub fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// Limits that could not be set.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// Limits that could be set.
@@ -155,12 +147,13 @@ impl Subject {
 
     /// All that it wrote.
     pub fn output(&self) -> String {
-        String::from_utf8_lossy(&self.read_output()).into_owned()
+        let output = fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
     }
 
     /// The last lines that it wrote, without colours.
     pub fn output_tail(&self) -> String {
-        let output = self.read_output();
+        let output = self.output().into_bytes();
         let tail = String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]);
         console::strip_ansi_codes(&tail).into_owned()
     }
@@ -169,10 +162,6 @@ impl Subject {
     pub fn last_words(&self) -> Option<String> {
         let tail = self.output_tail();
         tail.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
-    }
-
-    fn read_output(&self) -> Vec<u8> {
-        fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default()
     }
 
     /// Asks it to end (SIGTERM), waits that long, then kills it. The status says which it was.

@@ -49,7 +49,7 @@ pub struct SubjectSpec {
     pub env: Vec<(String, String)>,
     /// CPUs to run on; empty: all.
     pub cpus: Vec<usize>,
-    /// As far as the machine allows, see [`Subject::warnings`](super::Subject::warnings).
+    /// As far as the machine allows, see [`Subject::warnings`](super::Subject).
     pub limits: Limits,
     /// When the subject is up; `None`: at once.
     pub ready: Option<Ready>,
@@ -180,26 +180,22 @@ impl Supervised {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let (bench, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let name = format!("sluice-load-test-{bench}-{number}");
-        let (mut group, mut warnings) = ControlGroup::create(&name, spec.limits);
-        let process = Process::begin(&spec, folder, &group)?;
-        warnings.extend(group.add(process.pid()).err());
-        let mut reaper = Reaper::start(folder, &group.folders);
-        if let Some(reaper) = &mut reaper {
-            reaper.watch(process.pid());
-        }
-        let supervised = Supervised {
+        let (group, mut warnings) = ControlGroup::create(&name, spec.limits);
+        let mut supervised = Supervised {
             spec,
             folder: folder.to_owned(),
-            pid: process.pid(),
-            process: Some(process),
+            pid: 0,
+            process: None,
             began: Instant::now(),
             next: None,
             in_a_row: 0,
             lives: Lives::default(),
             past: Usage::default(),
+            reaper: Reaper::start(folder, &group.folders),
             group,
-            reaper,
         };
+        supervised.begin()?;
+        warnings.extend(supervised.group.add(supervised.pid).err());
         Ok((supervised, warnings))
     }
 
@@ -261,7 +257,12 @@ impl Supervised {
             self.in_a_row = self.in_a_row.saturating_add(1);
             // Where it cannot be started, its file may be about to be replaced.
             self.next = match self.begin() {
-                Ok(()) => None,
+                Ok(()) => {
+                    // An error was a warning at the first start already.
+                    let _ = self.group.add_again(self.pid);
+                    self.lives.restarts += 1;
+                    None
+                }
                 Err(_) => Some(Instant::now() + delay_after(self.in_a_row, first_delay)),
             };
         }
@@ -283,13 +284,10 @@ impl Supervised {
     fn begin(&mut self) -> io::Result<()> {
         let process = Process::begin(&self.spec, &self.folder, &self.group)?;
         (self.pid, self.began) = (process.pid(), Instant::now());
-        // An error was a warning at the first start already.
-        let _ = self.group.add_again(self.pid);
         if let Some(reaper) = &mut self.reaper {
             reaper.watch(self.pid);
         }
         self.process = Some(process);
-        self.lives.restarts += 1;
         Ok(())
     }
 }

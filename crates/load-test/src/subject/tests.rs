@@ -98,7 +98,7 @@ async fn a_quota_holds_or_there_is_a_warning() {
     let subject = Subject::start(spec).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let cpu = subject.usage().unwrap().cpu;
-    assert!(!subject.warnings().is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
+    assert!(!subject.warnings.is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
 }
 
 /// Some bind their port, then find a fault in their configuration.
@@ -124,7 +124,7 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let output = subject.output();
     let name = format!("sluice-load-test-{}-", std::process::id());
     assert!(
-        !subject.warnings().is_empty()
+        !subject.warnings.is_empty()
             || output.matches(&name).count() >= subject.supervised.lock().group.folders.len(),
         "{output}"
     );
@@ -137,8 +137,8 @@ async fn one_that_takes_too_much_memory_is_killed_counted_and_started_again() {
     spec.limits = Limits { cpu_cores: None, memory_bytes: Some(32 << 20) };
     spec.restart_delay = Some(Duration::from_millis(50));
     let subject = Subject::start(spec).await.unwrap();
-    if !subject.warnings().is_empty() {
-        eprintln!("passed over: {:?}", subject.warnings());
+    if !subject.warnings.is_empty() {
+        eprintln!("passed over: {:?}", subject.warnings);
         return;
     }
     let began = Instant::now();

@@ -54,20 +54,12 @@ pub struct Faults {
 }
 
 impl Faults {
-    pub fn none() -> Self {
-        Faults::default()
-    }
-
     pub fn dead() -> Self {
         Faults { dead: true, ..Faults::default() }
     }
 
     pub fn stalled() -> Self {
         Faults { stall_share: 1.0, ..Faults::default() }
-    }
-
-    pub fn discarding() -> Self {
-        Faults { discard: true, ..Faults::default() }
     }
 
     /// UNAVAILABLE (503) without RetryInfo, as the Kyma load test's backpressure has it.
@@ -99,7 +91,7 @@ impl FaultSwitch {
 
     /// Ends all faults.
     pub fn clear(&self) {
-        self.set(Faults::none());
+        self.set(Faults::default());
     }
 
     pub fn current(&self) -> Arc<Faults> {

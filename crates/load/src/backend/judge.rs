@@ -16,13 +16,6 @@ use super::store::Received;
 use super::{Counting, Shared, text};
 use crate::identity::POISON_MARK;
 
-/// A request that was read to its end.
-pub(super) struct ReadRequest {
-    pub(super) format: Format,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Body,
-}
-
 /// Taken, all but the items that are named as rejected; or not.
 pub(super) type Verdict = Result<Option<PartialSuccess>, Refusal>;
 
@@ -37,8 +30,14 @@ impl From<Status> for Refusal {
     }
 }
 
-/// Decides and counts. While the backend is stalled this does not return.
-pub(super) async fn judge(shared: &Shared, request: ReadRequest) -> Verdict {
+/// Decides about a request that was read to its end, and counts it. While the backend is stalled
+/// this does not return.
+pub(super) async fn judge(
+    shared: &Shared,
+    format: Format,
+    headers: HeaderMap,
+    body: Body,
+) -> Verdict {
     shared.store.lock().counts.requests += 1;
     if strikes(shared.faults.current().stall_share) {
         // The switch is here: no error.
@@ -48,7 +47,18 @@ pub(super) async fn judge(shared: &Shared, request: ReadRequest) -> Verdict {
     if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
         tokio::time::sleep(delay.by).await;
     }
-    let verdict = inject(&faults).and_then(|()| take(shared, request, &faults));
+    let verdict = inject(&faults).and_then(|()| match (body, shared.options.counting) {
+        (Body::TooLarge(bytes), _) => Err(too_large(shared, bytes)),
+        (Body::Malformed, _) => Err(malformed(shared)),
+        (Body::Whole(sent), Counting::Verify) => verify(shared, format, headers, &sent, &faults),
+        (Body::Whole(sent), Counting::Light { bytes_per_item }) => {
+            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+            if !faults.discard {
+                shared.store.lock().take(format.signal, items, sent.len() as u64);
+            }
+            Ok(None)
+        }
+    });
     if let Err(refusal) = &verdict {
         let counts = &mut shared.store.lock().counts;
         match refusal {
@@ -68,22 +78,6 @@ fn inject(faults: &Faults) -> Result<(), Refusal> {
     };
     let status = Status::new(refuse.code, "refused by an injected fault");
     Err(Status { retry_delay: refuse.retry_delay, ..status }.into())
-}
-
-fn take(shared: &Shared, request: ReadRequest, faults: &Faults) -> Verdict {
-    let ReadRequest { format, headers, body } = request;
-    match (body, shared.options.counting) {
-        (Body::TooLarge(bytes), _) => Err(too_large(shared, bytes)),
-        (Body::Malformed, _) => Err(malformed(shared)),
-        (Body::Whole(sent), Counting::Verify) => verify(shared, format, headers, &sent, faults),
-        (Body::Whole(sent), Counting::Light { bytes_per_item }) => {
-            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
-            if !faults.discard {
-                shared.store.lock().take(format.signal, items, sent.len() as u64);
-            }
-            Ok(None)
-        }
-    }
 }
 
 fn too_large(shared: &Shared, bytes: usize) -> Refusal {

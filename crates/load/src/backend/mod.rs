@@ -57,7 +57,7 @@ impl Default for BackendOptions {
         BackendOptions {
             counting: Counting::Verify,
             message_limit_bytes: 4 << 20,
-            faults: Faults::none(),
+            faults: Faults::default(),
             keep_requests: 0,
         }
     }
@@ -174,16 +174,6 @@ impl Backend {
     /// The last requests taken, oldest first: as many as [`BackendOptions::keep_requests`] says.
     pub fn kept(&self) -> Vec<Received> {
         self.store().kept.iter().cloned().collect()
-    }
-
-    /// Waits until this many different items have come; false if they have not by then.
-    pub async fn wait_for_items(&self, items: u64, limit: Duration) -> bool {
-        let arrived = async {
-            while self.unique_items() < items {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(limit, arrived).await.is_ok()
     }
 }
 

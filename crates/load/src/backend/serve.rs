@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
 use super::Shared;
-use super::judge::{ReadRequest, Refusal, judge};
+use super::judge::{Refusal, judge};
 use super::protocol::{Answer, Body, Format, refusal, taken};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -55,7 +55,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
         return broken();
     };
     let body = format.unframe(body);
-    match judge(shared, ReadRequest { format, headers: head.headers, body }).await {
+    match judge(shared, format, head.headers, body).await {
         Ok(rejected) => taken(format.form, rejected),
         Err(Refusal::Status { status, is_too_large }) => {
             refusal(format.form, &status, is_too_large)

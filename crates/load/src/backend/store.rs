@@ -26,9 +26,7 @@ pub struct Counts {
     pub resets: u64,
     /// Items in taken requests, doubled ones included. Light counting estimates compressed ones.
     pub items: u64,
-    pub traces_items: u64,
-    pub metrics_items: u64,
-    pub logs_items: u64,
+    pub items_by_signal: BTreeMap<Signal, u64>,
     /// Items that had come before. Only where items are verified.
     pub doubled: u64,
     /// Items of unknown origin. Only where items are verified.
@@ -83,11 +81,7 @@ impl Store {
         counts.taken_requests += 1;
         counts.items += items;
         counts.bytes += bytes;
-        *match signal {
-            Signal::Traces => &mut counts.traces_items,
-            Signal::Metrics => &mut counts.metrics_items,
-            Signal::Logs => &mut counts.logs_items,
-        } += items;
+        *counts.items_by_signal.entry(signal).or_default() += items;
     }
 
     /// Notes which items have come, and how long ago they were sent.

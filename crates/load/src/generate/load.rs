@@ -90,21 +90,12 @@ impl Load {
         Load { encoding, ..self }
     }
 
-    pub fn http(self) -> Self {
-        Load { protocol: Protocol::Http, ..self }
-    }
-
     pub fn retry(self, retry: Retry) -> Self {
         Load { retry, ..self }
     }
 
     pub fn items_per_request(mut self, items: u32) -> Self {
         self.shape.items_per_request = items;
-        self
-    }
-
-    pub fn body_bytes(mut self, bytes: usize) -> Self {
-        self.shape.body_bytes = bytes;
         self
     }
 

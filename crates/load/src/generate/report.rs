@@ -97,8 +97,7 @@ impl LoadReport {
 }
 
 /// How far a load is, and when it was asked to end early.
-#[derive(Debug)]
-pub struct Progress {
+pub(super) struct Progress {
     report: Mutex<LoadReport>,
     stopped_at: watch::Sender<Option<Instant>>,
 }
@@ -114,22 +113,6 @@ impl Progress {
         self.report.lock()
     }
 
-    /// Items acknowledged so far.
-    pub fn accepted(&self) -> u64 {
-        self.report().accepted
-    }
-
-    /// Items offered so far: sent at least once.
-    pub fn offered(&self) -> u64 {
-        self.report().offered
-    }
-
-    /// Items that were refused or failed so far.
-    pub fn turned_away(&self) -> u64 {
-        let report = self.report();
-        report.refused + report.failed
-    }
-
     pub(super) fn stopped_at(&self) -> Option<Instant> {
         *self.stopped_at.borrow()
     }
@@ -142,22 +125,15 @@ impl Progress {
 
 /// A load on its way. What it offers, such as files, outlives it until this is dropped.
 pub struct RunningLoad {
-    progress: Arc<Progress>,
-    task: JoinHandle<Result<LoadReport>>,
-    _offered: Box<dyn Any + Send>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) task: JoinHandle<Result<LoadReport>>,
+    pub(super) _offered: Box<dyn Any + Send>,
 }
 
 impl RunningLoad {
-    pub(super) fn new(
-        progress: Arc<Progress>,
-        task: JoinHandle<Result<LoadReport>>,
-        offered: impl Any + Send,
-    ) -> RunningLoad {
-        RunningLoad { progress, task, _offered: Box::new(offered) }
-    }
-
-    pub fn progress(&self) -> &Arc<Progress> {
-        &self.progress
+    /// The figures so far. The load waits while this is held.
+    pub fn report(&self) -> MutexGuard<'_, LoadReport> {
+        self.progress.report()
     }
 
     /// Ends it early; what is in flight is still waited for, as long as `grace`.

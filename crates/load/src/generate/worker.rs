@@ -48,7 +48,7 @@ impl Load {
             acknowledged_after_us: Mutex::new(new_histogram()),
             load: self,
         });
-        Ok(RunningLoad::new(progress, tokio::spawn(shared.run()), ()))
+        Ok(RunningLoad { progress, task: tokio::spawn(shared.run()), _offered: Box::new(()) })
     }
 }
 

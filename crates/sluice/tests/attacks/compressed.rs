@@ -26,9 +26,11 @@ async fn inflated_requests_do_not_stay() {
     let body = compress::compress(Encoding::Gzip, &[log], None).expect("packs");
     let head = post_head(Signal::Logs, "content-encoding: gzip\r\n", body.len());
     for threads in THREADS {
-        let backend = Backend::start(BackendOptions::default().faults(Faults::discarding()))
-            .await
-            .expect("a backend");
+        let backend = Backend::start(
+            BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
+        )
+        .await
+        .expect("a backend");
         let config = fan_out(Signal::Logs, LIMIT_MIB, &[("plain", &backend)]);
         let args = vec!["--threads".to_owned(), threads.to_string()];
         let gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;

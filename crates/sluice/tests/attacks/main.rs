@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gateway::{Gateway, Options, SOON, alone, eventually, exporter};
-use sluice_load_test::{Backend, BackendOptions, Faults, Retry};
+use sluice_load_test::{Backend, BackendOptions, Faults, Load, Protocol, Retry};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 128;
@@ -136,8 +136,7 @@ async fn behave_well(gateway: &Gateway, backend: &Backend) -> [Duration; 2] {
             .concurrency(2, STREAMS);
         load.retry(retry)
     };
-    let mut http = load().http();
-    http.target = gateway.http;
+    let http = Load { protocol: Protocol::Http, target: gateway.http, ..load() };
     let (grpc, http) = tokio::join!(load().run(), http.run());
     let reports = [grpc.expect("a load"), http.expect("a load")];
     for report in &reports {

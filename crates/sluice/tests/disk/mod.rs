@@ -219,12 +219,12 @@ impl Lives {
     /// One life of random length.
     pub(crate) async fn live(&mut self) {
         self.backends[0].faults().set(fault(&[
-            (7, Faults::none()),
+            (7, Faults::default()),
             (2, slow()),
             (1, Faults::dead()),
         ]));
         self.backends[1].faults().set(fault(&[
-            (3, Faults::none()),
+            (3, Faults::default()),
             (3, slow()),
             (4, Faults::dead()),
         ]));

@@ -111,7 +111,7 @@ impl Gateway {
 
     /// Limits of the operating system that could not be set.
     pub(crate) fn warnings(&self) -> &[String] {
-        self.subject.warnings()
+        &self.subject.warnings
     }
 
     /// Asserts that resident memory never exceeded this limit by more than a tenth.
@@ -147,7 +147,7 @@ impl Gateway {
     }
 
     pub(crate) async fn scrape(&self) -> Scrape {
-        Scrape::fetch(self.metrics).await.expect("metrics")
+        Scrape::fetch(self.metrics, "/metrics").await.expect("metrics")
     }
 
     /// The sum of a metric with these labels; zero where there is none.
@@ -263,6 +263,11 @@ pub(crate) async fn eventually(limit: Duration, holds: impl AsyncFn() -> bool) -
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Waits until this many different items have come; false if they have not by then.
+pub(crate) async fn items_arrive(backend: &Backend, items: u64, limit: Duration) -> bool {
+    eventually(limit, async || backend.unique_items() >= items).await
 }
 
 /// Asserts that everything that was acknowledged arrives at a backend within this time, exactly

@@ -95,9 +95,8 @@ fn scrape(targets: &str, every: Duration, outlet: &mut Outlet) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     loop {
         for target in targets.split(',') {
-            let Ok(page) = runtime.block_on(Scrape::fetch(target.parse().unwrap())) else {
-                continue;
-            };
+            let page = Scrape::fetch(target.parse().unwrap(), "/metrics");
+            let Ok(page) = runtime.block_on(page) else { continue };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string();
             let points = page
                 .samples

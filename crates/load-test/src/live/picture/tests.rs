@@ -2,6 +2,7 @@ use console::strip_ansi_codes;
 
 use super::*;
 use crate::report::FaultWindow;
+use crate::report::MEBIBYTE;
 
 const WIDE: Screen = Screen { rows: 24, columns: 100 };
 

@@ -74,7 +74,7 @@ impl FaultSchedule {
             faults.iter().flat_map(|fault| [fault.from, fault.end(load)]).collect();
         let from_then_on = |at: Duration| {
             let active = faults.iter().filter(|fault| fault.from <= at && at < fault.end(load));
-            (at, active.fold(Faults::none(), |faults, fault| fault.add_to(faults)))
+            (at, active.fold(Faults::default(), |faults, fault| fault.add_to(faults)))
         };
         borders.into_iter().map(from_then_on).collect()
     }

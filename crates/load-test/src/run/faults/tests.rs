@@ -120,7 +120,7 @@ fn faults_that_meet_are_had_together() {
     .unwrap();
     let refuse = Some(Refuse { share: 0.7, code: Code::Unavailable, retry_delay: None });
     let always =
-        Faults { refuse, delay: Some(Delay { share: 0.7, by: seconds(1.0) }), ..Faults::none() };
+        Faults { refuse, delay: Some(Delay { share: 0.7, by: seconds(1.0) }), ..Faults::default() };
     let of = |pipeline| -> Vec<_> {
         let steps = schedule.timeline(pipeline, MINUTE).into_iter();
         steps.map(|(at, faults)| (at.as_secs(), faults)).collect()
@@ -128,7 +128,7 @@ fn faults_that_meet_are_had_together() {
     let resets = Faults { reset_share: 1.0, ..always.clone() };
     assert_eq!(
         of(0),
-        [(0, always.clone()), (15, resets.clone()), (30, always.clone()), (60, Faults::none())]
+        [(0, always.clone()), (15, resets.clone()), (30, always.clone()), (60, Faults::default())]
     );
     let dead = Faults { dead: true, ..always.clone() };
     let both = Faults { dead: true, ..resets.clone() };
@@ -138,7 +138,7 @@ fn faults_that_meet_are_had_together() {
         (15, both),
         (20, resets),
         (30, always),
-        (60, Faults::none()),
+        (60, Faults::default()),
     ];
     assert_eq!(of(1), second);
 }
@@ -151,9 +151,9 @@ fn a_gap_between_two_faults_is_well() {
         Refuse { share: 0.5, code: Code::ResourceExhausted, retry_delay: Some(seconds(3.0)) };
     let expected = [
         (seconds(5.0), Faults::dead()),
-        (seconds(10.0), Faults::none()),
-        (seconds(20.0), Faults { refuse: Some(refuse), ..Faults::none() }),
-        (MINUTE, Faults::none()),
+        (seconds(10.0), Faults::default()),
+        (seconds(20.0), Faults { refuse: Some(refuse), ..Faults::default() }),
+        (MINUTE, Faults::default()),
     ];
     assert_eq!(schedule.timeline(0, MINUTE), expected);
 }
@@ -206,13 +206,14 @@ async fn each_backend_is_told_by_the_clock_and_all_are_well_at_the_end() {
     wait_until("stalls", || current(1) == stalled).await;
     assert_eq!(current(0), refusing, "the other does not");
     wait_until("stalls no more", || current(1) == refusing).await;
-    wait_until("is well", || current(0) == Faults::none() && current(1) == Faults::none()).await;
+    wait_until("is well", || current(0) == Faults::default() && current(1) == Faults::default())
+        .await;
     drop(running);
     // Ended early, nothing comes later.
     let running = schedule.start(&backends, MINUTE, false);
     assert_eq!(current(0), refusing);
     running.end(&backends).await;
-    assert_eq!((current(0), current(1)), (Faults::none(), Faults::none()));
+    assert_eq!((current(0), current(1)), (Faults::default(), Faults::default()));
     tokio::time::sleep(seconds(1.3)).await;
-    assert_eq!(current(1), Faults::none());
+    assert_eq!(current(1), Faults::default());
 }

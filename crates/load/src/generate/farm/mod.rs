@@ -158,15 +158,11 @@ struct Shared {
 /// A farm whose targets have their addresses.
 pub struct OpenFarm {
     shared: Arc<Shared>,
-    addrs: Vec<SocketAddr>,
+    pub addrs: Vec<SocketAddr>,
     servers: JoinSet<()>,
 }
 
 impl OpenFarm {
-    pub fn addrs(&self) -> &[SocketAddr] {
-        &self.addrs
-    }
-
     pub fn scrape_interval(&self) -> Duration {
         self.shared.farm.scrape_every
     }
@@ -182,7 +178,8 @@ impl OpenFarm {
     pub fn start(self) -> RunningLoad {
         self.shared.stage.send_replace(Stage::Started);
         let progress = Arc::clone(&self.shared.progress);
-        RunningLoad::new(progress, tokio::spawn(self.shared.run()), self.servers)
+        let task = tokio::spawn(self.shared.run());
+        RunningLoad { progress, task, _offered: Box::new(self.servers) }
     }
 }
 

@@ -44,7 +44,7 @@ fn sequences(page: &str) -> Vec<u64> {
 #[tokio::test]
 async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_acknowledged() {
     let open = farm().open().unwrap();
-    let addrs = open.addrs().to_vec();
+    let addrs = open.addrs.to_vec();
     let mut running = open.start();
     let mut all = SequenceSet::default();
     for addr in addrs {
@@ -75,7 +75,7 @@ async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_ack
 #[tokio::test]
 async fn open_metrics_is_served_to_who_asks_for_it_and_strangers_are_told() {
     let open = farm().open().unwrap();
-    let addr = open.addrs()[0];
+    let addr = open.addrs[0];
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let mut running = open.start();
     let request =
@@ -101,13 +101,13 @@ async fn open_metrics_is_served_to_who_asks_for_it_and_strangers_are_told() {
 #[tokio::test]
 async fn a_scrape_waits_for_the_start_and_gets_nothing_after_the_end() {
     let open = farm().open().unwrap();
-    let mut stream = TcpStream::connect(open.addrs()[0]).await.unwrap();
+    let mut stream = TcpStream::connect(open.addrs[0]).await.unwrap();
     let early = tokio::spawn(async move {
         let answer = ask(&mut stream, GET).await;
         (stream, answer)
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!early.is_finished() && open.shared.progress.offered() == 0);
+    assert!(!early.is_finished() && open.shared.progress.report().offered == 0);
     let mut running = open.start();
     let (mut stream, (head, _)) = early.await.unwrap();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -122,7 +122,7 @@ async fn a_scrape_that_was_not_read_to_its_end_is_not_acknowledged() {
     // 3 MB a page: more than fits into the sockets' buffers, and 60 kB, which fits.
     for metrics in [600, 12] {
         let open = Farm { metrics, series: 10, ..farm() }.open().unwrap();
-        let addr = open.addrs()[0];
+        let addr = open.addrs[0];
         let mut running = open.start();
         let mut patient = TcpStream::connect(addr).await.unwrap();
         ask(&mut patient, GET).await;

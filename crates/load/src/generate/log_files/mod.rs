@@ -6,7 +6,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ use super::report::{Progress, RunningLoad};
 use crate::backend::Arrivals;
 use crate::reaper::Reaper;
 use line::LineTemplate;
-use writer::{BATCH_BYTES, LEAD_LINES, PodLog, Writer};
+use writer::{PodLog, Writer};
 
 const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
@@ -140,29 +140,10 @@ impl OpenLogFiles {
 
     /// Writes on a thread of its own until stopped. Without a rate, `backends` say how fast.
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
-        let OpenLogFiles { shape, template, tree, pods } = self;
-        let progress = Progress::new();
-        let line_bytes = template.bytes.len();
-        // Half of what a file a pod holds: no line is to be rotated away unread.
-        let lead = shape.rotate_bytes * shape.pods as u64 / line_bytes as u64 / 2;
-        let writer = Writer {
-            lines: vec![0; pods.len()],
-            pods,
-            next_pod: 0,
-            buffer: template.bytes.repeat((BATCH_BYTES / line_bytes).max(1)),
-            template,
-            lines_per_s: shape.lines_per_s,
-            backends,
-            lead: lead.clamp(1, LEAD_LINES),
-            arrived: 0,
-            given_up: 0,
-            last_arrival: Instant::now(),
-            began: Instant::now(),
-            progress: Arc::clone(&progress),
-        };
-        let kept = Arc::clone(&tree);
-        let writing = spawn_blocking(move || (writer.run(), kept).0);
-        RunningLoad::new(progress, writing, tree)
+        let (progress, tree) = (Progress::new(), Arc::clone(&self.tree));
+        let writer = Writer::new(self, backends, Arc::clone(&progress));
+        let task = spawn_blocking(move || writer.run());
+        RunningLoad { progress, task, _offered: Box::new(tree) }
     }
 }
 

@@ -10,51 +10,72 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::line::{LineTemplate, LineTime, SECOND_NS, rotation_suffix};
-use super::{KEPT_FILES, LogFiles};
+use super::line::{LineTime, SECOND_NS, rotation_suffix};
+use super::{KEPT_FILES, LogFiles, OpenLogFiles};
 use crate::backend::Arrivals;
 use crate::generate::report::{LATE_AFTER, LoadReport, Progress};
 use crate::identity::{Identity, SEQUENCE_LIMIT};
 
 /// Handed to a file at once.
-pub(super) const BATCH_BYTES: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// Lines of a fixed rate are written this often.
 const TICK: Duration = Duration::from_millis(10);
 /// Without a rate, how often the backends are asked how far they are.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
-pub(super) const LEAD_LINES: u64 = 100_000;
+const LEAD_LINES: u64 = 100_000;
 /// When nothing has arrived for this long, the missing lines are given up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
-    pub(super) pods: Vec<PodLog>,
+    files: OpenLogFiles,
     /// Written so far, by pod.
-    pub(super) lines: Vec<u64>,
-    pub(super) next_pod: usize,
-    pub(super) template: LineTemplate,
+    lines: Vec<u64>,
+    next_pod: usize,
     /// Copies of the line.
-    pub(super) buffer: Vec<u8>,
-    /// `None`: ahead of the slowest backend by a bounded number of lines.
-    pub(super) lines_per_s: Option<f64>,
-    pub(super) backends: Vec<Arrivals>,
-    pub(super) lead: u64,
-    pub(super) arrived: u64,
+    buffer: Vec<u8>,
+    backends: Vec<Arrivals>,
+    /// Without a rate, how many lines it may be ahead of the slowest backend.
+    lead: u64,
+    arrived: u64,
     /// Lines that were given up.
-    pub(super) given_up: u64,
-    pub(super) last_arrival: Instant,
-    pub(super) began: Instant,
-    pub(super) progress: Arc<Progress>,
+    given_up: u64,
+    last_arrival: Instant,
+    began: Instant,
+    progress: Arc<Progress>,
 }
 
 impl Writer {
+    pub(super) fn new(
+        files: OpenLogFiles,
+        backends: Vec<Arrivals>,
+        progress: Arc<Progress>,
+    ) -> Writer {
+        let line = &files.template.bytes;
+        // Half of what a file a pod holds: no line is to be rotated away unread.
+        let lead = files.shape.rotate_bytes * files.shape.pods as u64 / line.len() as u64 / 2;
+        Writer {
+            lines: vec![0; files.pods.len()],
+            next_pod: 0,
+            buffer: line.repeat((BATCH_BYTES / line.len()).max(1)),
+            backends,
+            lead: lead.clamp(1, LEAD_LINES),
+            arrived: 0,
+            given_up: 0,
+            last_arrival: Instant::now(),
+            began: Instant::now(),
+            progress,
+            files,
+        }
+    }
+
     /// Writes until it is stopped.
     pub(super) fn run(mut self) -> Result<LoadReport> {
         let mut written = 0;
         while self.progress.stopped_at().is_none() && written < SEQUENCE_LIMIT {
             let is_late = self.due(LATE_AFTER) > written;
             self.progress.report().late_requests += u64::from(is_late);
-            let (lines, pause) = match self.lines_per_s {
+            let (lines, pause) = match self.files.shape.lines_per_s {
                 Some(_) => (self.due(Duration::ZERO).saturating_sub(written), TICK),
                 None => match self.allowed(written) {
                     0 => (0, LOOK_EVERY),
@@ -80,7 +101,7 @@ impl Writer {
     /// Lines of a fixed rate whose time was so long ago or longer.
     fn due(&self, ago: Duration) -> u64 {
         let elapsed_s = self.began.elapsed().saturating_sub(ago).as_secs_f64();
-        (elapsed_s * self.lines_per_s.unwrap_or(0.0)) as u64
+        (elapsed_s * self.files.shape.lines_per_s.unwrap_or(0.0)) as u64
     }
 
     /// How many lines may be written now, without a rate.
@@ -99,30 +120,30 @@ impl Writer {
 
     /// Some lines for the next pod, at least one. How many.
     fn write_batch(&mut self, wanted: u64) -> Result<u64> {
-        let pods = self.pods.len() as u64;
+        let pods = self.files.pods.len() as u64;
         let pod = self.next_pod;
-        self.next_pod = (pod + 1) % self.pods.len();
-        let line_bytes = self.template.bytes.len();
+        self.next_pod = (pod + 1) % self.files.pods.len();
+        let line_bytes = self.files.template.bytes.len();
         // A pod's lines have every pods-th number.
         let first = self.lines[pod] * pods + pod as u64;
         let limits = [
             wanted.div_ceil(pods),
             // Up to the end of a file, so that files are rotated at their size.
-            self.pods[pod].room_bytes() / line_bytes as u64,
+            self.files.pods[pod].room_bytes() / line_bytes as u64,
             (self.buffer.len() / line_bytes) as u64,
             (SEQUENCE_LIMIT - first).div_ceil(pods),
         ];
         let count = limits.into_iter().min().unwrap_or(1).max(1);
-        let sequences = (first..).step_by(self.pods.len()).take(count as usize);
+        let sequences = (first..).step_by(self.files.pods.len()).take(count as usize);
         let generator = self.progress.report().generator;
         let now_unix_ns = crate::unix_ns();
         let time = LineTime::of(now_unix_ns);
         for (line, number) in self.buffer.chunks_exact_mut(line_bytes).zip(sequences.clone()) {
-            self.template.stamp(line, Identity::new(generator, number), &time);
+            self.files.template.stamp(line, Identity::new(generator, number), &time);
         }
         let bytes = &self.buffer[..count as usize * line_bytes];
         self.progress.report().offered += count;
-        self.pods[pod].write(bytes, now_unix_ns)?;
+        self.files.pods[pod].write(bytes, now_unix_ns)?;
         let mut report = self.progress.report();
         report.bytes_sent += bytes.len() as u64;
         report.requests += 1;
