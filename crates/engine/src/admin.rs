@@ -37,7 +37,8 @@ pub(crate) struct AdminPlan {
 impl AdminPlan {
     pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
         let metrics = plan.metrics.iter().map(|it| (&it.endpoint, None));
-        let checks = plan.extensions.values().filter_map(|extension| extension.health_check());
+        let checks =
+            plan.extensions.values().filter_map(|extension| extension.health_check.as_ref());
         let checks = checks.map(|it| (&it.endpoint, Some(it.path.clone())));
         let all = metrics.chain(checks);
         all.map(|(endpoint, health_path)| AdminPlan { endpoint: endpoint.clone(), health_path })

@@ -24,7 +24,7 @@ pub use extension::{
 };
 
 /// The kinds of extensions in this build.
-pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(&[
+pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[
     health_check::KIND,
     basicauth::KIND,
     bearertokenauth::KIND,

@@ -6,7 +6,7 @@ use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy, Placed};
 use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
-use sluice_processors::BatchLimits;
+use sluice_processors::{BatchLimits, ProcessorConfig};
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
@@ -84,8 +84,10 @@ fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = process::available_bytes();
     let used: BTreeSet<&String> =
         read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
-    let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limit());
-    let limiter = limiters.map(|limit| limit.resolve(available));
+    let limiter = used.iter().filter_map(|id| match read.processors.get(*id)? {
+        ProcessorConfig::Memory(limit) => Some(limit.resolve(available)),
+        _ => None,
+    });
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
     match (own, limiter.min()) {
         (Some(own), _) => (own, None),
@@ -185,6 +187,9 @@ impl Planner<'_> {
     /// The last `batch` on the path.
     fn batch_processor(&self, id: &DeliveryId) -> Option<&BatchLimits> {
         let mut processors = self.paths_to(id).next()?.processors.iter().rev();
-        processors.find_map(|processor| self.read.processors.get(processor)?.batch())
+        processors.find_map(|processor| match self.read.processors.get(processor)? {
+            ProcessorConfig::Batch(limits) => Some(limits),
+            _ => None,
+        })
     }
 }

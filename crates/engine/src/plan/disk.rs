@@ -139,7 +139,7 @@ fn storage_directory(
     diagnostics: &mut Diagnostics,
 ) -> Option<String> {
     let storage = exporter.config.sending().queue.storage.as_ref()?;
-    let problem = match read.extensions.get(storage).map(|extension| extension.file_storage()) {
+    let problem = match read.extensions.get(storage).map(|extension| &extension.file_storage) {
         Some(Some(storage)) => return Some(storage.directory.clone()),
         Some(None) => "is no `file_storage`",
         None => "is not among `service.extensions`",
@@ -156,7 +156,7 @@ fn storage_directory(
 fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
     for (id, storage) in &read.extensions {
         let mut queues = read.exporters.values().map(|exporter| &exporter.config.sending().queue);
-        if storage.file_storage().is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
+        if storage.file_storage.is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
             let span = extension(document, id).map(|extension| extension.span);
             let message = format!(
                 "extensions.{id} has no effect: no exporter's `sending_queue.storage` names it"

@@ -40,7 +40,7 @@ pub struct Plan {
     pub disk: Option<DiskPlan>,
     pub receivers: Vec<ReceiverPlan>,
     pub exporters: BTreeMap<String, ExporterPlan>,
-    pub extensions: BTreeMap<String, Box<dyn Extension>>,
+    pub extensions: BTreeMap<String, Extension>,
     pub deliveries: Vec<DeliveryPlan>,
     pub pipelines: Vec<PipelineSpec>,
     pub paths: Vec<Path>,
@@ -52,10 +52,11 @@ pub struct Plan {
 impl Plan {
     /// The processors of a path that do something to frames.
     pub(crate) fn steps_of(&self, path: &Path) -> Vec<Arc<Step>> {
-        path.processors
-            .iter()
-            .filter_map(|id| self.steps.get(&(id.clone(), path.signal)).cloned())
-            .collect()
+        self.steps(&path.processors, path.signal).collect()
+    }
+
+    pub(crate) fn steps(&self, ids: &[String], signal: Signal) -> impl Iterator<Item = Arc<Step>> {
+        ids.iter().filter_map(move |id| self.steps.get(&(id.clone(), signal)).cloned())
     }
 
     /// What all backlogs may take together: on disk if there is a directory, else in memory.

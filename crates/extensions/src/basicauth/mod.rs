@@ -20,7 +20,7 @@ use crate::secret::{
 
 use server::BasicServer;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "basicauth",
         "User names and passwords, for receivers (htpasswd) and exporters (client_auth).",
@@ -28,29 +28,15 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     .aliases(&["basic_auth"]),
     |fields| {
         let doc = "How requests to backends are authenticated.";
-        Box::new(Config {
-            client: fields.section("client_auth", doc, ClientConfig::read),
-            server: fields.section("htpasswd", "Who may send.", ServerConfig::read),
-        })
+        let client = fields.section("client_auth", doc, ClientConfig::read);
+        let server = fields.section("htpasswd", "Who may send.", ServerConfig::read);
+        Extension {
+            client: client.map(|client| Box::new(client) as _),
+            server: server.map(|server| Box::new(server) as _),
+            ..Extension::default()
+        }
     },
 );
-
-/// Options of `basicauth`. Either side may be absent.
-#[derive(Debug)]
-struct Config {
-    client: Option<ClientConfig>,
-    server: Option<ServerConfig>,
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        self.client.as_ref().map(|client| client as &dyn ClientExtension)
-    }
-
-    fn server(&self) -> Option<&dyn ServerExtension> {
-        self.server.as_ref().map(|server| server as &dyn ServerExtension)
-    }
-}
 
 /// `client_auth`.
 #[derive(Debug, Default)]

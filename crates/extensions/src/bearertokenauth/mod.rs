@@ -18,10 +18,14 @@ use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, 
 
 pub use server::BearerServer;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.")
         .aliases(&["bearer_token_auth"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| {
+        let config = Config::read(fields);
+        let (client, server) = (Some(Box::new(config.clone()) as _), Some(Box::new(config) as _));
+        Extension { client, server, ..Extension::default() }
+    },
 );
 
 /// Options of `bearertokenauth`. Both sides use them.
@@ -81,16 +85,6 @@ impl Config {
         };
         let value = MadeFromSecrets::new("a bearer token", [token], make);
         SecretHeader { name: self.header.clone(), value }
-    }
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        Some(self)
-    }
-
-    fn server(&self) -> Option<&dyn ServerExtension> {
-        Some(self)
     }
 }
 

@@ -18,10 +18,10 @@ use crate::secret::optional_path;
 pub use client::OAuth2Client;
 pub use token::Granted;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.")
         .aliases(&["oauth2_client"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| Extension { client: Some(Box::new(Config::read(fields))), ..Extension::default() },
 );
 
 #[derive(Clone, Debug)]
@@ -79,12 +79,6 @@ impl Config {
             fields.error_at("token_url", "is not a URL that starts with http:// or https://");
         }
         config
-    }
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        Some(self)
     }
 }
 
