@@ -79,12 +79,6 @@ impl FileConfig {
             sending,
         }
     }
-
-    /// The content that an earlier process left is not kept. With rotation it is, as in the
-    /// Collector: the file becomes an old one later.
-    pub(super) fn begins_anew(&self) -> bool {
-        !self.append && self.rotation.is_none()
-    }
 }
 
 fn read_rotation(fields: &mut Fields<'_>) -> Rotation {

@@ -83,9 +83,7 @@ fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encod
     let user_agent = config.user_agent.as_ref().unwrap_or(&context.user_agent);
     let of = |encoding: Encoding| {
         let mut headers = call_headers(encoding, user_agent, Some(config.client.timeout));
-        for (name, value) in &config.client.headers {
-            headers.insert(name.clone(), value.clone());
-        }
+        headers.extend(config.client.headers.clone());
         (encoding, headers)
     };
     Encoding::ALL.into_iter().map(of).collect()

@@ -97,9 +97,7 @@ fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMa
     let mut plain = HeaderMap::new();
     plain.insert(USER_AGENT, context.user_agent.clone());
     plain.insert(ACCEPT, content_type.clone());
-    for (name, value) in &config.client.headers {
-        plain.insert(name.clone(), value.clone());
-    }
+    plain.extend(config.client.headers.clone());
     plain.insert(CONTENT_TYPE, content_type);
     let mut compressed = plain.clone();
     if let Some(token) = config.compression.token() {
