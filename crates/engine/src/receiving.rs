@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 /// After a request found no memory, it counts as wanted for this long.
 const WANTED_FOR: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
@@ -29,13 +29,7 @@ pub(crate) struct ReceivingBudget {
 
 impl ReceivingBudget {
     pub(crate) fn new(limit_bytes: usize) -> Arc<Self> {
-        Arc::new(ReceivingBudget {
-            used_bytes: AtomicUsize::new(0),
-            limit_bytes: AtomicUsize::new(limit_bytes),
-            waiting_bytes: AtomicUsize::new(0),
-            wanted: Stamp::default(),
-            freed: Default::default(),
-        })
+        Arc::new(ReceivingBudget { limit_bytes: limit_bytes.into(), ..ReceivingBudget::default() })
     }
 
     pub(crate) fn used_bytes(&self) -> usize {
@@ -68,19 +62,10 @@ impl ReceivingBudget {
     }
 
     /// Leave to wait for memory while this many bytes are there. `None`: too many wait already.
-    pub(crate) fn try_wait(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        self.try_wait_within(own_bytes, self.limit_bytes())
-    }
-
-    /// The same for a request whose sender is not known yet: senders that are known have the other
-    /// half for themselves.
-    pub(crate) fn try_wait_unknown(&self, own_bytes: usize) -> Option<Waiting<'_>> {
-        self.try_wait_within(own_bytes, self.limit_bytes() / 2)
-    }
-
-    fn try_wait_within(&self, own_bytes: usize, limit_bytes: usize) -> Option<Waiting<'_>> {
-        take(&self.waiting_bytes, own_bytes, limit_bytes)
-            .then(|| Waiting { budget: self, own_bytes })
+    /// Senders that are known have one half for themselves.
+    pub(crate) fn try_wait(&self, own_bytes: usize, is_known: bool) -> Option<Waiting<'_>> {
+        let limit = self.limit_bytes() / if is_known { 1 } else { 2 };
+        take(&self.waiting_bytes, own_bytes, limit).then(|| Waiting { budget: self, own_bytes })
     }
 }
 
@@ -202,11 +187,11 @@ mod tests {
     fn what_waits_for_memory_is_bounded_too() {
         let budget = ReceivingBudget::new(100);
         let _used = try_admit(&budget, 100).unwrap();
-        let first = budget.try_wait(80).unwrap();
-        assert!(budget.try_wait(21).is_none() && budget.try_wait(usize::MAX).is_none());
-        assert!(budget.try_wait_unknown(1).is_none(), "half of it is for senders that are known");
-        let second = budget.try_wait(20).unwrap();
+        let first = budget.try_wait(80, true).unwrap();
+        assert!(budget.try_wait(21, true).is_none() && budget.try_wait(usize::MAX, true).is_none());
+        assert!(budget.try_wait(1, false).is_none(), "half of it is for senders that are known");
+        let second = budget.try_wait(20, true).unwrap();
         drop((first, second));
-        assert!(budget.try_wait(100).is_some());
+        assert!(budget.try_wait(100, true).is_some());
     }
 }

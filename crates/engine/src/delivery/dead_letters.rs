@@ -80,7 +80,7 @@ impl DeadLetters {
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
-            DeadLetters::OnDisk(store) => return store.append(letters),
+            DeadLetters::OnDisk(store) => store.append(letters)?,
         }
         Ok(())
     }

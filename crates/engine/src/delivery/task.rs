@@ -209,12 +209,6 @@ impl Task {
         self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
     }
 
-    /// Nothing of the batch was acknowledged, and senders wait for this delivery alone.
-    fn may_hand_back(&self, batch: &Batch<Lease>) -> bool {
-        let is_unanswered = |unit: &Unit<Lease>| unit.lease.leased.entry.is_unanswered();
-        self.dispatcher.returns_rejections() && batch.units.iter().all(is_unanswered)
-    }
-
     fn send(&mut self, mut batch: Batch<Lease>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
@@ -257,8 +251,10 @@ impl Task {
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
+        // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
         if let Outcome::Misconfigured { reason } = &outcome
-            && self.may_hand_back(&batch)
+            && self.dispatcher.returns_rejections()
+            && batch.units.iter().all(|unit| unit.lease.leased.entry.is_unanswered())
         {
             self.log_outcome(&outcome, batch.items);
             self.dispatcher.hand_back(Instant::now());
@@ -286,10 +282,8 @@ impl Task {
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         if self.delivery.private.used_bytes() > limit_bytes {
-            let units = batch.units.iter_mut();
-            if units.filter_map(|unit| self.preparer.let_go(&mut unit.lease).then_some(())).count()
-                > 0
-            {
+            let let_go = |any, unit: &mut Unit<Lease>| self.preparer.let_go(&mut unit.lease) | any;
+            if batch.units.iter_mut().fold(false, let_go) {
                 return 0;
             }
         }

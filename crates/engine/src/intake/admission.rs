@@ -13,25 +13,6 @@ use super::ReceiverRoute;
 /// So often it is asked whether the CPU still is the bottleneck, and a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Why a request does not enter now.
-struct NotAdmitted {
-    refusal: Refusal,
-    /// Only because senders are paced: it would enter otherwise.
-    is_paced: bool,
-}
-
-impl From<Refusal> for NotAdmitted {
-    fn from(refusal: Refusal) -> Self {
-        NotAdmitted { refusal, is_paced: false }
-    }
-}
-
-impl From<NotAdmitted> for Refusal {
-    fn from(NotAdmitted { refusal, .. }: NotAdmitted) -> Self {
-        refusal
-    }
-}
-
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
     /// it.
@@ -46,13 +27,14 @@ impl ReceiverRoute {
         loop {
             let now = Instant::now();
             let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
-                Ok(permit) => {
+                Ok(Some(permit)) => {
                     if waiting.is_some() {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Err(NotAdmitted { refusal, is_paced }) => (refusal, is_paced),
+                Ok(None) => (Refusal::overloaded("deliveries are behind"), true),
+                Err(refusal) => (refusal, false),
             };
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
@@ -65,9 +47,9 @@ impl ReceiverRoute {
                 receiving.note_wanted();
             }
             if waiting.is_none() {
-                waiting = receiving.try_wait(connection.held_bytes(bytes));
+                waiting = receiving.try_wait(connection.held_bytes(bytes), true);
                 match waiting {
-                    None if is_paced => return Ok(self.try_admit(bytes, false, now)?),
+                    None if is_paced => return self.try_admit(bytes, false, now)?.ok_or(refusal),
                     None => return Err(refusal),
                     Some(_) => {}
                 }
@@ -91,27 +73,28 @@ impl ReceiverRoute {
         }
     }
 
+    /// `None`: it would enter if senders were not paced.
     fn try_admit(
         &self,
         bytes: usize,
         may_be_paced: bool,
         now: Instant,
-    ) -> Result<Permit, NotAdmitted> {
+    ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        self.route.admit(arriving, of_route, may_be_paced, now).map_err(|obstacle| {
-            let is_paced = matches!(obstacle, Obstacle::Paced);
-            let refusal = Refusal::overloaded(match obstacle {
-                Obstacle::Paced => "deliveries are behind".to_owned(),
-                Obstacle::Delivery(full) => format!("the budget of delivery {} is spent", full.id),
-                Obstacle::Pool => "the memory for backlogs is spent".to_owned(),
-            });
-            NotAdmitted { refusal, is_paced }
-        })?;
+        let spent = match self.route.admit(arriving, of_route, may_be_paced, now) {
+            Ok(()) => None,
+            Err(Obstacle::Paced) => return Ok(None),
+            Err(Obstacle::Delivery(full)) => Some(format!("the budget of delivery {}", full.id)),
+            Err(Obstacle::Pool) => Some("the memory for backlogs".to_owned()),
+        };
+        if let Some(spent) = spent {
+            return Err(Refusal::overloaded(format!("{spent} is spent")));
+        }
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
-        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
+        admitted.inspect_err(|_| self.door.resources.note_memory_short()).map(Some)
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

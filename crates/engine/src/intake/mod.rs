@@ -91,7 +91,7 @@ impl Ingress for ReceiverIngress {
     }
 
     fn try_wait(&self, held_bytes: usize) -> Option<Box<dyn Send + '_>> {
-        Some(Box::new(self.door.receiving.try_wait_unknown(held_bytes)?))
+        Some(Box::new(self.door.receiving.try_wait(held_bytes, false)?))
     }
 }
 
