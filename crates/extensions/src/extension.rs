@@ -14,7 +14,7 @@ pub struct Extension {
     /// Its client side: credentials of requests that exporters, or receivers that fetch, send.
     pub client: Option<Box<dyn ClientExtension>>,
     /// Its server side: who may send to receivers.
-    pub server: Option<Box<dyn ServerExtension>>,
+    pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
     pub file_storage: Option<FileStorage>,
 }
@@ -36,11 +36,8 @@ pub trait ClientExtension: Send + Sync {
     fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError>;
 }
 
-/// The server side of an extension.
-pub trait ServerExtension: Send + Sync {
-    /// Makes the server side. Reads files with credentials.
-    fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError>;
-}
+/// Makes the server side of an extension. Reads files with credentials.
+pub type BuildServer = Box<dyn Fn() -> Result<Arc<dyn ServerAuth>, BuildError> + Send + Sync>;
 
 /// An address that tells whether the process is up. The engine serves it.
 pub struct HealthCheck {

@@ -20,7 +20,7 @@ mod secret;
 use sluice_config::{ComponentKind, ComponentKinds};
 
 pub use extension::{
-    BuildError, ClientExtension, Extension, FileStorage, HealthCheck, ServerExtension,
+    BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
 };
 
 /// The kinds of extensions in this build.

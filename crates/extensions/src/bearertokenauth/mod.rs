@@ -11,9 +11,8 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
-use sluice_net::auth::server::ServerAuth;
 
-use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::extension::{BuildError, ClientExtension, Extension};
 use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, sensitive};
 
 pub use server::BearerServer;
@@ -23,8 +22,11 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         .aliases(&["bearer_token_auth"]),
     |fields| {
         let config = Config::read(fields);
-        let (client, server) = (Some(Box::new(config.clone()) as _), Some(Box::new(config) as _));
-        Extension { client, server, ..Extension::default() }
+        Extension {
+            client: Some(Box::new(config.clone())),
+            server: Some(Box::new(move || Ok(Arc::new(BearerServer::new(&config)?)))),
+            ..Extension::default()
+        }
     },
 );
 
@@ -72,8 +74,8 @@ impl Config {
 
     /// A file has a token a line, for the server side. The client side shows the first.
     fn shown(&self) -> SecretHeader {
-        let token = self.tokens.first().map(Secret::expose).unwrap_or_default();
-        let token = SecretSource::of(self.filename.as_ref(), token);
+        let token = self.tokens.first().cloned().unwrap_or_default();
+        let token = SecretSource::of(self.filename.clone(), token);
         let (scheme, is_file) = (self.scheme.clone(), self.filename.is_some());
         let make = move |[secret]: [&str; 1]| {
             let first_line = || secret.lines().next().unwrap_or_default().trim_end();
@@ -91,11 +93,5 @@ impl Config {
 impl ClientExtension for Config {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
         Ok(Arc::new(self.shown()))
-    }
-}
-
-impl ServerExtension for Config {
-    fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError> {
-        Ok(Arc::new(BearerServer::new(self)?))
     }
 }

@@ -1,5 +1,4 @@
-//! `headers_setter`: headers of requests to backends, from fixed values and from the metadata of
-//! the senders' requests.
+//! `headers_setter`: headers of requests to backends, fixed or from the senders' metadata.
 
 mod client;
 #[cfg(test)]
