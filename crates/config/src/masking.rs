@@ -1,8 +1,7 @@
 //! Keeps secrets out of the lines that messages show.
 //!
 //! Masked are the ranges that readers marked as values of secret options, and the values of keys
-//! whose names usually mean a secret: a file with a syntax error or a misspelt option is never read
-//! that far.
+//! whose names usually mean a secret: a file with a syntax error is never read that far.
 
 use std::ops::Range;
 
