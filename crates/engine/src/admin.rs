@@ -13,7 +13,7 @@ use sluice_net::server::{
     ServerResources, Serving, serve,
 };
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::StartError;
 use crate::metrics;
@@ -72,7 +72,7 @@ impl AdminPlan {
         let (status, health_path) = (status.clone(), self.health_path.clone());
         let handler = AdminHandler { status, health_path, letters: Arc::default() };
         tokio::spawn(serve(listener, serving, handler));
-        Ok(AdminServer { addr, stop })
+        Ok(AdminServer { addr, _stop: stop.drop_guard() })
     }
 }
 
@@ -92,7 +92,7 @@ fn options() -> ServerOptions {
 
 pub(crate) struct AdminServer {
     pub addr: SocketAddr,
-    stop: CancellationToken,
+    _stop: DropGuard,
 }
 
 impl AdminServer {
@@ -100,12 +100,6 @@ impl AdminServer {
     pub(crate) fn is_in_the_way_of(&self, endpoint: &str) -> bool {
         let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         port == Some(self.addr.port())
-    }
-}
-
-impl Drop for AdminServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 

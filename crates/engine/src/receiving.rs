@@ -18,8 +18,7 @@ const WANTED_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What requests that wait for memory have sent already. It may be as much as the limit, beside
-    /// what is used.
+    /// What waiting requests have sent already: at most the limit, beside what is used.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,

@@ -22,8 +22,7 @@ use crate::stored;
 /// How long the disk may refuse a part of the state before the rest of it counts.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run
-/// over the payload.
+/// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run.
 pub(crate) fn dead_letter(
     entry: &Entry,
     prepared: &[u64],

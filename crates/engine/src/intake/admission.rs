@@ -1,5 +1,4 @@
-//! Waiting, on behalf of `flow::overload`: requests that wait to be admitted, unread, and answers
-//! that are delayed.
+//! Waiting, on behalf of `flow::overload`: of requests to be admitted, unread, and of answers.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,8 +13,7 @@ use super::ReceiverRoute;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl ReceiverRoute {
-    /// Asks for memory for a body of `bytes`. Waits a bounded time for it, if its connection lets
-    /// it.
+    /// Asks for memory for a body of `bytes`; waits a bounded time for it, if its connection may.
     pub(super) async fn admit_or_wait(
         &self,
         bytes: usize,
@@ -104,8 +102,7 @@ impl ReceiverRoute {
         all.map(|used| (used + bytes) as u64).into()
     }
 
-    /// A request waited as long as may be: for a delivery whose backend works, that was to slow its
-    /// sender down.
+    /// A request waited as long as it may: if the backend works, to slow its sender down.
     fn note_refused(&self, bytes: usize, now: Instant) {
         let (arriving, of_route) = self.arriving_bytes(bytes);
         if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, of_route, false, now) {

@@ -78,8 +78,7 @@ fn deliveries_of(paths: &[Path]) -> Vec<(DeliveryId, Signal)> {
     ids
 }
 
-/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the
-/// limiter keeps free.
+/// The limit: `buffer.memory`, the smallest `memory_limiter` with its spike, or the default.
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = process::available_bytes();
     let used: BTreeSet<&String> =

@@ -43,8 +43,7 @@ pub struct DiskPlan {
     pub read_ahead_bytes: u64,
 }
 
-/// Finds the acknowledgement, the directory and when frames are written, and what contradicts
-/// itself among them.
+/// Finds the acknowledgement, the directory and when frames are written, and contradictions.
 pub(super) fn settings(
     document: &Document,
     read: &Read,
