@@ -96,8 +96,7 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reloads at every SIGHUP, and when a watched file changes. What comes during a reload causes one
-/// more.
+/// Reloads at every SIGHUP and change of a watched file. What comes meanwhile causes one more.
 async fn reload_on_change(
     engine: &mut Engine,
     arguments: &RunArguments,
