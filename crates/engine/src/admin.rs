@@ -62,7 +62,17 @@ impl AdminPlan {
         let addr = listener.local_address().ok_or_else(|| failed(&"has no address"))?;
         let stop = CancellationToken::new();
         let serving = Serving {
-            options: options(),
+            options: ServerOptions {
+                max_connections: PLACES,
+                evicted_after: Duration::ZERO,
+                if_crowded: "metrics and health have few places: let only their users reach them",
+                handshake_timeout: PATIENCE,
+                read_header_timeout: PATIENCE,
+                write_timeout: PATIENCE,
+                max_connection_idle: Some(IDLE),
+                max_connection_age_grace: Some(PATIENCE),
+                ..ServerOptions::new(Protocols::Http1)
+            },
             tls: None,
             counters: Arc::default(),
             // Whatever happens at the receivers' ports, a probe is answered.
@@ -76,31 +86,9 @@ impl AdminPlan {
     }
 }
 
-fn options() -> ServerOptions {
-    ServerOptions {
-        max_connections: PLACES,
-        evicted_after: Duration::ZERO,
-        if_crowded: "metrics and health have few places: let only their users reach them",
-        handshake_timeout: PATIENCE,
-        read_header_timeout: PATIENCE,
-        write_timeout: PATIENCE,
-        max_connection_idle: Some(IDLE),
-        max_connection_age_grace: Some(PATIENCE),
-        ..ServerOptions::new(Protocols::Http1)
-    }
-}
-
 pub(crate) struct AdminServer {
     pub addr: SocketAddr,
     _stop: DropGuard,
-}
-
-impl AdminServer {
-    /// True if another endpoint needs the port of this server.
-    pub(crate) fn is_in_the_way_of(&self, endpoint: &str) -> bool {
-        let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        port == Some(self.addr.port())
-    }
 }
 
 struct AdminHandler {

@@ -23,8 +23,8 @@ impl Extensions {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
             if let Some(server) = &extension.server {
-                let built = server();
-                let server = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
+                let server =
+                    server().map_err(|error| StartError::of(Class::Extension, id, error))?;
                 extensions.servers.insert(id.clone(), server);
             }
         }

@@ -243,11 +243,6 @@ impl Delivery {
         }
     }
 
-    /// What is over the limit is on disk, and on its way out.
-    fn drops_on_disk(&self) -> bool {
-        self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
-    }
-
     /// Frames were given up. Senders that wait for one that is lost are told to come back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());

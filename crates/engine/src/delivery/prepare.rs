@@ -90,11 +90,10 @@ impl Preparer {
         }
         let mut units = Vec::new();
         for (path, chain) in self.paths_of(&leased.entry).iter().enumerate() {
-            let processed = self.process(&leased.entry, chain)?;
-            if processed.items == 0 && frame.items > 0 {
+            let Processed { payload, items, charged } = self.process(&leased.entry, chain)?;
+            if items == 0 && frame.items > 0 {
                 continue;
             }
-            let Processed { payload, items, charged } = processed;
             let lease = Lease { leased: leased.clone(), payload, path, charged };
             self.cut(lease, items, limits, &mut units)?;
         }

@@ -78,7 +78,8 @@ pub(crate) async fn run(
             }
         } else {
             task.advance(began, stopping == Stop::Drain);
-            if stopping == Stop::Drain && task.is_done() {
+            let is_done = task.has_read_all && task.dispatcher.is_idle();
+            if stopping == Stop::Drain && is_done && !task.dead_letters.is_storing() {
                 break;
             }
             wake_at = task.dispatcher.next_wake();
@@ -154,10 +155,6 @@ impl Task {
         for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
             self.apply(Verdict::Dead { units, cause, reason });
         }
-    }
-
-    fn is_done(&self) -> bool {
-        self.has_read_all && self.dispatcher.is_idle() && !self.dead_letters.is_storing()
     }
 
     /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
@@ -396,8 +393,10 @@ impl Task {
         let asked_bytes = delivery.shed_wanted_bytes.load(Ordering::Relaxed);
         let mut wanted_bytes = asked_bytes;
         let (log, cursor) = (&delivery.log, delivery.cursor);
-        let wants_less =
-            || is_over_limit && delivery.gauges.is_over_budget() && !delivery.drops_on_disk();
+        // What is over the limit and on disk is on its way out.
+        let drops_on_disk =
+            || delivery.on_disk && log.held(cursor).frames > log.leased(cursor).frames + 1;
+        let wants_less = || is_over_limit && delivery.gauges.is_over_budget() && !drops_on_disk();
         let may_go = |batch: &Batch<Lease>| {
             batch.units.iter().all(|unit| log.may_give_up(cursor, unit.lease.leased.offset))
         };

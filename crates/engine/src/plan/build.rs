@@ -12,20 +12,21 @@ use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
-use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, warnings};
+use super::{DeliveryPlan, MIB, MemoryPlan, Plan, ReceiverPlan, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
 
-pub(super) fn build(
-    document: &Document,
-    read: Read,
-    metrics: Option<MetricsPlan>,
-    diagnostics: &mut Diagnostics,
-) -> Plan {
+pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnostics) -> Plan {
     let connectors: BTreeSet<String> =
         document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
-    let ids = deliveries_of(&paths);
+    // The deliveries with their signals, in the order of the paths.
+    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
+    for path in &paths {
+        if !ids.iter().any(|(id, _)| *id == path.delivery) {
+            ids.push((path.delivery.clone(), path.signal));
+        }
+    }
     let holds = |(id, _): &&(DeliveryId, _)| !read.exporters[&id.exporter].config.is_best_effort();
     let holding = ids.iter().filter(holds).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
@@ -62,20 +63,9 @@ pub(super) fn build(
         pipelines: read.pipelines,
         paths,
         steps: read.steps,
-        metrics,
+        metrics: super::metrics(document),
         logging: document.telemetry.logs.clone(),
     }
-}
-
-/// The deliveries with their signals, in the order of the paths.
-fn deliveries_of(paths: &[Path]) -> Vec<(DeliveryId, Signal)> {
-    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
-    for path in paths {
-        if !ids.iter().any(|(id, _)| *id == path.delivery) {
-            ids.push((path.delivery.clone(), path.signal));
-        }
-    }
-    ids
 }
 
 /// The limit: `buffer.memory`, the smallest `memory_limiter` with its spike, or the default.

@@ -112,7 +112,6 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
         let place = format!("exporters.{id}.sending_queue.storage");
         let found = storage_directory(&place, exporter, document, read, diagnostics);
         match (found, &chosen) {
-            (None, _) => {}
             (Some(directory), None) => chosen = Some((directory, exporter.span, place)),
             (Some(directory), Some((first, span, by))) if *first != directory => {
                 let message = format!(
@@ -122,7 +121,7 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
                 let error = Diagnostic::error(exporter.span, message);
                 diagnostics.push(error.with_related(*span, "the other one"));
             }
-            (Some(_), Some(_)) => {}
+            _ => {}
         }
     }
     warn_of_unused_storage(document, read, diagnostics);

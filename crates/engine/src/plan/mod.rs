@@ -127,8 +127,7 @@ pub fn load_with(
     if diagnostics.has_errors() {
         return (None, diagnostics);
     }
-    let metrics = metrics(&document);
-    let plan = build::build(&document, read, metrics, &mut diagnostics);
+    let plan = build::build(&document, read, &mut diagnostics);
     ((!diagnostics.has_errors()).then_some(plan), diagnostics)
 }
 
