@@ -67,7 +67,7 @@ impl Engine {
         }
         let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
-            // Healthy deliveries continue briefly, others hand over; all wait for requests in flight.
+            // Healthy deliveries continue briefly, others hand over; all wait for their answers.
             let sending_until = deadline.min(Instant::now() + LAST_SENDING);
             let answers_until = deadline.min(sending_until + LAST_ANSWERS);
             let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
