@@ -1,8 +1,7 @@
 //! Keeps secrets out of the lines that messages show.
 //!
 //! Masked are the ranges that readers marked as values of secret options, and the values of keys
-//! whose names usually mean a secret: a file with a syntax error or a misspelt option is never read
-//! that far.
+//! whose names usually mean a secret: a file with a syntax error is never read that far.
 
 use std::ops::Range;
 
@@ -87,7 +86,7 @@ fn telling_value(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     }
     // Flow mappings have several keys in a line: mask from the first secret value to its end.
     let lower = original.to_ascii_lowercase();
-    let names = telling_names().filter_map(|name| lower.find(name));
+    let names = TELLING_NAMES.split(' ').filter_map(|name| lower.find(name));
     let sections = TELLING_SECTIONS.iter().filter_map(|name| lower.find(&format!("{name}:")));
     let start = names.chain(sections).min()?;
     let colon = original[start..].find(':')?;
@@ -123,13 +122,9 @@ fn key_end(line: &str) -> Option<usize> {
     line.find(": ").or_else(|| line.trim_end().ends_with(':').then(|| line.trim_end().len() - 1))
 }
 
-fn telling_names() -> impl Iterator<Item = &'static str> {
-    TELLING_NAMES.split(' ')
-}
-
 fn is_telling(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    telling_names().any(|name| key.contains(name))
+    TELLING_NAMES.split(' ').any(|name| key.contains(name))
 }
 
 #[cfg(test)]

@@ -77,8 +77,7 @@ impl Ack {
         self.answer_if_safe();
     }
 
-    /// The thread that brings the second counter to zero sees the first at zero: all threads see
-    /// one order.
+    /// All threads see one order: the one that brings the second counter to zero sees both at zero.
     fn answer_if_safe(&self) {
         if self.undelivered.load(Ordering::SeqCst) == 0
             && self.unresolved.load(Ordering::SeqCst) == 0

@@ -13,7 +13,7 @@ use sluice_net::server::{
     ServerResources, Serving, serve,
 };
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::StartError;
 use crate::metrics;
@@ -37,7 +37,8 @@ pub(crate) struct AdminPlan {
 impl AdminPlan {
     pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
         let metrics = plan.metrics.iter().map(|it| (&it.endpoint, None));
-        let checks = plan.extensions.values().filter_map(|extension| extension.health_check());
+        let checks =
+            plan.extensions.values().filter_map(|extension| extension.health_check.as_ref());
         let checks = checks.map(|it| (&it.endpoint, Some(it.path.clone())));
         let all = metrics.chain(checks);
         all.map(|(endpoint, health_path)| AdminPlan { endpoint: endpoint.clone(), health_path })
@@ -61,7 +62,17 @@ impl AdminPlan {
         let addr = listener.local_address().ok_or_else(|| failed(&"has no address"))?;
         let stop = CancellationToken::new();
         let serving = Serving {
-            options: options(),
+            options: ServerOptions {
+                max_connections: PLACES,
+                evicted_after: Duration::ZERO,
+                if_crowded: "metrics and health have few places: let only their users reach them",
+                handshake_timeout: PATIENCE,
+                read_header_timeout: PATIENCE,
+                write_timeout: PATIENCE,
+                max_connection_idle: Some(IDLE),
+                max_connection_age_grace: Some(PATIENCE),
+                ..ServerOptions::new(Protocols::Http1)
+            },
             tls: None,
             counters: Arc::default(),
             // Whatever happens at the receivers' ports, a probe is answered.
@@ -71,41 +82,13 @@ impl AdminPlan {
         let (status, health_path) = (status.clone(), self.health_path.clone());
         let handler = AdminHandler { status, health_path, letters: Arc::default() };
         tokio::spawn(serve(listener, serving, handler));
-        Ok(AdminServer { addr, stop })
-    }
-}
-
-fn options() -> ServerOptions {
-    ServerOptions {
-        max_connections: PLACES,
-        evicted_after: Duration::ZERO,
-        if_crowded: "metrics and health have few places: let only their users reach them",
-        handshake_timeout: PATIENCE,
-        read_header_timeout: PATIENCE,
-        write_timeout: PATIENCE,
-        max_connection_idle: Some(IDLE),
-        max_connection_age_grace: Some(PATIENCE),
-        ..ServerOptions::new(Protocols::Http1)
+        Ok(AdminServer { addr, _stop: stop.drop_guard() })
     }
 }
 
 pub(crate) struct AdminServer {
     pub addr: SocketAddr,
-    stop: CancellationToken,
-}
-
-impl AdminServer {
-    /// True if another endpoint needs the port of this server.
-    pub(crate) fn is_in_the_way_of(&self, endpoint: &str) -> bool {
-        let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        port == Some(self.addr.port())
-    }
-}
-
-impl Drop for AdminServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
+    _stop: DropGuard,
 }
 
 struct AdminHandler {

@@ -166,26 +166,22 @@ impl Record for Entry {
     }
 
     fn decode(record: StoredRecord) -> Option<Self> {
-        let RecordFacts { flags, encoding, received_unix_ns, uncompressed_len_bytes } =
-            record.facts;
-        let signal = stored::signal_of(flags)?;
-        let encoding = stored::encoding_of(encoding)?;
-        let FrameMetadata { receiver, prepared, sender } =
-            FrameMetadata::decode(&record.metadata).ok()?;
+        let (facts, metadata) = (record.facts, FrameMetadata::decode(&record.metadata).ok()?);
         let payload = Payload {
             bytes: record.payload,
-            encoding,
-            uncompressed_len_bytes: uncompressed_len_bytes as usize,
+            encoding: stored::encoding_of(facts.encoding)?,
+            uncompressed_len_bytes: facts.uncompressed_len_bytes as usize,
         };
-        let received_wall = UNIX_EPOCH.checked_add(Duration::from_nanos(received_unix_ns));
+        let received_wall = UNIX_EPOCH.checked_add(Duration::from_nanos(facts.received_unix_ns));
         let frame = Frame {
-            signal,
+            signal: stored::signal_of(facts.flags)?,
             items: u32::try_from(record.charge.items).unwrap_or(u32::MAX),
             payload,
             receiver: RECEIVER_BY_NAME,
             received_wall: received_wall.unwrap_or_else(SystemTime::now),
-            metadata: Arc::new(sender),
+            metadata: Arc::new(metadata.sender),
         };
+        let FrameMetadata { receiver, prepared, .. } = metadata;
         let origin = Arc::new(Origin { receiver, prepared });
         Some(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
     }

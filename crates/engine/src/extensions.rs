@@ -19,18 +19,17 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    pub(crate) fn build(
-        planned: &BTreeMap<String, Box<dyn Extension>>,
-    ) -> Result<Extensions, StartError> {
+    pub(crate) fn build(planned: &BTreeMap<String, Extension>) -> Result<Extensions, StartError> {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
-            if let Some(server) = extension.server() {
-                let built = server.build();
-                let server = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
+            if let Some(server) = &extension.server {
+                let server =
+                    server().map_err(|error| StartError::of(Class::Extension, id, error))?;
                 extensions.servers.insert(id.clone(), server);
             }
         }
-        let clients = planned.iter().filter_map(|(id, extension)| Some((id, extension.client()?)));
+        let clients =
+            planned.iter().filter_map(|(id, extension)| Some((id, extension.client.as_ref()?)));
         // A foundation is there before what builds on it.
         let (building, foundations): (Vec<_>, Vec<_>) =
             clients.partition(|(_, client)| client.builds_on().is_some());

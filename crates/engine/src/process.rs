@@ -6,7 +6,10 @@ use std::path::Path;
 /// The memory available to the process in bytes: the tightest limit of its cgroup and those above
 /// (version 1 or 2), otherwise the memory of the machine.
 pub(crate) fn available_bytes() -> u64 {
-    let machine = field_kib("/proc/meminfo", "MemTotal:").map_or(1 << 30, |kib| kib * 1024);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let mut total = memory.lines().filter_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.next().and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok());
+    let machine = kib.map_or(1 << 30, |kib| kib * 1024);
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = cgroup_limit_bytes("/sys/fs/cgroup", &membership);
     limit.map_or(machine, |limit| limit.min(machine))
@@ -27,11 +30,6 @@ pub(crate) fn cpu_seconds() -> f64 {
     let user_and_system = rest.split_whitespace().skip(11).take(2);
     let ticks: u64 = user_and_system.filter_map(|field| field.parse::<u64>().ok()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
-}
-
-fn field_kib(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
 /// `mount`: where cgroups are mounted. `membership`: the content of `/proc/self/cgroup`.

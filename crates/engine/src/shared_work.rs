@@ -57,8 +57,7 @@ impl SharedWork {
         SharedWork { memory, results: Mutex::default(), inflated: Mutex::default() }
     }
 
-    /// The frame inflated. It is charged to the delivery that alone holds it: once others need it
-    /// too, to all together.
+    /// The frame inflated, charged to the one delivery that holds it, or to all that do together.
     pub(crate) fn inflated<E>(
         &self,
         own: &Arc<PrivateMemory>,

@@ -27,9 +27,8 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The steps that did not run before the log. A frame that was prepared under an older
-    /// configuration keeps its changes: steps that already ran are left out, wherever they are in
-    /// the chain.
+    /// The steps that did not run before the log, perhaps under an older configuration: steps that
+    /// already ran are left out, wherever they are in the chain.
     pub(crate) fn remaining(&self, prepared: &[u64]) -> Vec<Arc<Step>> {
         let is_prefix = prepared.len() <= self.steps.len()
             && prepared.iter().zip(self.steps.iter()).all(|(done, step)| *done == step.fingerprint);

@@ -56,13 +56,9 @@ impl FrameMetadata {
     }
 }
 
+/// The order of the encodings is that of their codes, and stays.
 pub fn encoding_code(encoding: Encoding) -> u8 {
-    match encoding {
-        Encoding::Identity => 0,
-        Encoding::Gzip => 1,
-        Encoding::Zstd => 2,
-        Encoding::Snappy => 3,
-    }
+    encoding as u8
 }
 
 /// None if this release does not know the encoding.
@@ -70,12 +66,9 @@ pub fn encoding_of(code: u8) -> Option<Encoding> {
     Encoding::ALL.into_iter().find(|encoding| encoding_code(*encoding) == code)
 }
 
+/// The order of the signals is that of their codes, and stays.
 pub fn flags(signal: Signal) -> u8 {
-    match signal {
-        Signal::Traces => 1,
-        Signal::Metrics => 2,
-        Signal::Logs => 3,
-    }
+    signal as u8 + 1
 }
 
 /// The signal of a frame. None if this release does not know it.

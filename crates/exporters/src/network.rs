@@ -1,6 +1,7 @@
 //! What exporters over the network have in common: credentials, and what [`ClientOptions`] say.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,9 +27,6 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
 
-    /// What all requests of this encoding have.
-    fn headers(&self, encoding: Encoding) -> &HeaderMap;
-
     fn send(&self, request: &Packed, headers: &HeaderMap) -> impl Future<Output = Answered> + Send;
 
     fn shut_down(&self);
@@ -36,13 +34,17 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 
 pub(crate) struct NetworkExporter<P> {
     pub(crate) protocol: P,
+    /// By how a request is compressed.
+    headers: HashMap<Encoding, HeaderMap>,
     options: ClientOptions,
     auth: Option<Arc<dyn ClientAuth>>,
 }
 
 impl<P: Protocol> NetworkExporter<P> {
+    /// `headers`: what all requests of an encoding have.
     pub(crate) fn new(
         protocol: P,
+        headers: impl Fn(Encoding) -> HeaderMap,
         options: &ClientOptions,
         context: &BuildContext<'_>,
     ) -> Built<P> {
@@ -55,12 +57,13 @@ impl<P: Protocol> NetworkExporter<P> {
             })
         };
         let auth = options.authenticator.as_ref().map(find).transpose()?;
-        Ok(NetworkExporter { protocol, options: options.clone(), auth })
+        let headers = Encoding::ALL.map(|encoding| (encoding, headers(encoding))).into();
+        Ok(NetworkExporter { protocol, headers, options: options.clone(), auth })
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
         // Without credentials nothing is copied.
-        let mut headers = Cow::Borrowed(self.protocol.headers(request.encoding));
+        let mut headers = Cow::Borrowed(&self.headers[&request.encoding]);
         if let Some(auth) = &self.auth
             && let Err(error) = auth.authenticate(headers.to_mut(), &request.metadata.headers).await
         {

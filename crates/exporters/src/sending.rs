@@ -88,13 +88,14 @@ impl Sending {
         let why =
             "it was experimental in the Collector and is gone there; use `sending_queue.batch`";
         fields.no_effect("batcher", why);
-        Sending { retry, queue: Sending::read_queue(fields) }
+        Sending { retry, ..Sending::read_queue(fields) }
     }
 
     /// Reads `sending_queue` only, for exporters that never retry.
-    pub fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
+    pub fn read_queue(fields: &mut Fields<'_>) -> Sending {
         let doc = "How much may wait to be sent, and how it is batched.";
-        fields.section_or_default("sending_queue", doc, read_queue)
+        let queue = fields.section_or_default("sending_queue", doc, read_queue);
+        Sending { queue, ..Sending::default() }
     }
 }
 
@@ -106,10 +107,9 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let doc = "Pause before the first retry. Unset: 100 ms.";
     retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "How far each pause is varied at random, as a share of it.";
-    retry.randomization_factor =
-        optional_float(fields, "randomization_factor", 0.5, 0.0..=1.0, doc);
+    retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
     let doc = "Each pause is longer than the one before by this factor.";
-    retry.multiplier = optional_float(fields, "multiplier", 1.5, 1.0..=100.0, doc);
+    retry.multiplier = fields.optional_float("multiplier", 1.5, 1.0..=100.0, doc);
     let doc = "Longest pause. Unset: 5 s.";
     retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
     let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
@@ -124,17 +124,6 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
         }
     }
     retry
-}
-
-fn optional_float(
-    fields: &mut Fields<'_>,
-    key: &str,
-    default: f64,
-    range: std::ops::RangeInclusive<f64>,
-    doc: &str,
-) -> Option<f64> {
-    let is_given = fields.is_present(key);
-    Some(fields.float(key, default, range, doc)).filter(|_| is_given)
 }
 
 fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {

@@ -1,6 +1,5 @@
 //! What an extension can do for the components that name it, and for the engine.
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
@@ -9,29 +8,19 @@ use sluice_net::auth::server::ServerAuth;
 /// Why an extension cannot be made. Each extension has errors of its own.
 pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An extension of a configuration with its options read. `Debug` must not show secrets.
-pub trait Extension: fmt::Debug + Send + Sync {
+/// An extension of a configuration with its options read.
+#[derive(Default)]
+pub struct Extension {
     /// Its client side: credentials of requests that exporters, or receivers that fetch, send.
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        None
-    }
-
+    pub client: Option<Box<dyn ClientExtension>>,
     /// Its server side: who may send to receivers.
-    fn server(&self) -> Option<&dyn ServerExtension> {
-        None
-    }
-
-    fn health_check(&self) -> Option<&HealthCheck> {
-        None
-    }
-
-    fn file_storage(&self) -> Option<&FileStorage> {
-        None
-    }
+    pub server: Option<BuildServer>,
+    pub health_check: Option<HealthCheck>,
+    pub file_storage: Option<FileStorage>,
 }
 
 /// The client side of an extension.
-pub trait ClientExtension {
+pub trait ClientExtension: Send + Sync {
     /// Name of the extension whose headers are set first. That one is built before.
     fn builds_on(&self) -> Option<&str> {
         None
@@ -47,14 +36,10 @@ pub trait ClientExtension {
     fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError>;
 }
 
-/// The server side of an extension.
-pub trait ServerExtension {
-    /// Makes the server side. Reads files with credentials.
-    fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError>;
-}
+/// Makes the server side of an extension. Reads files with credentials.
+pub type BuildServer = Box<dyn Fn() -> Result<Arc<dyn ServerAuth>, BuildError> + Send + Sync>;
 
 /// An address that tells whether the process is up. The engine serves it.
-#[derive(Debug)]
 pub struct HealthCheck {
     /// `host:port`.
     pub endpoint: String,
@@ -63,7 +48,6 @@ pub struct HealthCheck {
 }
 
 /// Where the engine's log lives.
-#[derive(Debug)]
 pub struct FileStorage {
     pub directory: String,
 }

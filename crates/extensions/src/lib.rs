@@ -20,11 +20,11 @@ mod secret;
 use sluice_config::{ComponentKind, ComponentKinds};
 
 pub use extension::{
-    BuildError, ClientExtension, Extension, FileStorage, HealthCheck, ServerExtension,
+    BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
 };
 
 /// The kinds of extensions in this build.
-pub static EXTENSIONS: ComponentKinds<Box<dyn Extension>> = ComponentKinds::new(&[
+pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[
     health_check::KIND,
     basicauth::KIND,
     bearertokenauth::KIND,

@@ -1,5 +1,4 @@
-//! Secrets that requests show: written in the configuration, or in a file that may change at any
-//! time.
+//! Secrets that requests show: written in the configuration, or in a file, which may change.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_config::Fields;
+use sluice_config::{Fields, Secret};
 use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::reload::{Reloading, Snapshot};
 
@@ -21,20 +20,25 @@ use crate::digest::CREDENTIALS_RELOAD_INTERVAL;
 const SECRET_LIMIT_BYTES: usize = 64 * 1024;
 
 /// One secret.
+#[derive(Clone, Debug)]
 pub(crate) struct SecretSource {
-    fixed: String,
+    fixed: Secret,
     /// Its content without white space around it is the secret.
     file: Option<PathBuf>,
 }
 
 impl SecretSource {
     /// What an option and its `_file` sibling say: the file, if there is one, wins.
-    pub(crate) fn of(file: Option<&String>, fixed: &str) -> SecretSource {
-        SecretSource { fixed: fixed.to_owned(), file: file.map(PathBuf::from) }
+    pub(crate) fn of(file: Option<String>, fixed: Secret) -> SecretSource {
+        SecretSource { fixed, file: file.map(PathBuf::from) }
+    }
+
+    pub(crate) fn is_unset(&self) -> bool {
+        self.fixed.expose().is_empty() && self.file.is_none()
     }
 
     fn read<'a>(&'a self, snapshot: &'a Snapshot) -> Result<&'a str, CredentialsError> {
-        let Some(path) = &self.file else { return Ok(&self.fixed) };
+        let Some(path) = &self.file else { return Ok(self.fixed.expose()) };
         let failed = |reason: &str| {
             let path = path.display();
             CredentialsError::misconfigured(format!("cannot read the secret file {path}: {reason}"))

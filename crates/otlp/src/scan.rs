@@ -8,8 +8,7 @@ use crate::wire::{
 };
 
 /// How many messages may lie within each other, counted from the request (level 0). prost, Java and
-/// C++ stop at 100 levels; what is accepted here has to be readable by every backend, so the bound
-/// leaves them room.
+/// C++ stop at 100 levels: every backend can read what is accepted here.
 pub const NESTING_LIMIT: usize = 80;
 
 /// Validates a request down to its last attribute and counts its spans, metric points or log
@@ -104,8 +103,7 @@ fn is_short_string_attribute(body: &[u8]) -> bool {
     }
 }
 
-/// Counts the points of one metric as protobuf reads a `oneof`: a variant replaces another one, and
-/// adds to itself.
+/// Counts a metric's points as protobuf reads a `oneof`: another variant replaces what was there.
 #[derive(Default)]
 struct MetricData {
     variant: u32,

@@ -18,8 +18,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`. Of several values in it the last one counts; what cannot be
-    /// read is empty.
+    /// Reads an encoded `AnyValue`: the last of several values; what cannot be read is empty.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut fields = Fields::of(encoded);

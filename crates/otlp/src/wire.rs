@@ -97,8 +97,7 @@ pub(crate) fn skip_fixed(bytes: &[u8], position: usize, width: usize) -> Result<
     Ok(position + width)
 }
 
-/// Skips the value of a field whose tag has been read; answers the position after it. Groups are
-/// skipped whole.
+/// Skips the value of a field, or a whole group, whose tag was read; answers the position after it.
 pub(crate) fn skip_value(
     bytes: &[u8],
     number: u32,

@@ -16,8 +16,8 @@ mod text;
 
 use sluice_config::ComponentKinds;
 
-pub use processor::{BatchLimits, Built, Edited, MemoryLimit, Processor, ProcessorConfig};
+pub use processor::{BatchLimits, Build, Built, Edited, MemoryLimit, Processor, ProcessorConfig};
 
 /// The kinds of processors in this build.
-pub static PROCESSORS: ComponentKinds<Box<dyn ProcessorConfig>> =
+pub static PROCESSORS: ComponentKinds<ProcessorConfig> =
     ComponentKinds::new(&[attributes::KIND, batch::KIND, memory_limiter::KIND, resource::KIND]);

@@ -1,31 +1,23 @@
 //! What a processor is: options, and for each signal what is built from them. Nothing here knows a
 //! component; what the engine obeys itself has its type here.
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::Metadata;
 use sluice_otlp::{Malformed, Signal};
 
-/// The options of one processor. `Debug` must not show secrets.
-pub trait ProcessorConfig: fmt::Debug + Send + Sync {
-    /// Makes the processor for pipelines of one signal. None for a processor that is only settings
-    /// for the engine. An error where the options do not fit the signal.
-    fn build(&self, _signal: Signal) -> Result<Option<Built>, String> {
-        Ok(None)
-    }
-
+/// The options of one processor.
+pub enum ProcessorConfig {
     /// Ceilings of batches, which the engine makes.
-    fn batch(&self) -> Option<&BatchLimits> {
-        None
-    }
-
+    Batch(BatchLimits),
     /// The memory of the process, which the engine shares out.
-    fn memory_limit(&self) -> Option<MemoryLimit> {
-        None
-    }
+    Memory(MemoryLimit),
+    Edits(Build),
 }
+
+/// Makes a processor for pipelines of one signal. An error where its options do not fit the signal.
+pub type Build = Box<dyn Fn(Signal) -> Result<Built, String> + Send + Sync>;
 
 /// A processor made for one signal, and what is doubtful about it there.
 pub struct Built {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use sluice_config::read_text;
 use sluice_flow::Metadata;
 use sluice_otlp::{Signal, scan};
-use sluice_processors::{PROCESSORS, ProcessorConfig};
+use sluice_processors::{Built, PROCESSORS, ProcessorConfig};
 use support::decoded::{Decoded, unknown_fields};
 use support::generate::{Shape, any_request};
 
@@ -24,16 +24,17 @@ fn metadata() -> Metadata {
     }
 }
 
-fn settings(kind: &str, yaml: &str) -> Box<dyn ProcessorConfig> {
+fn build(kind: &str, yaml: &str, signal: Signal) -> Built {
     let (settings, diagnostics) =
         read_text("processors.test", yaml, |fields| PROCESSORS.read(kind, fields));
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-    settings.unwrap()
+    let Some(ProcessorConfig::Edits(build)) = settings else { panic!("{kind} edits") };
+    build(signal).unwrap()
 }
 
 /// Runs a processor; answers the request after it, and whether it was changed.
 fn process(kind: &str, yaml: &str, signal: Signal, request: &Bytes) -> (Bytes, bool) {
-    let built = settings(kind, yaml).build(signal).unwrap().unwrap();
+    let built = build(kind, yaml, signal);
     match built.processor.process(signal, request, &metadata()).unwrap() {
         None => (request.clone(), false),
         Some(edited) => {
@@ -110,8 +111,7 @@ proptest! {
         let request = Bytes::from(request);
         let actions = "[{key: a, action: upsert, value: x}, {key: b, action: hash}]";
         for (kind, option) in [("resource", "attributes"), ("attributes", "actions")] {
-            let settings = settings(kind, &format!("{option}: {actions}"));
-            let built = settings.build(signal).unwrap().unwrap();
+            let built = build(kind, &format!("{option}: {actions}"), signal);
             for len in 0..request.len() {
                 let _ = built.processor.process(signal, &request.slice(..len), &metadata());
             }

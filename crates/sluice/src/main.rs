@@ -2,7 +2,6 @@
 
 mod allocator;
 mod arguments;
-mod components;
 mod configuration;
 mod demo;
 mod load_test;
@@ -13,10 +12,12 @@ mod text;
 mod values;
 mod watched;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use sluice_engine::reference;
+use sluice_config::{Catalog, Class};
+use sluice_engine::{Components, reference};
 
 use crate::arguments::{Arguments, Command, Reference};
 
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
-        Command::Components => output::print(&components::list()),
+        Command::Components => output::print(&components()),
         Command::Docs { reference: Reference::Configuration } => {
             output::print(&reference::markdown())
         }
@@ -45,4 +46,21 @@ fn main() -> ExitCode {
         output::complain!("sluice: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// What this build has.
+fn components() -> String {
+    let mut list = format!("sluice {}\n", env!("CARGO_PKG_VERSION"));
+    for class in Class::ALL {
+        let _ = writeln!(list, "\n{}:", class.key());
+        let components = Components::default();
+        for kind in components.kinds(class).iter().filter(|kind| kind.missing.is_none()) {
+            let aliases = match kind.aliases {
+                [] => String::new(),
+                aliases => format!(" (also {})", aliases.join(", ")),
+            };
+            let _ = writeln!(list, "  {}{aliases}\n      {}", kind.name, kind.summary);
+        }
+    }
+    list
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sluice_engine::{Engine, Plan, ShutdownReport};
+use sluice_engine::{DeliveryId, Engine, Plan, ShutdownReport, Undelivered};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::runtime::{Builder, Runtime};
@@ -96,8 +96,7 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reloads at every SIGHUP, and when a watched file changes. What comes during a reload causes one
-/// more.
+/// Reloads at every SIGHUP and change of a watched file. What comes meanwhile causes one more.
 async fn reload_on_change(
     engine: &mut Engine,
     arguments: &RunArguments,
@@ -120,23 +119,14 @@ async fn reload_on_change(
 
 /// What the end left behind.
 fn tell(report: &ShutdownReport) {
-    for lost in &report.lost {
+    for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.lost {
         tracing::error!(
-            pipeline = %lost.delivery.pipeline,
-            exporter = %lost.delivery.exporter,
-            items = lost.items,
-            bytes = lost.bytes,
+            %pipeline, %exporter, items, bytes,
             "lost: not delivered before the end, and memory does not survive it"
         );
     }
-    for kept in &report.kept {
-        tracing::info!(
-            pipeline = %kept.delivery.pipeline,
-            exporter = %kept.delivery.exporter,
-            items = kept.items,
-            bytes = kept.bytes,
-            "kept on disk for the next start"
-        );
+    for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.kept {
+        tracing::info!(%pipeline, %exporter, items, bytes, "kept on disk for the next start");
     }
     for (signal, items, bytes) in &report.unwritten {
         tracing::error!(

@@ -76,9 +76,13 @@ pub struct Metric<S: 'static> {
     pub(crate) read: Read<S>,
 }
 
+type ReadMany<S> = fn(&S, &mut Series<'_, '_>);
+type Text = &'static str;
+type Labels = &'static [Text];
+
 pub(crate) enum Read<S> {
     One(fn(&S) -> f64),
-    Many(fn(&S, &mut Series<'_, '_>)),
+    Many(ReadMany<S>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,39 +101,29 @@ pub struct Declared {
 }
 
 impl<S> Metric<S> {
-    pub const fn counter(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
+    pub const fn counter(name: Text, meaning: Text, read: fn(&S) -> f64) -> Self {
         Self::new(name, MetricKind::Counter, &[], meaning, Read::One(read))
     }
 
-    pub const fn gauge(name: &'static str, meaning: &'static str, read: fn(&S) -> f64) -> Self {
+    pub const fn gauge(name: Text, meaning: Text, read: fn(&S) -> f64) -> Self {
         Self::new(name, MetricKind::Gauge, &[], meaning, Read::One(read))
     }
 
     /// Several series, told apart by `labels`.
-    pub const fn counters(
-        name: &'static str,
-        labels: &'static [&'static str],
-        meaning: &'static str,
-        read: fn(&S, &mut Series<'_, '_>),
-    ) -> Self {
+    pub const fn counters(name: Text, labels: Labels, meaning: Text, read: ReadMany<S>) -> Self {
         Self::new(name, MetricKind::Counter, labels, meaning, Read::Many(read))
     }
 
     /// Several series, told apart by `labels`.
-    pub const fn gauges(
-        name: &'static str,
-        labels: &'static [&'static str],
-        meaning: &'static str,
-        read: fn(&S, &mut Series<'_, '_>),
-    ) -> Self {
+    pub const fn gauges(name: Text, labels: Labels, meaning: Text, read: ReadMany<S>) -> Self {
         Self::new(name, MetricKind::Gauge, labels, meaning, Read::Many(read))
     }
 
     const fn new(
-        name: &'static str,
+        name: Text,
         kind: MetricKind,
-        labels: &'static [&'static str],
-        meaning: &'static str,
+        labels: Labels,
+        meaning: Text,
         read: Read<S>,
     ) -> Self {
         let (unit, by_items, condition) = ("", false, None);

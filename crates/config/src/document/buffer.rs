@@ -39,7 +39,7 @@ pub struct Placed<T> {
 }
 
 /// `buffer:` at the top level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
     /// Where telemetry is stored. Unset: the directory of `sending_queue.storage`, or memory only.
     pub directory: Option<Placed<String>>,
@@ -72,23 +72,8 @@ pub struct PipelineBuffer {
 
 impl Buffer {
     pub const FLUSH_AFTER: Duration = Duration::from_millis(20);
+    pub const LINGER: Duration = Duration::from_millis(5);
     pub const SEGMENT_MIB: u64 = 64;
-}
-
-impl Default for Buffer {
-    fn default() -> Self {
-        Buffer {
-            directory: None,
-            ack: None,
-            flush_after: None,
-            linger: Duration::from_millis(5),
-            memory_limit_mib: None,
-            disk_limit_mib: None,
-            segment_mib: None,
-            policy: None,
-            dead_letters_limit_mib: None,
-        }
-    }
 }
 
 const MEMORY_LIMIT_MIB: u64 = 1 << 24;
@@ -115,7 +100,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
                while other requests are in flight. With nothing in flight, a batch is sent at \
                once.";
     let range = Duration::ZERO..=Duration::from_secs(1);
-    buffer.linger = fields.duration_in("linger", buffer.linger, range, doc);
+    buffer.linger = fields.duration_in("linger", Buffer::LINGER, range, doc);
     let doc = "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half \
                of the available memory, at most 1024.";
     buffer.memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);

@@ -59,15 +59,12 @@ impl Default for Telemetry {
     }
 }
 
-impl Default for LogSampling {
-    fn default() -> Self {
-        LogSampling { tick: Duration::from_secs(10), initial: 10, thereafter: 100 }
-    }
-}
+const SAMPLING: LogSampling =
+    LogSampling { tick: Duration::from_secs(10), initial: 10, thereafter: 100 };
 
 impl Default for OwnLogs {
     fn default() -> Self {
-        let (output_paths, sampling) = (vec!["stderr".to_owned()], Some(LogSampling::default()));
+        let (output_paths, sampling) = (vec!["stderr".to_owned()], Some(SAMPLING));
         OwnLogs { level: "info", is_json: false, output_paths, sampling }
     }
 }
@@ -177,17 +174,16 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
 }
 
 fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
-    let default = LogSampling::default();
     let doc = "Of equal messages within `tick`, the first `initial` are written, then every \
                `thereafter`th.";
     fields.section_or_default("sampling", doc, |fields| {
         let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
         let range = Duration::from_millis(1)..=Duration::MAX;
-        let tick = fields.duration_in("tick", default.tick, range, "The interval.");
+        let tick = fields.duration_in("tick", SAMPLING.tick, range, "The interval.");
         let doc = "Number of messages that are always written.";
-        let initial = fields.integer("initial", default.initial, 0..=u64::MAX, doc);
+        let initial = fields.integer("initial", SAMPLING.initial, 0..=u64::MAX, doc);
         let doc = "After those, one of this number is written; 0: none.";
-        let thereafter = fields.integer("thereafter", default.thereafter, 0..=u64::MAX, doc);
+        let thereafter = fields.integer("thereafter", SAMPLING.thereafter, 0..=u64::MAX, doc);
         is_enabled.then_some(LogSampling { tick, initial, thereafter })
     })
 }

@@ -421,7 +421,8 @@ fn reads_the_buffer() {
         (Some(OverflowPolicy::DropOldest), Some(1))
     );
     let (document, _) = read_rest("buffer: {}");
-    assert_eq!(document.buffer, Buffer::default(), "nothing said is told from defaults said");
+    let unsaid = Buffer { linger: Buffer::LINGER, ..Buffer::default() };
+    assert_eq!(document.buffer, unsaid, "nothing said is told from defaults said");
     let (document, said) = read(
         "receivers: {otlp: }\nexporters: {debug: }\nservice: {pipelines: {logs: {receivers: [otlp], exporters: [debug], buffer: {policy: backpressure, memory: {limit_mib: 5}, disk: {limit_mib: 7}}}}}",
     );

@@ -107,15 +107,20 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A finite number within a range.
-    pub fn float(&mut self, key: &str, default: f64, range: RangeInclusive<f64>, doc: &str) -> f64 {
+    /// A finite number within a range, if the file has it. `default` is for the documentation.
+    pub fn optional_float(
+        &mut self,
+        key: &str,
+        default: f64,
+        range: RangeInclusive<f64>,
+        doc: &str,
+    ) -> Option<f64> {
         let show = f64::to_string;
         let bounds = Bounds { range, most: f64::INFINITY, show, or_more: "or more" };
         let option = OptionDoc::new(bounds.kind("number"), shown(Some(default)), doc);
-        let given = self.scalar(key, option, |scalar| {
+        self.scalar(key, option, |scalar| {
             bounds.check(Some(scalar.as_float().ok_or(Refused::Kind("a number"))?))
-        });
-        given.unwrap_or(default)
+        })
     }
 
     /// A duration as Go writes it. A bare number means nanoseconds, as in Go, and causes a warning.
@@ -252,8 +257,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A scalar that `parse` turns into a value; the error says what the option must be ("an
-    /// address `host:port`").
+    /// A scalar that `parse` turns into a value. `kind`: what it must be, "an address `host:port`".
     pub fn parsed<T>(
         &mut self,
         key: &str,

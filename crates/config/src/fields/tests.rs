@@ -42,7 +42,7 @@ fn read_everything(fields: &mut Fields<'_>) -> Everything {
         name: fields.optional_string("name", "A name."),
         enabled: fields.boolean("enabled", true, "On."),
         count: fields.integer("count", 10, 1..=100, "How many."),
-        ratio: fields.float("ratio", 0.5, 0.0..=1.0, "Part."),
+        ratio: fields.optional_float("ratio", 0.5, 0.0..=1.0, "Part.").unwrap_or(0.5),
         timeout: fields.duration("timeout", Duration::from_secs(5), "How long."),
         limit: fields.size("limit", 4 << 20, 1..=u64::MAX, "How much."),
         compression: fields.choice("compression", 1, &compressions, "How."),

@@ -1,6 +1,5 @@
-//! The type and value of a plain scalar, by the rules of Go's yaml.v3 (`resolve.go`): YAML 1.2's
-//! core schema with the octal numbers, binary numbers and underscores of YAML 1.1, and without its
-//! `yes` and `on`.
+//! The type and value of a plain scalar, as in Go's yaml.v3 (`resolve.go`): YAML 1.2's core schema
+//! with octal numbers, binary numbers and underscores as in YAML 1.1, but without `yes` and `on`.
 
 use super::node::ScalarValue;
 

@@ -2,11 +2,11 @@
 //! letter is kept: on disk that takes time, and another thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
 use super::dead_letters::DeadLetter;
@@ -24,12 +24,17 @@ pub(super) struct DeadLetterWriter {
     waiting: Vec<(DeadLetter, Arc<Leased>)>,
     storing: Option<JoinHandle<Vec<Arc<Leased>>>>,
     /// The task ends: no further tries.
-    ends: Arc<AtomicBool>,
+    ends: CancellationToken,
 }
 
 impl DeadLetterWriter {
     pub(super) fn new(delivery: Arc<Delivery>) -> Self {
-        DeadLetterWriter { delivery, waiting: Vec::new(), storing: None, ends: Arc::default() }
+        DeadLetterWriter {
+            delivery,
+            waiting: Vec::new(),
+            storing: None,
+            ends: CancellationToken::new(),
+        }
     }
 
     /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
@@ -60,7 +65,7 @@ impl DeadLetterWriter {
 
     /// What is not stored by then stays in the log: its frames are not resolved.
     pub(super) fn end(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.ends.cancel();
         self.waiting.clear();
     }
 
@@ -83,7 +88,11 @@ impl Drop for DeadLetterWriter {
 }
 
 /// True when the letters are stored; false if the end comes before the disk takes them.
-async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[DeadLetter]>) -> bool {
+async fn store(
+    delivery: Arc<Delivery>,
+    ends: CancellationToken,
+    letters: Arc<[DeadLetter]>,
+) -> bool {
     loop {
         let (writer, written) = (delivery.clone(), letters.clone());
         let turn = WRITES.acquire().await;
@@ -98,10 +107,7 @@ async fn store(delivery: Arc<Delivery>, ends: Arc<AtomicBool>, letters: Arc<[Dea
             pipeline = %delivery.id.pipeline, exporter = %delivery.id.exporter, problem,
             "dead letters cannot be written to disk; their data stays in the log until they can"
         );
-        if !ends.load(Ordering::Relaxed) {
-            tokio::time::sleep(RETRY).await;
-        }
-        if ends.load(Ordering::Relaxed) {
+        if ends.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
             return false;
         }
     }

@@ -22,8 +22,7 @@ use crate::stored;
 /// How long the disk may refuse a part of the state before the rest of it counts.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run
-/// over the payload.
+/// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run.
 pub(crate) fn dead_letter(
     entry: &Entry,
     prepared: &[u64],
@@ -80,7 +79,7 @@ impl DeadLetters {
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
-            DeadLetters::OnDisk(store) => return store.append(letters),
+            DeadLetters::OnDisk(store) => store.append(letters)?,
         }
         Ok(())
     }

@@ -190,9 +190,9 @@ impl Delivery {
         }
     }
 
-    /// An append found that some delivery exceeds its own limit. If it is this one, and it may
-    /// shed, the oldest frames go: first those that it has not come to, then, in the task, those
-    /// that wait for a retry.
+    /// An append found that some delivery exceeds its own limit. If this one does and may shed, its
+    /// oldest frames go: first those that it has not read, then, in the task, those that wait for a
+    /// retry.
     pub(crate) fn enforce_limit(&self) {
         if self.gauges.may_shed() == Sheds::Nothing || !self.gauges.is_over_budget() {
             return;
@@ -207,8 +207,7 @@ impl Delivery {
         }
     }
 
-    /// Sheds what only this delivery pins. What the log does not find is asked of the task. Returns
-    /// what is free at once.
+    /// Sheds what only this delivery pins, the rest in its task. Returns what is free at once.
     pub(crate) fn shed_alone(&self, wanted_bytes: u64) -> u64 {
         let given_up = self.log.shed_alone(self.cursor, wanted_bytes);
         let freed_bytes = given_up.iter().map(|given_up| given_up.charge.bytes).sum();
@@ -244,13 +243,7 @@ impl Delivery {
         }
     }
 
-    /// What is over the limit is on disk, and on its way out.
-    fn drops_on_disk(&self) -> bool {
-        self.on_disk && self.log.held(self.cursor).frames > self.log.leased(self.cursor).frames + 1
-    }
-
-    /// Frames were given up. Senders that wait for one that is nowhere any more are told to come
-    /// back.
+    /// Frames were given up. Senders that wait for one that is lost are told to come back.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {

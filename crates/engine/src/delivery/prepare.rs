@@ -90,11 +90,12 @@ impl Preparer {
         }
         let mut units = Vec::new();
         for (path, chain) in self.paths_of(&leased.entry).iter().enumerate() {
-            let processed = self.process(&leased.entry, chain)?;
-            if processed.items == 0 && frame.items > 0 {
+            let Processed { payload, items, charged } = self.process(&leased.entry, chain)?;
+            if items == 0 && frame.items > 0 {
                 continue;
             }
-            self.cut(leased, path, processed, limits, &mut units)?;
+            let lease = Lease { leased: leased.clone(), payload, path, charged };
+            self.cut(lease, items, limits, &mut units)?;
         }
         leased.parts.lock().0 = units.len();
         Ok(units)
@@ -136,13 +137,12 @@ impl Preparer {
 
     fn cut(
         &self,
-        leased: &Arc<Leased>,
-        path: usize,
-        processed: Processed,
+        mut lease: Lease,
+        items: u32,
         limits: SplitLimits,
         units: &mut Vec<Unit<Lease>>,
     ) -> Result<(), String> {
-        let Processed { mut payload, items, mut charged } = processed;
+        let payload = &lease.payload;
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes
             && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
@@ -150,35 +150,27 @@ impl Preparer {
             && payload.bytes.len() <= self.exporter.pass_through_limit_bytes();
         let alone = fits && verbatim;
         if !alone {
-            (payload, charged) = self.inflate(leased, payload, charged)?;
+            self.inflate(&mut lease)?;
         }
-        if fits {
-            units.push(self.unit(leased, path, payload, items, alone, charged));
-            return Ok(());
-        }
-        for Part { bytes, items } in parts(leased, &payload.bytes, limits)? {
-            let part = Payload::identity(bytes);
-            units.push(self.unit(leased, path, part, items, false, charged.clone()));
+        match fits {
+            true => units.push(self.unit(lease, items, alone)),
+            false => units.extend(self.parts(&lease, limits)?),
         }
         Ok(())
     }
 
-    /// What travels on inflated, and how it is charged: once, whatever the number of deliveries.
-    fn inflate(
-        &self,
-        leased: &Leased,
-        payload: Payload,
-        charged: Option<Arc<ChargedCopy>>,
-    ) -> Result<(Payload, Option<Arc<ChargedCopy>>), String> {
-        if payload.encoding == Encoding::Identity {
-            return Ok((payload, charged));
+    /// Inflates what a lease holds, which is charged once, whatever the number of deliveries.
+    fn inflate(&self, lease: &mut Lease) -> Result<(), String> {
+        if lease.payload.encoding != Encoding::Identity {
+            let inflate = || inflated(&lease.payload);
+            let copy = match &lease.leased.entry.shared {
+                Some(shared) => shared.inflated(&self.memory, inflate)?,
+                None => ChargedCopy::new(inflate()?, &self.memory),
+            };
+            lease.payload = Payload::identity(copy.bytes.clone());
+            lease.charged = Some(copy);
         }
-        let inflate = || inflated(&payload);
-        let copy = match &leased.entry.shared {
-            Some(shared) => shared.inflated(&self.memory, inflate)?,
-            None => ChargedCopy::new(inflate()?, &self.memory),
-        };
-        Ok((Payload::identity(copy.bytes.clone()), Some(copy)))
+        Ok(())
     }
 
     /// Lets go of what was inflated of a whole frame: `pack` inflates it again. False if the lease
@@ -198,27 +190,29 @@ impl Preparer {
         is_inflated
     }
 
-    fn unit(
-        &self,
-        leased: &Arc<Leased>,
-        path: usize,
-        payload: Payload,
-        items: u32,
-        alone: bool,
-        charged: Option<Arc<ChargedCopy>>,
-    ) -> Unit<Lease> {
-        let is_stored = is_part(&leased.entry.frame.payload.bytes, &payload.bytes);
+    fn unit(&self, lease: Lease, items: u32, alone: bool) -> Unit<Lease> {
+        let (frame, payload) = (&lease.leased.entry.frame, &lease.payload);
+        let is_stored = is_part(&frame.payload.bytes, &payload.bytes);
         // Of what is charged as a whole no part is charged again.
-        let charged = charged.filter(|copy| is_part(&copy.bytes, &payload.bytes));
+        let charged = lease.charged.filter(|copy| is_part(&copy.bytes, &payload.bytes));
         let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
         let charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
         Unit {
             items,
             bytes: payload.uncompressed_len_bytes,
             alone,
-            group: group(&self.metadata_keys, &leased.entry.frame.metadata),
-            lease: Lease { leased: leased.clone(), payload, path, charged },
+            group: group(&self.metadata_keys, &frame.metadata),
+            lease: Lease { charged, ..lease },
         }
+    }
+
+    fn parts(&self, lease: &Lease, limits: SplitLimits) -> Result<Vec<Unit<Lease>>, String> {
+        let parts = split(lease.leased.entry.frame.signal, &lease.payload.bytes, limits)
+            .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))?;
+        let unit = |Part { bytes, items }| {
+            self.unit(Lease { payload: Payload::identity(bytes), ..lease.clone() }, items, false)
+        };
+        Ok(parts.into_iter().map(unit).collect())
     }
 
     /// Cuts a unit that the backend found too large or refused.
@@ -227,14 +221,11 @@ impl Preparer {
         unit: Unit<Lease>,
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
-        let Lease { leased, payload, path, charged } = unit.lease;
-        let (payload, charged) = self.inflate(&leased, payload, charged)?;
-        let parts = parts(&leased, &payload.bytes, limits)?;
-        leased.parts.lock().0 += parts.len() - 1;
-        let unit = |Part { bytes, items }| {
-            self.unit(&leased, path, Payload::identity(bytes), items, false, charged.clone())
-        };
-        Ok(parts.into_iter().map(unit).collect())
+        let mut lease = unit.lease;
+        self.inflate(&mut lease)?;
+        let parts = self.parts(&lease, limits)?;
+        lease.leased.parts.lock().0 += parts.len() - 1;
+        Ok(parts)
     }
 }
 
@@ -270,11 +261,6 @@ pub(super) fn pack(
 fn is_part(whole: &Bytes, part: &Bytes) -> bool {
     let (whole, part) = (whole.as_ptr_range(), part.as_ptr_range());
     whole.start <= part.start && part.end <= whole.end
-}
-
-fn parts(leased: &Leased, bytes: &Bytes, limits: SplitLimits) -> Result<Vec<Part>, String> {
-    split(leased.entry.frame.signal, bytes, limits)
-        .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))
 }
 
 /// Units that differ in the metadata that their exporter reads are of different groups.

@@ -78,7 +78,8 @@ pub(crate) async fn run(
             }
         } else {
             task.advance(began, stopping == Stop::Drain);
-            if stopping == Stop::Drain && task.is_done() {
+            let is_done = task.has_read_all && task.dispatcher.is_idle();
+            if stopping == Stop::Drain && is_done && !task.dead_letters.is_storing() {
                 break;
             }
             wake_at = task.dispatcher.next_wake();
@@ -156,10 +157,6 @@ impl Task {
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.has_read_all && self.dispatcher.is_idle() && !self.dead_letters.is_storing()
-    }
-
     /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
     /// task, and so does what is appended.
     fn read(&mut self, now: Instant) -> bool {
@@ -209,12 +206,6 @@ impl Task {
         self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
     }
 
-    /// Nothing of the batch was acknowledged, and senders wait for this delivery alone.
-    fn may_hand_back(&self, batch: &Batch<Lease>) -> bool {
-        let is_unanswered = |unit: &Unit<Lease>| unit.lease.leased.entry.is_unanswered();
-        self.dispatcher.returns_rejections() && batch.units.iter().all(is_unanswered)
-    }
-
     fn send(&mut self, mut batch: Batch<Lease>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
@@ -257,8 +248,10 @@ impl Task {
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
+        // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
         if let Outcome::Misconfigured { reason } = &outcome
-            && self.may_hand_back(&batch)
+            && self.dispatcher.returns_rejections()
+            && batch.units.iter().all(|unit| unit.lease.leased.entry.is_unanswered())
         {
             self.log_outcome(&outcome, batch.items);
             self.dispatcher.hand_back(Instant::now());
@@ -286,10 +279,8 @@ impl Task {
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         if self.delivery.private.used_bytes() > limit_bytes {
-            let units = batch.units.iter_mut();
-            if units.filter_map(|unit| self.preparer.let_go(&mut unit.lease).then_some(())).count()
-                > 0
-            {
+            let let_go = |any, unit: &mut Unit<Lease>| self.preparer.let_go(&mut unit.lease) | any;
+            if batch.units.iter_mut().fold(false, let_go) {
                 return 0;
             }
         }
@@ -402,8 +393,10 @@ impl Task {
         let asked_bytes = delivery.shed_wanted_bytes.load(Ordering::Relaxed);
         let mut wanted_bytes = asked_bytes;
         let (log, cursor) = (&delivery.log, delivery.cursor);
-        let wants_less =
-            || is_over_limit && delivery.gauges.is_over_budget() && !delivery.drops_on_disk();
+        // What is over the limit and on disk is on its way out.
+        let drops_on_disk =
+            || delivery.on_disk && log.held(cursor).frames > log.leased(cursor).frames + 1;
+        let wants_less = || is_over_limit && delivery.gauges.is_over_budget() && !drops_on_disk();
         let may_go = |batch: &Batch<Lease>| {
             batch.units.iter().all(|unit| log.may_give_up(cursor, unit.lease.leased.offset))
         };

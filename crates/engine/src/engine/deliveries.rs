@@ -256,9 +256,7 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
 fn own_chain(plan: &Plan, planned: &DeliveryPlan) -> Chain {
     let pipeline = plan.pipelines.iter().find(|pipeline| pipeline.id == planned.id.pipeline);
     let processors = pipeline.map(|pipeline| pipeline.processors.as_slice()).unwrap_or_default();
-    let steps =
-        processors.iter().filter_map(|id| plan.steps.get(&(id.clone(), planned.signal)).cloned());
-    Chain { steps: steps.collect(), sharers: 1 }
+    Chain { steps: plan.steps(processors, planned.signal).collect(), sharers: 1 }
 }
 
 /// The request metadata that the exporter reads or by which the pipeline batches.

@@ -44,9 +44,8 @@ pub struct ShutdownReport {
 
 impl Engine {
     /// Shuts down in order: unready; receivers finish requests in flight, and those that fetch get
-    /// no more in; deliveries send the rest, or leave it on disk. All this takes at most
-    /// `drain_timeout`. Then frames that are not written yet are written, and receivers that fetch
-    /// end.
+    /// no more in; deliveries send the rest, or leave it on disk: all within `drain_timeout`. Then
+    /// frames that are not written yet are written, and receivers that fetch end.
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
@@ -68,7 +67,15 @@ impl Engine {
         }
         let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
-            report.kept = self.leave_backlogs(deadline).await;
+            // Healthy deliveries continue briefly, others hand over; all wait for their answers.
+            let sending_until = deadline.min(Instant::now() + LAST_SENDING);
+            let answers_until = deadline.min(sending_until + LAST_ANSWERS);
+            let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
+                State::Open => Stop::Drain,
+                State::Outage(_) | State::Held(_) => Stop::HandOver,
+            };
+            let kept = self.end_deliveries(stop, sending_until, answers_until, Keep::Backlog);
+            report.kept = kept.await;
             self.wait_until_removed_have_left(deadline).await;
             let unwritten = self.storage.close(LAST_WRITES).await;
             let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
@@ -98,17 +105,6 @@ impl Engine {
     /// Deliveries that a reload has removed still send what is in memory, and say what is lost.
     async fn wait_until_removed_have_left(&self, deadline: Instant) {
         let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
-    }
-
-    /// Healthy deliveries continue briefly, others hand over; all wait for requests in flight.
-    async fn leave_backlogs(&mut self, deadline: Instant) -> Vec<Undelivered> {
-        let sending_until = deadline.min(Instant::now() + LAST_SENDING);
-        let answers_until = deadline.min(sending_until + LAST_ANSWERS);
-        let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
-            State::Open => Stop::Drain,
-            State::Outage(_) | State::Held(_) => Stop::HandOver,
-        };
-        self.end_deliveries(stop, sending_until, answers_until, Keep::Backlog).await
     }
 
     /// Returns their backlogs, which go unless they are kept.

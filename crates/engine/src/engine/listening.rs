@@ -133,8 +133,9 @@ impl Engine {
                 continue;
             }
             let start = async || wanted.serve(&status).await;
+            let port = wanted.endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
             let ends_for_it = |(running, server): (&AdminPlan, &AdminServer)| {
-                !planned.contains(running) && server.is_in_the_way_of(&wanted.endpoint)
+                !planned.contains(running) && port == Some(server.addr.port())
             };
             let server = match start().await {
                 Err(error) if self.admin.iter().any(ends_for_it) => {

@@ -12,7 +12,7 @@ use crate::delivery::Delivery;
 use crate::entry::Origin;
 use crate::intake::{Route, RouteDisk};
 use crate::plan::{Path, Plan};
-use crate::steps::{self, Step};
+use crate::steps;
 
 impl Engine {
     /// `gone`: deliveries that the plan no longer has, which still hold data.
@@ -47,7 +47,13 @@ impl Engine {
             unwritten_limit_bytes: disk.tail_bytes,
             watch: self.storage.watches[signal as usize].clone(),
         });
-        let metadata_keys = self.metadata_keys(&running, chains.iter().flatten());
+        // What processors, batches and exporters of the route read of request metadata.
+        let of_steps = chains.iter().flatten().flat_map(|step| step.processor.metadata_keys());
+        let of_deliveries = running.iter().flat_map(|running| {
+            let exporter = &self.exporters[&running.plan.id.exporter].exporter;
+            metadata_keys(&running.plan, exporter.as_ref())
+        });
+        let metadata_keys: BTreeSet<String> = of_steps.chain(of_deliveries).collect();
         let unchanged = paths.iter().zip(&chains).filter(|(_, steps)| steps.is_empty());
         let passes_through = unchanged.filter_map(|(path, _)| {
             self.exporters[&path.delivery.exporter].exporter.passes_through()
@@ -56,7 +62,7 @@ impl Engine {
             origin: Arc::new(origin),
             disk,
             awaited: Arc::new(awaited(plan, &running)),
-            metadata_keys,
+            metadata_keys: metadata_keys.into_iter().collect(),
             passes_through: passes_through.filter(|_| prefix.is_empty()).collect(),
             prefix,
             log: self.storage.log(signal).clone(),
@@ -64,20 +70,6 @@ impl Engine {
             deliveries: running.iter().map(|running| running.delivery.clone()).collect(),
             readers: running.iter().map(|running| running.delivery.cursor).collect(),
         }
-    }
-
-    /// What processors, batches and exporters of a route read of request metadata.
-    fn metadata_keys<'a>(
-        &self,
-        running: &[&RunningDelivery],
-        steps: impl Iterator<Item = &'a Arc<Step>>,
-    ) -> Vec<String> {
-        let of_steps = steps.flat_map(|step| step.processor.metadata_keys());
-        let of_deliveries = running.iter().flat_map(|running| {
-            let exporter = &self.exporters[&running.plan.id.exporter].exporter;
-            metadata_keys(&running.plan, exporter.as_ref())
-        });
-        of_steps.chain(of_deliveries).collect::<BTreeSet<String>>().into_iter().collect()
     }
 }
 

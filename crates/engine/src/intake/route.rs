@@ -17,8 +17,7 @@ use crate::steps::Step;
 use crate::storage::LogWatch;
 
 /// A request that waited for a delivery within this time shows that slowing senders down has not
-/// helped. What waited before may be senders that were on their way when answers began to be
-/// delayed.
+/// helped. Those before may have been on their way when answers began to be delayed.
 const STILL_IN_THE_WAY: Duration = Duration::from_millis(100);
 
 /// Where the frames of one receiver and signal go.

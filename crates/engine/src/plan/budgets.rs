@@ -24,7 +24,8 @@ pub struct MemoryPlan {
     pub dead_letters_bytes: u64,
 }
 
-const MIB: u64 = 1 << 20;
+use super::MIB;
+
 /// The process itself: code, runtime, a few connections.
 const PROCESS_BYTES: u64 = 16 * MIB;
 /// The smallest limit with which the rest can work.

@@ -6,26 +6,27 @@ use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy, Placed};
 use sluice_exporters::sending::Sizer;
 use sluice_otlp::Signal;
-use sluice_processors::BatchLimits;
+use sluice_processors::{BatchLimits, ProcessorConfig};
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
-use super::{DeliveryPlan, MIB, MemoryPlan, MetricsPlan, Plan, ReceiverPlan, warnings};
+use super::{DeliveryPlan, MIB, MemoryPlan, Plan, ReceiverPlan, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
 
-pub(super) fn build(
-    document: &Document,
-    read: Read,
-    metrics: Option<MetricsPlan>,
-    diagnostics: &mut Diagnostics,
-) -> Plan {
+pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnostics) -> Plan {
     let connectors: BTreeSet<String> =
         document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
-    let ids = deliveries_of(&paths);
+    // The deliveries with their signals, in the order of the paths.
+    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
+    for path in &paths {
+        if !ids.iter().any(|(id, _)| *id == path.delivery) {
+            ids.push((path.delivery.clone(), path.signal));
+        }
+    }
     let holds = |(id, _): &&(DeliveryId, _)| !read.exporters[&id.exporter].config.is_best_effort();
     let holding = ids.iter().filter(holds).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
@@ -62,30 +63,20 @@ pub(super) fn build(
         pipelines: read.pipelines,
         paths,
         steps: read.steps,
-        metrics,
+        metrics: super::metrics(document),
         logging: document.telemetry.logs.clone(),
     }
 }
 
-/// The deliveries with their signals, in the order of the paths.
-fn deliveries_of(paths: &[Path]) -> Vec<(DeliveryId, Signal)> {
-    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
-    for path in paths {
-        if !ids.iter().any(|(id, _)| *id == path.delivery) {
-            ids.push((path.delivery.clone(), path.signal));
-        }
-    }
-    ids
-}
-
-/// `buffer.memory.limit_mib`, or the smallest `memory_limiter` in use, or the default; and what the
-/// limiter keeps free.
+/// The limit: `buffer.memory`, the smallest `memory_limiter` with its spike, or the default.
 fn memory_limit_bytes(document: &Document, read: &Read) -> (u64, Option<u64>) {
     let available = process::available_bytes();
     let used: BTreeSet<&String> =
         read.pipelines.iter().flat_map(|pipeline| &pipeline.processors).collect();
-    let limiters = used.iter().filter_map(|id| read.processors.get(*id)?.memory_limit());
-    let limiter = limiters.map(|limit| limit.resolve(available));
+    let limiter = used.iter().filter_map(|id| match read.processors.get(*id)? {
+        ProcessorConfig::Memory(limit) => Some(limit.resolve(available)),
+        _ => None,
+    });
     let own = document.buffer.memory_limit_mib.map(|mib| mib * MIB);
     match (own, limiter.min()) {
         (Some(own), _) => (own, None),
@@ -185,6 +176,9 @@ impl Planner<'_> {
     /// The last `batch` on the path.
     fn batch_processor(&self, id: &DeliveryId) -> Option<&BatchLimits> {
         let mut processors = self.paths_to(id).next()?.processors.iter().rev();
-        processors.find_map(|processor| self.read.processors.get(processor)?.batch())
+        processors.find_map(|processor| match self.read.processors.get(processor)? {
+            ProcessorConfig::Batch(limits) => Some(limits),
+            _ => None,
+        })
     }
 }

@@ -12,7 +12,7 @@ use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::ConnectionBudget;
 
-use super::{DeliveryPlan, DiskPlan, Plan};
+use super::{DeliveryPlan, DiskPlan, MIB, Plan};
 use crate::delivery::{DeliveryId, Policy};
 
 /// A rate to give a feeling for the size of a budget, in bytes a millisecond.
@@ -241,7 +241,6 @@ fn retrying(delivery: &DeliveryPlan) -> String {
 
 fn bytes(count: u64) -> String {
     const KIB: u64 = 1 << 10;
-    const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
     match count {
         GIB.. => format!("{:.1} GiB", count as f64 / GIB as f64),

@@ -43,8 +43,7 @@ pub struct DiskPlan {
     pub read_ahead_bytes: u64,
 }
 
-/// Finds the acknowledgement, the directory and when frames are written, and what contradicts
-/// itself among them.
+/// Finds the acknowledgement, the directory and when frames are written, and contradictions.
 pub(super) fn settings(
     document: &Document,
     read: &Read,
@@ -113,7 +112,6 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
         let place = format!("exporters.{id}.sending_queue.storage");
         let found = storage_directory(&place, exporter, document, read, diagnostics);
         match (found, &chosen) {
-            (None, _) => {}
             (Some(directory), None) => chosen = Some((directory, exporter.span, place)),
             (Some(directory), Some((first, span, by))) if *first != directory => {
                 let message = format!(
@@ -123,7 +121,7 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
                 let error = Diagnostic::error(exporter.span, message);
                 diagnostics.push(error.with_related(*span, "the other one"));
             }
-            (Some(_), Some(_)) => {}
+            _ => {}
         }
     }
     warn_of_unused_storage(document, read, diagnostics);
@@ -139,7 +137,7 @@ fn storage_directory(
     diagnostics: &mut Diagnostics,
 ) -> Option<String> {
     let storage = exporter.config.sending().queue.storage.as_ref()?;
-    let problem = match read.extensions.get(storage).map(|extension| extension.file_storage()) {
+    let problem = match read.extensions.get(storage).map(|extension| &extension.file_storage) {
         Some(Some(storage)) => return Some(storage.directory.clone()),
         Some(None) => "is no `file_storage`",
         None => "is not among `service.extensions`",
@@ -156,7 +154,7 @@ fn storage_directory(
 fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
     for (id, storage) in &read.extensions {
         let mut queues = read.exporters.values().map(|exporter| &exporter.config.sending().queue);
-        if storage.file_storage().is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
+        if storage.file_storage.is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
             let span = extension(document, id).map(|extension| extension.span);
             let message = format!(
                 "extensions.{id} has no effect: no exporter's `sending_queue.storage` names it"

@@ -5,7 +5,6 @@ mod build;
 mod describe;
 mod disk;
 mod dispatch;
-mod load;
 mod read;
 mod routes;
 mod warnings;
@@ -15,17 +14,19 @@ use std::sync::Arc;
 
 pub use budgets::MemoryPlan;
 pub use disk::DiskPlan;
-pub use load::{load, load_with};
 pub(crate) use routes::by_receiver;
 pub use routes::{Path, PipelineSpec};
-use sluice_config::document::{Acknowledge, OwnLogs};
+use sluice_config::document::{Acknowledge, Document, OwnLogs, PrometheusReader};
+use sluice_config::{Diagnostics, Environment};
 use sluice_exporters::ExporterConfig;
 use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
 use sluice_otlp::Signal;
-use sluice_receivers::ReceiverConfig;
-use sluice_telemetry::exposition::Naming;
+use sluice_receivers::{RECEIVERS, ReceiverConfig, ReceiverKinds};
+use sluice_telemetry::exposition::{Naming, labels_of_resource};
 
+use self::read::Read;
+use crate::catalog::Components;
 use crate::delivery::{DeliveryId, Policy};
 use crate::steps::Step;
 
@@ -40,7 +41,7 @@ pub struct Plan {
     pub disk: Option<DiskPlan>,
     pub receivers: Vec<ReceiverPlan>,
     pub exporters: BTreeMap<String, ExporterPlan>,
-    pub extensions: BTreeMap<String, Box<dyn Extension>>,
+    pub extensions: BTreeMap<String, Extension>,
     pub deliveries: Vec<DeliveryPlan>,
     pub pipelines: Vec<PipelineSpec>,
     pub paths: Vec<Path>,
@@ -52,10 +53,11 @@ pub struct Plan {
 impl Plan {
     /// The processors of a path that do something to frames.
     pub(crate) fn steps_of(&self, path: &Path) -> Vec<Arc<Step>> {
-        path.processors
-            .iter()
-            .filter_map(|id| self.steps.get(&(id.clone(), path.signal)).cloned())
-            .collect()
+        self.steps(&path.processors, path.signal).collect()
+    }
+
+    pub(crate) fn steps(&self, ids: &[String], signal: Signal) -> impl Iterator<Item = Arc<Step>> {
+        ids.iter().filter_map(move |id| self.steps.get(&(id.clone(), signal)).cloned())
     }
 
     /// What all backlogs may take together: on disk if there is a directory, else in memory.
@@ -105,4 +107,38 @@ pub struct DeliveryPlan {
 pub struct MetricsPlan {
     pub endpoint: String,
     pub naming: Naming,
+}
+
+/// Reads, checks and plans a configuration. There is a plan only if nothing is wrong.
+pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan>, Diagnostics) {
+    load_with(locations, environment, &RECEIVERS)
+}
+
+/// As [`load`], with these kinds of receivers instead of those of the build.
+pub fn load_with(
+    locations: &[String],
+    environment: &dyn Environment,
+    receivers: &ReceiverKinds,
+) -> (Option<Plan>, Diagnostics) {
+    let components = Components { receivers };
+    let (document, mut diagnostics) = sluice_config::load(locations, environment, &components);
+    let Some(document) = document else { return (None, diagnostics) };
+    let read = Read::components(&document, receivers, &mut diagnostics);
+    if diagnostics.has_errors() {
+        return (None, diagnostics);
+    }
+    let plan = build::build(&document, read, &mut diagnostics);
+    ((!diagnostics.has_errors()).then_some(plan), diagnostics)
+}
+
+fn metrics(document: &Document) -> Option<MetricsPlan> {
+    let PrometheusReader { host, port, without_type_suffix, without_units, .. } =
+        document.telemetry.readers.first()?.clone();
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let resource = document.telemetry.resource.iter();
+    let constant_labels = labels_of_resource(
+        resource.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))),
+    );
+    let naming = Naming { without_type_suffix, without_units, constant_labels };
+    Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
 }

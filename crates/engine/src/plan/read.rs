@@ -17,7 +17,8 @@ use sluice_receivers::ReceiverKinds;
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::steps::Step;
 
-type Processors = BTreeMap<String, Box<dyn ProcessorConfig>>;
+/// Of those that are only settings for the engine.
+type Processors = BTreeMap<String, ProcessorConfig>;
 type Steps = BTreeMap<(String, Signal), Arc<Step>>;
 
 /// All components of a document with their options read.
@@ -26,7 +27,7 @@ pub(super) struct Read {
     pub processors: Processors,
     pub steps: Steps,
     pub exporters: BTreeMap<String, ExporterPlan>,
-    pub extensions: BTreeMap<String, Box<dyn Extension>>,
+    pub extensions: BTreeMap<String, Extension>,
     pub pipelines: Vec<PipelineSpec>,
 }
 
@@ -51,7 +52,7 @@ impl Read {
 struct Reader<'a> {
     document: &'a Document,
     diagnostics: &'a mut Diagnostics,
-    extensions: BTreeMap<String, Box<dyn Extension>>,
+    extensions: BTreeMap<String, Extension>,
     pipelines: Vec<PipelineSpec>,
 }
 
@@ -63,10 +64,10 @@ impl Reader<'_> {
             let config = options(kinds, component, self.diagnostics);
             let (servers, clients) = (config.authenticators(), config.client_authenticators());
             for name in &servers {
-                self.check_authenticator(component, name, |it| it.server().is_some());
+                self.check_authenticator(component, name, |it| it.server.is_some());
             }
             for name in &clients {
-                self.check_authenticator(component, name, |it| it.client().is_some());
+                self.check_authenticator(component, name, |it| it.client.is_some());
             }
             if self.pipelines.iter().any(|pipeline| pipeline.receivers.contains(&id)) {
                 let fingerprint = self.fingerprint(component, servers.into_iter().chain(clients));
@@ -77,14 +78,20 @@ impl Reader<'_> {
     }
 
     fn processors(&mut self) -> (Processors, Steps) {
-        let (mut processors, mut steps) = (Processors::new(), Steps::new());
+        let (mut settings_of, mut steps) = (Processors::new(), Steps::new());
         for component in &self.document.processors {
             let (id, path, span) = (component.id.to_string(), &component.path, component.span);
-            let settings = options(&PROCESSORS, component, self.diagnostics);
+            let build = match options(&PROCESSORS, component, self.diagnostics) {
+                ProcessorConfig::Edits(build) => build,
+                settings => {
+                    settings_of.insert(id, settings);
+                    continue;
+                }
+            };
             let users = self.pipelines.iter().filter(|it| it.processors.contains(&id));
             for signal in users.map(|it| it.signal).collect::<BTreeSet<Signal>>() {
-                match settings.build(signal) {
-                    Ok(Some(Built { processor, warnings })) => {
+                match build(signal) {
+                    Ok(Built { processor, warnings }) => {
                         for warning in warnings {
                             self.diagnostics.warning(span, format!("{path}: {warning}"));
                         }
@@ -92,13 +99,11 @@ impl Reader<'_> {
                         let step = Step { id: id.clone(), fingerprint, processor };
                         steps.insert((id.clone(), signal), Arc::new(step));
                     }
-                    Ok(None) => {}
                     Err(error) => self.diagnostics.error(span, format!("{path}: {error}")),
                 }
             }
-            processors.insert(id, settings);
         }
-        (processors, steps)
+        (settings_of, steps)
     }
 
     fn exporters(&mut self) -> BTreeMap<String, ExporterPlan> {
@@ -108,7 +113,7 @@ impl Reader<'_> {
             let config = options(&EXPORTERS, component, self.diagnostics);
             let authenticator = config.authenticator();
             if let Some(name) = authenticator {
-                self.check_authenticator(component, name, |it| it.client().is_some());
+                self.check_authenticator(component, name, |it| it.client.is_some());
             }
             if self.pipelines.iter().any(|pipeline| pipeline.exporters.contains(&id)) {
                 let fingerprint = self.fingerprint(component, authenticator);
@@ -135,11 +140,11 @@ impl Reader<'_> {
         &mut self,
         component: &Component,
         name: &str,
-        fits: fn(&dyn Extension) -> bool,
+        fits: fn(&Extension) -> bool,
     ) {
-        let fitting = self.extensions.iter().filter(|(_, extension)| fits(&***extension));
+        let fitting = self.extensions.iter().filter(|(_, extension)| fits(extension));
         let (problem, hint) = match self.extensions.get(name) {
-            Some(extension) if fits(&**extension) => return,
+            Some(extension) if fits(extension) => return,
             Some(_) => ("cannot authenticate here", None),
             None if extension(self.document, name).is_some() => {
                 ("is not started", Some(format!("add `{name}` to `service.extensions`")))
@@ -156,7 +161,7 @@ impl Reader<'_> {
 
     /// The extension that this one builds on.
     fn builds_on(&self, name: &str) -> Option<&str> {
-        self.extensions.get(name)?.client()?.builds_on()
+        self.extensions.get(name)?.client.as_ref()?.builds_on()
     }
 
     /// Changes when the component's options change, or those of the extensions that it uses and of
@@ -182,9 +187,9 @@ impl Reader<'_> {
     fn check_additional_auth(&mut self) {
         for component in &self.document.extensions {
             if let Some(name) = self.builds_on(&component.id.to_string()).map(str::to_owned) {
-                let fits =
-                    |it: &dyn Extension| it.client().is_some_and(|client| client.is_foundation());
-                self.check_authenticator(component, &name, fits);
+                self.check_authenticator(component, &name, |it| {
+                    it.client.as_ref().is_some_and(|client| client.is_foundation())
+                });
             }
         }
     }
@@ -235,7 +240,7 @@ pub(super) fn extension<'a>(document: &'a Document, id: &str) -> Option<&'a Comp
 fn read_extensions(
     document: &Document,
     diagnostics: &mut Diagnostics,
-) -> BTreeMap<String, Box<dyn Extension>> {
+) -> BTreeMap<String, Extension> {
     let read = document.extensions.iter();
     let read = read.map(|it| (&it.id, options(&EXTENSIONS, it, diagnostics)));
     let started = &document.started_extensions;

@@ -67,7 +67,7 @@ impl DebugConfig {
         let use_internal_logger = fields.boolean("use_internal_logger", true, doc);
         let doc = "`stdout`, `stderr` or files, if `use_internal_logger` is false.";
         let output_paths = fields.string_list("output_paths", &["stdout"], doc);
-        let sending = Sending { queue: Sending::read_queue(fields), ..Sending::default() };
+        let sending = Sending::read_queue(fields);
         if use_internal_logger && fields.is_present("output_paths") {
             fields.error_at("output_paths", "needs `use_internal_logger: false`");
         }

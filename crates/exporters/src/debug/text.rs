@@ -68,11 +68,6 @@ pub(super) fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value:.6}") } else { not_finite(value) }
 }
 
-/// As Go's JSON prints it: with an exponent below 1e-6, of as few digits as there are.
-fn json_number(value: f64) -> String {
-    shortest_from(-6, value).replace("e-0", "e-")
-}
-
 fn shortest_from(least_exponent: i32, value: f64) -> String {
     if !value.is_finite() {
         return not_finite(value);
@@ -98,7 +93,8 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
         "stringValue" => ("Str", inner.as_str().unwrap_or_default().to_owned()),
         "boolValue" => ("Bool", inner.to_string()),
         "intValue" => ("Int", integer_of(inner).to_string()),
-        "doubleValue" => ("Double", json_number(double(inner))),
+        // As Go's JSON prints it: with an exponent below 1e-6, of as few digits as there are.
+        "doubleValue" => ("Double", shortest_from(-6, double(inner)).replace("e-0", "e-")),
         "arrayValue" => ("Slice", plain(value).to_string()),
         "kvlistValue" => ("Map", plain(value).to_string()),
         "bytesValue" => ("Bytes", inner.as_str().unwrap_or_default().to_owned()),

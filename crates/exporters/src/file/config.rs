@@ -52,7 +52,7 @@ impl FileConfig {
             |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
         let directory_mode =
             fields.parsed("directory_permissions", "octal mode", Some("0755"), doc, parse);
-        let sending = Sending { queue: Sending::read_queue(fields), ..Sending::default() };
+        let sending = Sending::read_queue(fields);
         fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
         fields.not_yet("encoding", "encoding extensions");
         let doc = "A file for each value of a resource attribute.";
@@ -78,12 +78,6 @@ impl FileConfig {
             rotation,
             sending,
         }
-    }
-
-    /// The content that an earlier process left is not kept. With rotation it is, as in the
-    /// Collector: the file becomes an old one later.
-    pub(super) fn begins_anew(&self) -> bool {
-        !self.append && self.rotation.is_none()
     }
 }
 

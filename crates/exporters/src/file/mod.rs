@@ -99,8 +99,10 @@ impl Shared {
             _ => files::open(path)?,
         };
         if !current.begun.load(Ordering::Relaxed) {
-            // Devices and pipes have no beginning.
-            if self.config.begins_anew() && file.metadata()?.is_file() {
+            // What an earlier process left stays with rotation too, as in the Collector: it becomes
+            // an old file later. Devices and pipes have no beginning.
+            let begins_anew = !self.config.append && self.config.rotation.is_none();
+            if begins_anew && file.metadata()?.is_file() {
                 file.set_len(0)?;
             }
             current.begun.store(true, Ordering::Relaxed);

@@ -4,7 +4,6 @@ mod config;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,8 +47,6 @@ struct Grpc {
     channel: Channel,
     /// Of `Signal::ALL`.
     uris: [Uri; 3],
-    /// By how a request is compressed.
-    headers: HashMap<Encoding, HeaderMap>,
 }
 
 fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
@@ -73,22 +70,15 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
         compression: config.compression,
         level: config.client.compression_level,
         uris: [uri(Signal::Traces)?, uri(Signal::Metrics)?, uri(Signal::Logs)?],
-        headers: all_headers(config, context),
         channel,
     };
-    NetworkExporter::new(grpc, &config.client, context)
-}
-
-fn all_headers(config: &OtlpConfig, context: &BuildContext<'_>) -> HashMap<Encoding, HeaderMap> {
     let user_agent = config.user_agent.as_ref().unwrap_or(&context.user_agent);
-    let of = |encoding: Encoding| {
+    let headers = |encoding| {
         let mut headers = call_headers(encoding, user_agent, Some(config.client.timeout));
-        for (name, value) in &config.client.headers {
-            headers.insert(name.clone(), value.clone());
-        }
-        (encoding, headers)
+        headers.extend(config.client.headers.clone());
+        headers
     };
-    Encoding::ALL.into_iter().map(of).collect()
+    NetworkExporter::new(grpc, headers, &config.client, context)
 }
 
 impl Protocol for Grpc {
@@ -104,10 +94,6 @@ impl Protocol for Grpc {
         }
         let packed = compress::compress(encoding, &chunks, self.level);
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
-    }
-
-    fn headers(&self, encoding: Encoding) -> &HeaderMap {
-        &self.headers[&encoding]
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

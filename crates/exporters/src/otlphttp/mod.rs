@@ -1,7 +1,6 @@
 //! OTLP over HTTP.
 
 mod config;
-mod redirect;
 #[cfg(test)]
 mod tests;
 
@@ -9,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{Exporter, Outcome, Packed};
@@ -23,7 +22,6 @@ use crate::json::Format;
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
 use config::{Compression, OtlpHttpConfig, URL_OPTIONS};
-use redirect::REDIRECTS_MAX;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlphttp", "Sends OTLP over HTTP, as protobuf or JSON").aliases(&["otlp_http"]),
@@ -44,6 +42,9 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 }
 
+/// As in Go's client.
+const REDIRECTS_MAX: usize = 10;
+
 /// OTLP over HTTP to one backend.
 struct Http {
     format: Format,
@@ -51,8 +52,6 @@ struct Http {
     level: Option<i32>,
     /// Of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
-    plain: HeaderMap,
-    compressed: HeaderMap,
 }
 
 struct Destination {
@@ -62,12 +61,12 @@ struct Destination {
 }
 
 fn exporter(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Built<Http> {
-    let (plain, compressed) = all_headers(config, context);
     let destinations = destinations(config)?;
     let OtlpHttpConfig { format, compression, .. } = *config;
     let level = config.client.compression_level;
-    let http = Http { format, compression, level, destinations, plain, compressed };
-    NetworkExporter::new(http, &config.client, context)
+    let http = Http { format, compression, level, destinations };
+    let headers = |encoding| headers(config, context, encoding);
+    NetworkExporter::new(http, headers, &config.client, context)
 }
 
 impl Destination {
@@ -80,7 +79,7 @@ impl Destination {
         let mut redirects = 0;
         loop {
             let answer = self.client.post(&uri, headers, body).await?;
-            match redirect::target(&uri, &answer) {
+            match redirect_target(&uri, &answer) {
                 Some(target) if redirects < REDIRECTS_MAX => uri = Cow::Owned(target),
                 _ => return Ok(answer),
             }
@@ -89,23 +88,40 @@ impl Destination {
     }
 }
 
-fn all_headers(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> (HeaderMap, HeaderMap) {
+/// Where the request has to be sent instead: by a redirect that keeps method and body (307, 308),
+/// within the configured origin. Nothing goes to a host that an answer names.
+fn redirect_target(uri: &Uri, answer: &Answer) -> Option<Uri> {
+    if !matches!(answer.status.as_u16(), 307 | 308) {
+        return None;
+    }
+    let location = Uri::try_from(answer.headers.get(LOCATION)?.as_bytes()).ok()?;
+    match location.authority() {
+        Some(authority) => {
+            let is_same = Some(authority) == uri.authority() && location.scheme() == uri.scheme();
+            is_same.then_some(location)
+        }
+        None => {
+            let mut parts = uri.clone().into_parts();
+            parts.path_and_query = location.into_parts().path_and_query;
+            Uri::from_parts(parts).ok()
+        }
+    }
+}
+
+fn headers(config: &OtlpHttpConfig, context: &BuildContext<'_>, encoding: Encoding) -> HeaderMap {
     let content_type = HeaderValue::from_static(match config.format {
         Format::Proto => "application/x-protobuf",
         Format::Json => "application/json",
     });
-    let mut plain = HeaderMap::new();
-    plain.insert(USER_AGENT, context.user_agent.clone());
-    plain.insert(ACCEPT, content_type.clone());
-    for (name, value) in &config.client.headers {
-        plain.insert(name.clone(), value.clone());
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, context.user_agent.clone());
+    headers.insert(ACCEPT, content_type.clone());
+    headers.extend(config.client.headers.clone());
+    headers.insert(CONTENT_TYPE, content_type);
+    if let Some(token) = config.compression.token().filter(|_| encoding != Encoding::Identity) {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
     }
-    plain.insert(CONTENT_TYPE, content_type);
-    let mut compressed = plain.clone();
-    if let Some(token) = config.compression.token() {
-        compressed.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
-    }
-    (plain, compressed)
+    headers
 }
 
 fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], BuildError> {
@@ -158,10 +174,6 @@ impl Protocol for Http {
             Compression::Lz4 => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
         };
         Ok((vec![packed?], encoding))
-    }
-
-    fn headers(&self, encoding: Encoding) -> &HeaderMap {
-        if encoding == Encoding::Identity { &self.plain } else { &self.compressed }
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

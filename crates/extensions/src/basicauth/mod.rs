@@ -1,5 +1,4 @@
-//! `basicauth`: user names and passwords (RFC 7617). Receivers check them against htpasswd lines,
-//! exporters show one.
+//! `basicauth` (RFC 7617): passwords that exporters show, and receivers check by htpasswd lines.
 
 mod server;
 #[cfg(test)]
@@ -11,16 +10,15 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
-use sluice_net::auth::server::ServerAuth;
 
-use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::extension::{BuildError, BuildServer, ClientExtension, Extension};
 use crate::secret::{
     MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, optional_path, sensitive,
 };
 
 use server::BasicServer;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "basicauth",
         "User names and passwords, for receivers (htpasswd) and exporters (client_auth).",
@@ -28,60 +26,45 @@ pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
     .aliases(&["basic_auth"]),
     |fields| {
         let doc = "How requests to backends are authenticated.";
-        Box::new(Config {
-            client: fields.section("client_auth", doc, ClientConfig::read),
-            server: fields.section("htpasswd", "Who may send.", ServerConfig::read),
-        })
+        let client = fields.section("client_auth", doc, ClientConfig::read);
+        let server = fields.section("htpasswd", "Who may send.", ServerConfig::read);
+        Extension {
+            client: client.map(|client| Box::new(client) as _),
+            server: server.map(|server| -> BuildServer {
+                Box::new(move || Ok(Arc::new(BasicServer::new(&server)?)))
+            }),
+            ..Extension::default()
+        }
     },
 );
 
-/// Options of `basicauth`. Either side may be absent.
-#[derive(Debug)]
-struct Config {
-    client: Option<ClientConfig>,
-    server: Option<ServerConfig>,
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        self.client.as_ref().map(|client| client as &dyn ClientExtension)
-    }
-
-    fn server(&self) -> Option<&dyn ServerExtension> {
-        self.server.as_ref().map(|server| server as &dyn ServerExtension)
-    }
-}
-
 /// `client_auth`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ClientConfig {
-    username: String,
-    username_file: Option<String>,
-    password: Secret,
-    password_file: Option<String>,
+    username: SecretSource,
+    password: SecretSource,
 }
 
 impl ClientConfig {
     fn read(fields: &mut Fields<'_>) -> ClientConfig {
-        let username = fields.string("username", "", "User name.");
+        let username = Secret::new(fields.string("username", "", "User name."));
         let doc = "File with the user name; read again when it changes.";
-        let username_file = optional_path(fields, "username_file", doc);
+        let username = SecretSource::of(optional_path(fields, "username_file", doc), username);
         let password = fields.secret("password", "Password.").unwrap_or_default();
         let doc = "File with the password; read again when it changes.";
-        let password_file = optional_path(fields, "password_file", doc);
-        if username.is_empty() && username_file.is_none() {
+        let password = SecretSource::of(optional_path(fields, "password_file", doc), password);
+        if username.is_unset() {
             fields.error_missing("username");
         }
-        ClientConfig { username, username_file, password, password_file }
+        ClientConfig { username, password }
     }
 }
 
 impl ClientExtension for ClientConfig {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        let username = SecretSource::of(self.username_file.as_ref(), &self.username);
-        let password = SecretSource::of(self.password_file.as_ref(), self.password.expose());
+        let sources = [self.username.clone(), self.password.clone()];
         let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
-        let value = MadeFromSecrets::new("user name and password", [username, password], make);
+        let value = MadeFromSecrets::new("user name and password", sources, make);
         Ok(Arc::new(SecretHeader { name: AUTHORIZATION, value }))
     }
 }
@@ -107,11 +90,5 @@ impl ServerConfig {
             fields.error("names no user: give `inline` or `file`");
         }
         ServerConfig { inline, file }
-    }
-}
-
-impl ServerExtension for ServerConfig {
-    fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError> {
-        Ok(Arc::new(BasicServer::new(self)?))
     }
 }

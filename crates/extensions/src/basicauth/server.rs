@@ -56,8 +56,7 @@ type AccountKey = (String, Option<String>);
 /// All accounts in use. A reload finds those of unchanged users, with the passwords that they know.
 static ACCOUNTS: Mutex<BTreeMap<AccountKey, Weak<Account>>> = Mutex::new(BTreeMap::new());
 
-/// The line of one name. Exists for each user with a bcrypt hash, and for any other name while
-/// requests with it wait.
+/// The line of one name: of a user with a bcrypt hash, or of any other while requests with it wait.
 pub(super) struct Account {
     key: AccountKey,
     /// Digests of the passwords that were last found wrong and right.
@@ -217,8 +216,7 @@ impl BasicServer {
         takes.get_or_try_init(measure).await.copied()
     }
 
-    /// Whether a password is right, which is noted even if nothing waits for it any more, and how
-    /// long that took.
+    /// Whether a password is right, noted even if nothing waits for it any more; how long it took.
     async fn verify(
         &self,
         password: &[u8],

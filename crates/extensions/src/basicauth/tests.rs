@@ -28,9 +28,8 @@ fn server(inline: impl Into<String>) -> Result<BasicServer, String> {
 #[tokio::test]
 async fn a_client_shows_its_credentials_and_debug_hides_them() {
     let config = ClientConfig {
-        username: "me".into(),
-        password: Secret::new("open sesame"),
-        ..ClientConfig::default()
+        username: SecretSource::of(None, Secret::new("me")),
+        password: SecretSource::of(None, Secret::new("open sesame")),
     };
     let client = config.build(&ClientAuths::new()).expect("builds");
     let mut headers = HeaderMap::new();

@@ -11,17 +11,23 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
-use sluice_net::auth::server::ServerAuth;
 
-use crate::extension::{BuildError, ClientExtension, Extension, ServerExtension};
+use crate::extension::{BuildError, ClientExtension, Extension};
 use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, sensitive};
 
 pub use server::BearerServer;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new("bearertokenauth", "Bearer tokens, for receivers and exporters.")
         .aliases(&["bearer_token_auth"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| {
+        let config = Config::read(fields);
+        Extension {
+            client: Some(Box::new(config.clone())),
+            server: Some(Box::new(move || Ok(Arc::new(BearerServer::new(&config)?)))),
+            ..Extension::default()
+        }
+    },
 );
 
 /// Options of `bearertokenauth`. Both sides use them.
@@ -68,8 +74,8 @@ impl Config {
 
     /// A file has a token a line, for the server side. The client side shows the first.
     fn shown(&self) -> SecretHeader {
-        let token = self.tokens.first().map(Secret::expose).unwrap_or_default();
-        let token = SecretSource::of(self.filename.as_ref(), token);
+        let token = self.tokens.first().cloned().unwrap_or_default();
+        let token = SecretSource::of(self.filename.clone(), token);
         let (scheme, is_file) = (self.scheme.clone(), self.filename.is_some());
         let make = move |[secret]: [&str; 1]| {
             let first_line = || secret.lines().next().unwrap_or_default().trim_end();
@@ -84,24 +90,8 @@ impl Config {
     }
 }
 
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        Some(self)
-    }
-
-    fn server(&self) -> Option<&dyn ServerExtension> {
-        Some(self)
-    }
-}
-
 impl ClientExtension for Config {
     fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
         Ok(Arc::new(self.shown()))
-    }
-}
-
-impl ServerExtension for Config {
-    fn build(&self) -> Result<Arc<dyn ServerAuth>, BuildError> {
-        Ok(Arc::new(BearerServer::new(self)?))
     }
 }

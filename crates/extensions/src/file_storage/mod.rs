@@ -6,13 +6,13 @@ use sluice_config::{ComponentKind, Fields, Kind};
 
 use crate::extension::{Extension, FileStorage};
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "file_storage",
         "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names \
          it; as `buffer.directory`.",
     ),
-    |fields| Box::new(read(fields)),
+    |fields| Extension { file_storage: Some(read(fields)), ..Extension::default() },
 );
 
 /// The Collector's default.
@@ -34,10 +34,4 @@ fn read(fields: &mut Fields<'_>) -> FileStorage {
         fields.error_at("directory", "must not be empty");
     }
     FileStorage { directory }
-}
-
-impl Extension for FileStorage {
-    fn file_storage(&self) -> Option<&FileStorage> {
-        Some(self)
-    }
 }

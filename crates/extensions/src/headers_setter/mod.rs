@@ -1,5 +1,4 @@
-//! `headers_setter`: headers of requests to backends, from fixed values and from the metadata of
-//! the senders' requests.
+//! `headers_setter`: headers of requests to backends, fixed or from the senders' metadata.
 
 mod client;
 #[cfg(test)]
@@ -15,12 +14,12 @@ use crate::extension::{BuildError, ClientExtension, Extension};
 
 use client::HeadersSetter;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "headers_setter",
         "Headers of requests to backends, from the senders' request metadata.",
     ),
-    |fields| Box::new(Config::read(fields)),
+    |fields| Extension { client: Some(Box::new(Config::read(fields))), ..Extension::default() },
 );
 
 #[derive(Debug)]
@@ -89,12 +88,6 @@ fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
     }
     let from_context = from_context.map(|name| name.to_ascii_lowercase());
     name.map(|key| HeaderRule { action, key, value, from_context, default_value })
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        Some(self)
-    }
 }
 
 impl ClientExtension for Config {

@@ -5,14 +5,14 @@ use sluice_config::{ComponentKind, Fields, Kind};
 
 use crate::extension::{Extension, HealthCheck};
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "health_check",
         "Answers 200 from the start of all components to the shutdown, also while senders are \
          refused; the body names deliveries and disks in trouble.",
     )
     .aliases(&["healthcheck", "healthcheckv2"]),
-    |fields| Box::new(read(fields)),
+    |fields| Extension { health_check: Some(read(fields)), ..Extension::default() },
 );
 
 fn read(fields: &mut Fields<'_>) -> HealthCheck {
@@ -29,10 +29,4 @@ fn read(fields: &mut Fields<'_>) -> HealthCheck {
         fields.error_at("path", "must begin with `/`");
     }
     HealthCheck { endpoint, path }
-}
-
-impl Extension for HealthCheck {
-    fn health_check(&self) -> Option<&HealthCheck> {
-        Some(self)
-    }
 }

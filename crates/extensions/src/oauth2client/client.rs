@@ -13,15 +13,14 @@ use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin
 use super::Config;
 use super::token::{Granted, encode, form, renewal};
 use crate::extension::BuildError;
-use crate::secret::{MadeFromSecrets, SecretSource, basic_credentials, sensitive};
+use crate::secret::{MadeFromSecrets, basic_credentials, sensitive};
 
 /// A failed fetch is not repeated sooner, however many requests ask for a token.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 type Fetched = Result<HeaderValue, CredentialsError>;
 
-/// Fetches tokens and keeps the last one. Requests that need a token at the same time share one
-/// fetch.
+/// Fetches tokens and keeps the last one. Requests that need one at the same time share a fetch.
 pub struct OAuth2Client(Arc<Endpoint>);
 
 struct Endpoint {
@@ -79,13 +78,11 @@ impl OAuth2Client {
         let origin = Origin::of(&config.token_url)?;
         let connect = ConnectOptions::to(&origin, &config.tls, config.timeout)?;
         let options = HttpOptions { connect, idle_connections: 1, ..HttpOptions::default() };
-        let id = SecretSource::of(config.client_id_file.as_ref(), &config.client_id);
-        let secret =
-            SecretSource::of(config.client_secret_file.as_ref(), config.client_secret.expose());
+        let sources = [config.client_id.clone(), config.client_secret.clone()];
         let copied = |secrets: [&str; 2]| Ok(secrets.map(str::to_owned));
         Ok(OAuth2Client(Arc::new(Endpoint {
             token_url: origin.uri,
-            client: MadeFromSecrets::new("an OAuth 2.0 client", [id, secret], copied),
+            client: MadeFromSecrets::new("an OAuth 2.0 client", sources, copied),
             http: HttpClient::new(origin.target, options),
             config: config.clone(),
             state: Mutex::default(),
@@ -148,8 +145,7 @@ impl Endpoint {
         let [id, secret] = self.client.get()?;
         let in_form = self.state.lock().credentials_in_form;
         let answer = self.ask(&id, &secret, in_form).await?;
-        // RFC 6749 wants the header to be understood; many endpoints only read the form. The form
-        // that works is kept.
+        // RFC 6749 wants the header to be understood; many endpoints only read the form.
         if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
             let other = self.ask(&id, &secret, !in_form).await?;
             if other.status.is_success() {

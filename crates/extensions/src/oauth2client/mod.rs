@@ -13,24 +13,22 @@ use sluice_net::client::Origin;
 use sluice_net::tls::ClientTlsSection;
 
 use crate::extension::{BuildError, ClientExtension, Extension};
-use crate::secret::optional_path;
+use crate::secret::{SecretSource, optional_path};
 
 pub use client::OAuth2Client;
 pub use token::Granted;
 
-pub(crate) const KIND: ComponentKind<Box<dyn Extension>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.")
         .aliases(&["oauth2_client"]),
-    |fields| Box::new(Config::read(fields)),
+    |fields| Extension { client: Some(Box::new(Config::read(fields))), ..Extension::default() },
 );
 
 #[derive(Clone, Debug)]
 pub struct Config {
     pub token_url: String,
-    pub client_id: String,
-    pub client_id_file: Option<String>,
-    pub client_secret: Secret,
-    pub client_secret_file: Option<String>,
+    pub(crate) client_id: SecretSource,
+    pub(crate) client_secret: SecretSource,
     pub scopes: Vec<String>,
     pub endpoint_params: Vec<(String, String)>,
     /// A token is replaced this long before its end.
@@ -43,12 +41,12 @@ pub struct Config {
 impl Config {
     pub fn read(fields: &mut Fields<'_>) -> Config {
         let token_url = fields.required_string("token_url", "URL of the token endpoint.");
-        let client_id = fields.string("client_id", "", "The client's id.");
+        let client_id = Secret::new(fields.string("client_id", "", "The client's id."));
         let doc = "File with the client's id; read again when it changes.";
-        let client_id_file = optional_path(fields, "client_id_file", doc);
-        let secret = fields.secret("client_secret", "The client's secret.");
+        let client_id = SecretSource::of(optional_path(fields, "client_id_file", doc), client_id);
+        let secret = fields.secret("client_secret", "The client's secret.").unwrap_or_default();
         let doc = "File with the client's secret; read again when it changes.";
-        let client_secret_file = optional_path(fields, "client_secret_file", doc);
+        let secret_file = optional_path(fields, "client_secret_file", doc);
         let scopes = fields.string_list("scopes", &[], "Scopes to ask for.");
         let doc = "Further parameters of the token request, such as `audience`.";
         let endpoint_params = fields.string_map("endpoint_params", doc);
@@ -59,9 +57,7 @@ impl Config {
         let config = Config {
             token_url,
             client_id,
-            client_id_file,
-            client_secret: secret.unwrap_or_default(),
-            client_secret_file,
+            client_secret: SecretSource::of(secret_file, secret),
             scopes,
             endpoint_params,
             expiry_buffer,
@@ -69,7 +65,7 @@ impl Config {
             tls: ClientTlsSection::read(fields),
         };
         fields.not_yet("grant_type", "grants other than client credentials");
-        if config.client_id.is_empty() && config.client_id_file.is_none() {
+        if config.client_id.is_unset() {
             fields.error_missing("client_id");
         }
         if !fields.is_describing()
@@ -79,12 +75,6 @@ impl Config {
             fields.error_at("token_url", "is not a URL that starts with http:// or https://");
         }
         config
-    }
-}
-
-impl Extension for Config {
-    fn client(&self) -> Option<&dyn ClientExtension> {
-        Some(self)
     }
 }
 

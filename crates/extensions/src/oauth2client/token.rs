@@ -38,8 +38,7 @@ impl Granted {
     }
 }
 
-/// After what time to replace a token. A buffer beyond its life must not mean a fetch with every
-/// request.
+/// When to replace a token. A buffer beyond its life must not mean a fetch with every request.
 pub(super) fn renewal(lives: Duration, buffer: Duration) -> Duration {
     lives.checked_sub(buffer).filter(|left| !left.is_zero()).unwrap_or(lives / 2)
 }

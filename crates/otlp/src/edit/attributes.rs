@@ -180,8 +180,7 @@ impl<'a> Attributes<'a> {
         self.unusual_entry(key_value, field)
     }
 
-    /// Any `KeyValue`: fields in any order, unknown ones, and several keys (the last one counts) or
-    /// values (which merge).
+    /// Any `KeyValue`: fields in any order, unknown ones, several keys (the last counts) or values.
     #[inline(never)]
     fn unusual_entry(&mut self, key_value: &'a [u8], field: Range<usize>) -> Result<Entry<'a>> {
         let mut key: &[u8] = &[];

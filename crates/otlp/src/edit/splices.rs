@@ -31,8 +31,7 @@ impl Splices {
     /// Enters a nested message. What is changed until it is left lies within it.
     pub(super) fn enter(&mut self) -> Entered {
         let slot = self.list.len();
-        // The length comes before the content, so its place in the list is taken now and filled in
-        // when it is known.
+        // The length comes before the content: its place in the list is filled in when it is known.
         self.list.push(Splice { at: 0..0, insert: 0..0 });
         Entered { slot, growth_before: self.growth }
     }

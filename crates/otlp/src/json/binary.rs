@@ -6,8 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::error::JsonReason;
 
-/// Reads any base64 that protobuf's JSON mapping allows: padded or not (either alphabet, see
-/// [`decode_base64`]).
+/// Any base64 that protobuf's JSON mapping allows: padded or not, of one alphabet or the other.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);

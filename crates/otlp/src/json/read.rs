@@ -244,8 +244,7 @@ impl Reader<'_> {
         self.begin()
     }
 
-    /// Most lengths are below 128: one byte is kept free for each, and [`Reader::close`] moves what
-    /// is longer.
+    /// Keeps one byte free, as most lengths are below 128; [`Reader::close`] moves what is longer.
     fn begin(&mut self) -> usize {
         self.out.push(0);
         self.out.len()

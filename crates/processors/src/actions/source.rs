@@ -82,7 +82,9 @@ impl ContextKey {
     pub(crate) fn find(&self, metadata: &Metadata) -> Option<String> {
         match self {
             ContextKey::ClientAddress => {
-                Some(metadata.peer.as_deref().map(address_of).unwrap_or_default())
+                let peer = metadata.peer.clone().unwrap_or_default();
+                let address = peer.parse::<SocketAddr>().map(|it| it.ip().to_canonical());
+                Some(address.map_or(peer, |address| address.to_string()))
             }
             ContextKey::Metadata(name) => {
                 let values = metadata.headers.iter().filter(|(header, _)| header == name);
@@ -91,11 +93,6 @@ impl ContextKey {
             }
         }
     }
-}
-
-fn address_of(peer: &str) -> String {
-    peer.parse::<SocketAddr>()
-        .map_or_else(|_| peer.to_owned(), |address| address.ip().to_canonical().to_string())
 }
 
 #[cfg(test)]

@@ -10,13 +10,16 @@ use crate::fingerprint::Fingerprint;
 use crate::matching::{self, Properties, Selection};
 use crate::processor::{Built, Edited, Processor, ProcessorConfig};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     Kind::new(
         "attributes",
         "Sets, removes, hashes, extracts and converts attributes of spans, data points and log \
          records",
     ),
-    |fields| Box::new(read(fields)),
+    |fields| {
+        let options = read(fields);
+        ProcessorConfig::Edits(Box::new(move |signal| options.build(signal)))
+    },
 );
 
 /// The options, and for one signal the processor.
@@ -37,8 +40,8 @@ fn read(fields: &mut Fields<'_>) -> Attributes {
     Attributes { actions, selection: Selection { include, exclude } }
 }
 
-impl ProcessorConfig for Attributes {
-    fn build(&self, signal: Signal) -> Result<Option<Built>, String> {
+impl Attributes {
+    fn build(&self, signal: Signal) -> Result<Built, String> {
         let mut warnings = Vec::new();
         let mut restrict = |name, properties: &Option<Properties>| match properties.clone() {
             None => Ok(None),
@@ -49,7 +52,7 @@ impl ProcessorConfig for Attributes {
             exclude: restrict("exclude", &self.selection.exclude)?,
         };
         let processor = Box::new(Attributes { actions: self.actions.clone(), selection });
-        Ok(Some(Built { processor, warnings }))
+        Ok(Built { processor, warnings })
     }
 }
 

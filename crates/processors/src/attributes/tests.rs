@@ -22,7 +22,6 @@ use sluice_flow::Metadata;
 use sluice_otlp::Signal;
 
 use super::read;
-use crate::processor::ProcessorConfig;
 
 fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue {
@@ -53,7 +52,7 @@ fn mark(selection: &str, signal: Signal, request: Vec<u8>) -> Bytes {
     let yaml = format!("actions: [{{key: mark, action: insert, value: 1}}]\n{selection}");
     let (config, diagnostics) = read_text("processors.attributes", &yaml, read);
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-    let built = config.build(signal).unwrap().unwrap();
+    let built = config.build(signal).unwrap();
     let request = Bytes::from(request);
     built.processor.process(signal, &request, &Metadata::default()).unwrap().unwrap_or(request)
 }
@@ -279,10 +278,7 @@ fn selections_are_checked_against_the_signal() {
         let (config, diagnostics) =
             read_text("a", &format!("actions: [{{key: k, action: delete}}]\n{selection}"), read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-        config
-            .build(signal)
-            .map(|built| built.unwrap().warnings.len())
-            .map_err(|error| error.to_string())
+        config.build(signal).map(|built| built.warnings.len())
     };
     let bodies = "include: {match_type: strict, log_bodies: [x]}";
     assert!(build(bodies, Signal::Traces).unwrap_err().contains("cannot have `log_bodies`"));
@@ -358,7 +354,7 @@ fn fingerprints_tell_configurations_apart() {
     let fingerprint = |yaml: &str| {
         let (config, diagnostics) = read_text("a", yaml, read);
         assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
-        config.build(Signal::Traces).unwrap().unwrap().processor.fingerprint()
+        config.build(Signal::Traces).unwrap().processor.fingerprint()
     };
     let configurations = [
         "actions: [{key: a, action: insert, value: 1}]",

@@ -4,16 +4,10 @@ use sluice_config::{ComponentKind, Fields, Kind};
 
 use crate::processor::{BatchLimits, ProcessorConfig};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     Kind::new("batch", "Says how large and how old batches may become"),
-    |fields| Box::new(read(fields)),
+    |fields| ProcessorConfig::Batch(read(fields)),
 );
-
-impl ProcessorConfig for BatchLimits {
-    fn batch(&self) -> Option<&BatchLimits> {
-        Some(self)
-    }
-}
 
 fn read(fields: &mut Fields<'_>) -> BatchLimits {
     let any = 0..=u32::MAX;

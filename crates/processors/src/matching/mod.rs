@@ -100,10 +100,15 @@ impl Properties {
     }
 
     pub(crate) fn matches_item(&self, item: Item<'_>, item_attributes: &Attributes<'_>) -> bool {
-        let is_kind = |kinds: &Strings| kinds.match_text(kind_name(item.span_kind()).as_bytes());
+        let is_kind = |kinds: &Strings| {
+            let kind = usize::try_from(item.span_kind()).ok().and_then(|it| SPAN_KINDS.get(it));
+            kinds.match_text(kind.copied().unwrap_or_default().as_bytes())
+        };
+        let has_body =
+            |bodies: &Strings| bodies.match_text(text_of(Value::read(&item.body())).as_bytes());
         self.span_names.as_ref().is_none_or(|names| names.match_text(item.span_name()))
             && self.span_kinds.as_ref().is_none_or(is_kind)
-            && self.log_bodies.as_ref().is_none_or(|bodies| body_matches(bodies, item))
+            && self.log_bodies.as_ref().is_none_or(has_body)
             && self.log_severity_texts.as_ref().is_none_or(|it| it.match_text(item.severity_text()))
             && self.log_severity_number.is_none_or(|number| number.matches(item.severity_number()))
             && attributes::all_match(&self.attributes, item_attributes)
@@ -171,11 +176,6 @@ impl SeverityNumber {
     }
 }
 
-fn body_matches(bodies: &Strings, item: Item<'_>) -> bool {
-    let body = item.body();
-    bodies.match_text(text_of(Value::read(&body)).as_bytes())
-}
-
 /// The kinds of spans that a strict match may name, and the one that is none of them.
 pub(crate) const SPAN_KINDS: [&str; 6] = [
     "SPAN_KIND_UNSPECIFIED",
@@ -185,10 +185,6 @@ pub(crate) const SPAN_KINDS: [&str; 6] = [
     "SPAN_KIND_PRODUCER",
     "SPAN_KIND_CONSUMER",
 ];
-
-fn kind_name(kind: i32) -> &'static str {
-    usize::try_from(kind).ok().and_then(|kind| SPAN_KINDS.get(kind)).copied().unwrap_or("")
-}
 
 /// `include` and `exclude` together, for one signal.
 #[derive(Clone, Debug, Default)]

@@ -6,16 +6,10 @@ use crate::processor::{MemoryLimit, ProcessorConfig};
 
 const MIB: u64 = 1024 * 1024;
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     Kind::new("memory_limiter", "Says how much memory the process may take"),
-    |fields| Box::new(read(fields)),
+    |fields| ProcessorConfig::Memory(read(fields)),
 );
-
-impl ProcessorConfig for MemoryLimit {
-    fn memory_limit(&self) -> Option<MemoryLimit> {
-        Some(*self)
-    }
-}
 
 fn read(fields: &mut Fields<'_>) -> MemoryLimit {
     fields.no_effect(

@@ -9,24 +9,20 @@ use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
 use crate::processor::{Built, Edited, Processor, ProcessorConfig};
 
-pub(crate) const KIND: ComponentKind<Box<dyn ProcessorConfig>> = ComponentKind::new(
+pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
     Kind::new("resource", "Sets, removes, hashes, extracts and converts attributes of resources"),
     |fields| {
         let doc = "Actions on the attributes of every resource, in this order.";
-        Box::new(Resource { actions: actions::read(fields, "attributes", doc) })
+        let actions = actions::read(fields, "attributes", doc);
+        ProcessorConfig::Edits(Box::new(move |_| {
+            let processor = Box::new(Resource { actions: actions.clone() });
+            Ok(Built { processor, warnings: Vec::new() })
+        }))
     },
 );
 
-/// The options, which are also the processor.
-#[derive(Clone, Debug)]
 struct Resource {
     actions: Actions,
-}
-
-impl ProcessorConfig for Resource {
-    fn build(&self, _: Signal) -> Result<Option<Built>, String> {
-        Ok(Some(Built { processor: Box::new(self.clone()), warnings: Vec::new() }))
-    }
 }
 
 impl Processor for Resource {

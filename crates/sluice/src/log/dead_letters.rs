@@ -13,7 +13,6 @@ use super::body;
 use super::directory::{Directory, StoredDelivery};
 use super::frames::{readable, report_damage};
 use super::listing::{Entry, Kind, Listing};
-use crate::output::complain;
 use crate::text;
 
 const TITLES: [&str; 6] = [">Number", "Refused", ">Items", ">Bytes", "Receiver", "Reason"];
@@ -36,17 +35,11 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
         let Some(path) = &delivery.dead_letters else { continue };
         let Some(mut letters) = delivery.letters(arguments.from)? else { continue };
         let (signal, name) = (delivery.log.signal, &delivery.name);
+        let more = format!("{name}: there are more letters");
         let (heading, name) = (name.as_str(), format!("{name}: dead letter"));
-        let kind = Kind { signal, heading, titles: &TITLES, name };
+        let kind = Kind { signal, heading, titles: &TITLES, name, more };
         let next = || readable(|| letters.next_letter());
-        let listed = listing.list(&kind, next, |letter| describe(delivery, letter))?;
-        printed += listed.printed;
-        if let Some(next) = listed.next {
-            complain!(
-                "sluice: {}: there are more letters: use --from {next}, or a higher --limit",
-                delivery.name
-            );
-        }
+        printed += listing.list(&kind, next, |letter| describe(delivery, letter))?;
         report_damage(path, letters.damage());
     }
     if printed == 0 {

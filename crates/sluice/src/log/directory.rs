@@ -165,8 +165,7 @@ impl LogFolder {
         Ok(deliveries)
     }
 
-    /// The cursors with the names of their deliveries. A lost one has the name that opening the log
-    /// gives its file.
+    /// The cursors by delivery; a lost one by the name that its file gets when the log is opened.
     pub(super) fn cursor_files(&self) -> Result<Vec<(String, Option<CursorState>)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();

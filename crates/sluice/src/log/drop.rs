@@ -53,16 +53,13 @@ fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
 
 fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) -> Result<Holding> {
     let logs = directory.overview()?;
-    let Some(log) = logs.iter().find(|log| log.directory == delivery.log.path) else {
-        return Ok(Holding::default());
-    };
-    let held = if dead_letters {
-        let letters = log.dead_letters.iter().find(|letters| letters.delivery == delivery.name);
-        letters.map(|letters| letters.held)
-    } else {
-        let is_its = |state: &CursorState| state.name == delivery.name;
-        let cursor = log.cursors.iter().find(|cursor| cursor.state.as_ref().is_ok_and(is_its));
-        cursor.map(|cursor| cursor.held)
+    let log = || logs.iter().find(|log| log.directory == delivery.log.path);
+    let letters = || log()?.dead_letters.iter().find(|letters| letters.delivery == delivery.name);
+    let is_its = |state: &CursorState| state.name == delivery.name;
+    let cursor = || log()?.cursors.iter().find(|cursor| cursor.state.as_ref().is_ok_and(is_its));
+    let held = match dead_letters {
+        true => letters().map(|letters| letters.held),
+        false => cursor().map(|cursor| cursor.held),
     };
     Ok(held.unwrap_or_default())
 }

@@ -33,6 +33,8 @@ pub(super) struct Kind<'k> {
     pub titles: &'static [&'static str],
     /// Its name in messages, before the number.
     pub name: String,
+    /// What is said where there are more than the limit.
+    pub more: String,
 }
 
 /// One run of the command.
@@ -45,35 +47,28 @@ pub(super) struct Listing {
     is_readable: bool,
 }
 
-/// What became of one list.
-pub(super) struct Listed {
-    pub printed: u64,
-    /// The number of the first entry beyond the limit, for `--from`.
-    pub next: Option<u64>,
-}
-
 impl Listing {
     pub(super) fn new(format: Output, limit: u64) -> Self {
         let output = BufWriter::new(io::stdout().lock());
         Listing { output, format, limit, is_readable: true }
     }
 
-    /// Prints what `next` yields, up to the limit.
+    /// Prints what `next` yields, up to the limit. Returns how many that is.
     pub(super) fn list<T>(
         &mut self,
         kind: &Kind<'_>,
         mut next: impl FnMut() -> Result<Option<T>>,
         describe: impl Fn(&T) -> Entry<'_>,
-    ) -> Result<Listed> {
+    ) -> Result<u64> {
         let mut table = text::table(kind.titles);
-        let mut listed = Listed { printed: 0, next: None };
+        let (mut printed, mut beyond) = (0, None);
         while let Some(entry) = next()? {
             let entry = describe(&entry);
-            if listed.printed == self.limit {
-                listed.next = Some(entry.stored.offset);
+            if printed == self.limit {
+                beyond = Some(entry.stored.offset);
                 break;
             }
-            listed.printed += 1;
+            printed += 1;
             if self.format.body {
                 self.print_body(kind, entry.stored)?;
             } else if self.format.json {
@@ -90,7 +85,10 @@ impl Listing {
             self.print_table(kind, &table)?;
         }
         self.output.flush()?;
-        Ok(listed)
+        if let Some(from) = beyond {
+            complain!("sluice: {}: use --from {from}, or a higher --limit", kind.more);
+        }
+        Ok(printed)
     }
 
     /// A line for people, where tables are printed.

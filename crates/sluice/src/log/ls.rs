@@ -39,9 +39,8 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
         let folder = wanted.iter().find(|folder| folder.path == log.directory);
         let Some(folder) = folder else { continue };
         let rows = rows(log, configured.as_deref())?;
-        let mut lost = folder.cursor_files()?;
-        lost.retain(|(_, cursor)| cursor.is_none());
-        let lost: Vec<String> = lost.into_iter().map(|(name, _)| name).collect();
+        let lost = folder.cursor_files()?.into_iter().filter(|(_, cursor)| cursor.is_none());
+        let lost: Vec<String> = lost.map(|(name, _)| name).collect();
         if arguments.json {
             listed.push(to_json(log, &rows, &lost));
         } else {

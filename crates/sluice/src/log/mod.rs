@@ -14,7 +14,6 @@ mod listing;
 mod ls;
 mod replay;
 mod show;
-
 mod verify;
 
 use std::io;

@@ -13,7 +13,6 @@ use super::body;
 use super::directory::{Directory, LogFolder};
 use super::frames::{Frames, StoredFrame, report_damage, waits_for};
 use super::listing::{Entry, Kind, Listing};
-use crate::output::complain;
 use crate::text;
 
 const TITLES: [&str; 7] =
@@ -41,16 +40,10 @@ fn show(log: &LogFolder, mut frames: Frames, listing: &mut Listing) -> Result<()
     let cursors: Vec<_> = log.cursor_files()?.into_iter().filter_map(|(_, it)| it).collect();
     let signal = log.signal;
     let (heading, name) = (signal.as_str(), format!("{}: frame", log.path.display()));
-    let kind = Kind { signal, heading, titles: &TITLES, name };
-    let listed =
-        listing.list(&kind, || frames.next(), |frame| describe(signal, frame, &cursors))?;
-    if listed.printed == 0 {
+    let more = format!("there are more frames of {signal}");
+    let kind = Kind { signal, heading, titles: &TITLES, name, more };
+    if listing.list(&kind, || frames.next(), |frame| describe(signal, frame, &cursors))? == 0 {
         listing.note(&format!("{signal}: no frames\n"))?;
-    }
-    if let Some(next) = listed.next {
-        complain!(
-            "sluice: there are more frames of {signal}: use --from {next}, or a higher --limit"
-        );
     }
     report_damage(&log.path, frames.damage());
     Ok(())

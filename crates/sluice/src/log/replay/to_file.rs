@@ -30,7 +30,10 @@ pub(super) fn run(
     if arguments.remove && path == Path::new(STDOUT) {
         bail!("--remove needs a file that can be made durable, not `--to-file -`");
     }
-    let mut source = Source::open(delivery, arguments.backlog)?;
+    let mut source = match arguments.backlog {
+        true => Source::Backlog(Frames::backlog(delivery, 0)?),
+        false => Source::Letters(letters(delivery)?),
+    };
     let mut sink = Sink::create(path)?;
     let (mut frames, mut items, mut failed, mut below) = (0, 0, 0, 0);
     let bar = progress();
@@ -79,13 +82,6 @@ enum Source {
 }
 
 impl Source {
-    fn open(delivery: &StoredDelivery, backlog: bool) -> Result<Source> {
-        Ok(match backlog {
-            true => Source::Backlog(Frames::backlog(delivery, 0)?),
-            false => Source::Letters(letters(delivery)?),
-        })
-    }
-
     fn next(&mut self) -> Result<Option<StoredRecord>> {
         Ok(match self {
             Source::Letters(letters) => {
