@@ -300,6 +300,34 @@ fn open_fresh(disk: &FaultyDisk) -> Vec<u64> {
     }
 }
 
+/// Scenario: the directory of a reader's new file cannot be synced, the process is killed, and the
+/// next one finds the file. Guarantee: what that one calls durable is there after a power cut.
+#[test]
+fn a_cursor_file_that_was_found_counts_when_its_name_is_durable() {
+    let disk = FaultyDisk::new(1);
+    let durable = Durable::default();
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    disk.fail_operation(Operation::SyncDirectory, input_output);
+    append(&log, 0, 100, &[id], &durable);
+    wait_until("the directory was refused", || log.trouble().is_some());
+    let disk = disk.kill_process();
+    drop(log);
+    assert!(is_in(&disk, ".cursor") && durable.lock().is_empty());
+    // A directory that cannot be synced now either holds up what is for its readers.
+    let (log, recovered) = open(&disk);
+    assert_eq!(recovered.cursors, 1);
+    let id = subscribe(&log, "a");
+    append(&log, 1, 100, &[id], &durable);
+    wait_until("the directory was refused", || log.trouble().is_some());
+    assert!(durable.lock().is_empty());
+    disk.clear_fault();
+    wait_durable(&durable, 1);
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+    assert_eq!(open_fresh(&disk), [1]);
+}
+
 #[test]
 fn a_newer_format_is_refused_and_its_files_stay_as_they_are() {
     let disk = FaultyDisk::new(1);
