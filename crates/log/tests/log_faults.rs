@@ -417,6 +417,28 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
     assert!(lost_at_all > 50, "{lost_at_all}");
 }
 
+/// Guarantee: a damaged frame counts once, also where the backlog was dated before it is read.
+#[test]
+fn a_damaged_frame_of_a_backlog_that_was_dated_counts_once() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..4 {
+        append(&log, value, 100, &[id], &durable);
+        wait_durable(&durable, value as usize + 1);
+    }
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    let is_segment = |path: &Path| path.extension() == Some("seg".as_ref());
+    let (segment, _) = disk.contents().into_iter().find(|(path, _)| is_segment(path)).unwrap();
+    disk.flip_bit(&segment, 8 * (4096 + 20));
+    let (log, _) = open(&disk);
+    wait_until("dated", || log.orphans()[0].oldest_age.is_some());
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [1, 2, 3]);
+    assert_eq!(log.stats().frames_damaged, 1);
+}
+
 /// Guarantee: trouble with reading ends with the disk's, even if the reader that met it has gone.
 #[test]
 fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
