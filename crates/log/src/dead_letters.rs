@@ -130,7 +130,9 @@ impl DeadLetters {
     /// error none, some or all of them are stored, and the call can be repeated.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
-        let mut appended = new.iter().try_for_each(|letter| self.append_one(letter));
+        let mut too_large = Holding::default();
+        let mut appended =
+            new.iter().try_for_each(|letter| self.append_one(letter, &mut too_large));
         if appended.is_ok()
             && let Some(writer) = &mut self.writer
         {
@@ -140,6 +142,11 @@ impl DeadLetters {
         }
         if self.writer.as_ref().is_some_and(SegmentWriter::is_failed) {
             self.put_away();
+        }
+        if appended.is_ok() && too_large.frames > 0 {
+            self.state.dropped.add(too_large);
+            // The letters are stored: if this fails, the next state that is stored has the count.
+            let _ = self.store_state();
         }
         appended.map(|()| first)
     }
@@ -190,7 +197,7 @@ impl DeadLetters {
         self.state.dropped
     }
 
-    fn append_one(&mut self, letter: &DeadLetter) -> Result<()> {
+    fn append_one(&mut self, letter: &DeadLetter, too_large: &mut Holding) -> Result<()> {
         let mut metadata = Vec::new();
         letter.refusal.encode(&mut metadata);
         metadata.extend_from_slice(&letter.metadata);
@@ -205,7 +212,7 @@ impl DeadLetters {
         };
         self.state.written_unix_ns = letter.refusal.refused_unix_ns;
         if SegmentWriter::len_for(&frame) > self.limit_bytes {
-            self.state.dropped.add(frame.charge);
+            too_large.add(frame.charge);
             return Ok(());
         }
         self.make_room(&frame)?;
@@ -416,7 +423,12 @@ fn open_state(
         // No letter is lost by damage: some that were removed are back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
-        opened => return opened,
+        Err(error) => return Err(error),
+        Ok(opened) => {
+            // The process that made it may have been killed before it had synced its name.
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+            return Ok(opened);
+        }
     }
     let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };

@@ -133,6 +133,39 @@ fn a_letter_that_exceeds_the_whole_bound_counts_as_dropped_and_the_others_stay()
     assert_eq!(letters.append(&new).unwrap(), 1);
     assert_eq!((letters.range(), letters.dropped().items), ((0, 3), 3));
     assert_eq!(read(&disk, 0).len(), 3);
+    assert_eq!(open(&disk.cut_power(Unsynced::Lost), 64 << 10).dropped().items, 3);
+}
+
+/// Guarantee: a letter that exceeds the bound is counted once, however often those beside it are
+/// stored in vain.
+#[test]
+fn a_letter_that_exceeds_the_whole_bound_counts_once() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 64 << 10);
+    let new = [letter(0, &[0; 70_000]), letter(1, b"small")];
+    disk.fail_operation(Operation::CreateNew, no_space);
+    (0..3).for_each(|_| assert!(letters.append(&new).is_err()));
+    disk.clear_fault();
+    letters.append(&new).unwrap();
+    assert_eq!((letters.letters(), letters.dropped().frames), (1, 1));
+}
+
+/// Scenario: a state was written anew, its directory cannot be synced, the process is killed, and
+/// the next one finds the state. Guarantee: what that one removed stays so after a power cut.
+#[test]
+fn a_state_that_was_found_counts_when_its_name_is_durable() {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk, 1 << 20);
+    letters.append(&[letter(0, b"payload"), letter(1, b"payload")]).unwrap();
+    for operation in [Operation::SyncData, Operation::SyncDirectory] {
+        disk.fail_operation(operation, input_output);
+        assert!(letters.remove_below(1).is_err());
+    }
+    let disk = disk.kill_process();
+    disk.clear_fault();
+    open(&disk, 1 << 20).remove_below(2).unwrap();
+    let disk = disk.cut_power(Unsynced::Lost);
+    assert_eq!((open(&disk, 1 << 20).range(), read(&disk, 0).len()), ((2, 2), 0));
 }
 
 #[test]

@@ -300,6 +300,34 @@ fn open_fresh(disk: &FaultyDisk) -> Vec<u64> {
     }
 }
 
+/// Scenario: the directory of a reader's new file cannot be synced, the process is killed, and the
+/// next one finds the file. Guarantee: what that one calls durable is there after a power cut.
+#[test]
+fn a_cursor_file_that_was_found_counts_when_its_name_is_durable() {
+    let disk = FaultyDisk::new(1);
+    let durable = Durable::default();
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    disk.fail_operation(Operation::SyncDirectory, input_output);
+    append(&log, 0, 100, &[id], &durable);
+    wait_until("the directory was refused", || log.trouble().is_some());
+    let disk = disk.kill_process();
+    drop(log);
+    assert!(is_in(&disk, ".cursor") && durable.lock().is_empty());
+    // A directory that cannot be synced now either holds up what is for its readers.
+    let (log, recovered) = open(&disk);
+    assert_eq!(recovered.cursors, 1);
+    let id = subscribe(&log, "a");
+    append(&log, 1, 100, &[id], &durable);
+    wait_until("the directory was refused", || log.trouble().is_some());
+    assert!(durable.lock().is_empty());
+    disk.clear_fault();
+    wait_durable(&durable, 1);
+    let disk = disk.cut_power(Unsynced::Lost);
+    drop(log);
+    assert_eq!(open_fresh(&disk), [1]);
+}
+
 #[test]
 fn a_newer_format_is_refused_and_its_files_stay_as_they_are() {
     let disk = FaultyDisk::new(1);
@@ -387,6 +415,28 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
         }
     }
     assert!(lost_at_all > 50, "{lost_at_all}");
+}
+
+/// Guarantee: a damaged frame counts once, also where the backlog was dated before it is read.
+#[test]
+fn a_damaged_frame_of_a_backlog_that_was_dated_counts_once() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..4 {
+        append(&log, value, 100, &[id], &durable);
+        wait_durable(&durable, value as usize + 1);
+    }
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    let is_segment = |path: &Path| path.extension() == Some("seg".as_ref());
+    let (segment, _) = disk.contents().into_iter().find(|(path, _)| is_segment(path)).unwrap();
+    disk.flip_bit(&segment, 8 * (4096 + 20));
+    let (log, _) = open(&disk);
+    wait_until("dated", || log.orphans()[0].oldest_age.is_some());
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [1, 2, 3]);
+    assert_eq!(log.stats().frames_damaged, 1);
 }
 
 /// Guarantee: trouble with reading ends with the disk's, even if the reader that met it has gone.

@@ -229,8 +229,9 @@ fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
 
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
-    append(&log, 10, 300, &[id], &Durable::default());
+    // It may be due at once: its reader lags.
     disk.fail_operation(Operation::Allocate, support::faulty_disk::no_space);
+    append(&log, 10, 300, &[id], &Durable::default());
     assert_eq!(log.close(Duration::from_millis(300)).frames, 1);
     assert!(log.trouble().is_some_and(|trouble| trouble.out_of_space));
 }

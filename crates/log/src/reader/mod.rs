@@ -176,12 +176,13 @@ impl<T: Record> Reader<T> {
                 Err(error) => return self.pass_if_lost(task, error),
             },
         };
-        let damage_before = place.segment.damage().places();
+        let mut known_damage = place.segment.damage().places();
         let mut found = Found::nothing(task.from);
+        let (segment, shared) = (&mut place.segment, &mut self.shared_frames);
         // After an error the segment is opened again.
-        read_turn(&mut place.segment, task, &mut self.shared_frames, &mut found)?;
+        read_turn(segment, task, shared, &mut found, &mut known_damage)?;
         place.at = found.until;
-        found.damaged += place.segment.damage().places() - damage_before;
+        found.damaged += place.segment.damage().places() - known_damage;
         self.places.insert(task.id, place);
         Ok(found)
     }
@@ -327,12 +328,13 @@ impl<T> SharedFrames<T> {
     }
 }
 
-/// Reads one turn of a task.
+/// Reads one turn of a task. `known_damage`: places before what the task is about.
 fn read_turn<T: Record>(
     segment: &mut SegmentReader,
     task: &Task,
     shared: &mut SharedFrames<T>,
     found: &mut Found<T>,
+    known_damage: &mut u64,
 ) -> Result<()> {
     let start = segment.position();
     let mut charged_bytes = 0;
@@ -359,6 +361,9 @@ fn read_turn<T: Record>(
         }
         // What was written twice, or was looked at already.
         if header.offset < found.until {
+            if header.offset < task.from {
+                *known_damage = segment.damage().places();
+            }
             continue;
         }
         if segment.readers().contains(&task.persistent_id) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Writer;
 use crate::cursor_file::{CursorFile, file_name};
-use crate::error::Result;
+use crate::error::{IoContext as _, Result};
 use crate::format::FrameRef;
 use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
@@ -90,6 +90,7 @@ impl<T> Batch<T> {
 impl<T: Record> Writer<T> {
     /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
     pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<()> {
+        self.sync_names()?;
         self.create_cursor_files(&batch.newcomers)?;
         let written = self.append_all(batch);
         if written.is_err() {
@@ -122,6 +123,17 @@ impl<T: Record> Writer<T> {
             self.open_segment_for(frame.offset, len_bytes)?.append(&encoded)?;
         }
         self.sync(batch, first_unsynced..batch.frames.len())
+    }
+
+    /// Makes the names of the cursor files durable that were found at the start.
+    fn sync_names(&mut self) -> Result<()> {
+        if self.has_unsynced_names {
+            let directory = &self.home.cursors_directory;
+            let synced = self.home.options.disk.sync_directory(directory);
+            synced.at(directory, "cannot sync the directory")?;
+            self.has_unsynced_names = false;
+        }
+        Ok(())
     }
 
     fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<()> {

@@ -7,7 +7,8 @@
 //!   due, nothing is written and the thread wakes up only as often as frames come due.
 //! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
 //!   after all its readers have durable cursor files: without one, a restart would not know that
-//!   the frame is for a reader.
+//!   the frame is for a reader. Of a file that was found at the start only the content is known to
+//!   be durable: a process that ended before it had synced the directory leaves the name.
 
 mod commit;
 
@@ -37,6 +38,8 @@ pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
+    /// Cursor files were found whose names may not be durable.
+    has_unsynced_names: bool,
     segment: Option<SegmentWriter>,
     committed: Instant,
     retry_after: Duration,
@@ -53,10 +56,12 @@ enum Work {
 
 impl<T: Record> Writer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, files: Arc<Mutex<CursorFiles>>) -> Self {
+        let has_unsynced_names = !files.lock().is_empty();
         Writer {
             shared,
             home,
             cursor_files: files,
+            has_unsynced_names,
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
