@@ -12,25 +12,7 @@ use super::ReceiverRoute;
 
 /// So often it is asked whether a backend still works.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Why a request does not enter now.
-pub(super) struct NotAdmitted {
-    refusal: Refusal,
-    /// Only because senders are paced: it would enter otherwise.
-    is_paced: bool,
-}
-
-impl From<Refusal> for NotAdmitted {
-    fn from(refusal: Refusal) -> Self {
-        NotAdmitted { refusal, is_paced: false }
-    }
-}
-
-impl From<NotAdmitted> for Refusal {
-    fn from(NotAdmitted { refusal, .. }: NotAdmitted) -> Self {
-        refusal
-    }
-}
+pub(super) const BEHIND: &str = "deliveries are behind";
 
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it.
@@ -41,13 +23,14 @@ impl ReceiverRoute {
         loop {
             let now = Instant::now();
             let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
-                Ok(permit) => {
+                Ok(Some(permit)) => {
                     if has_waited {
                         receiving.note_freed(self.signal);
                     }
                     return Ok(permit);
                 }
-                Err(NotAdmitted { refusal, is_paced }) => (refusal, is_paced),
+                Ok(None) => (Refusal::overloaded(BEHIND), true),
+                Err(refusal) => (refusal, false),
             };
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
@@ -66,27 +49,30 @@ impl ReceiverRoute {
         }
     }
 
+    /// `None`: it would enter if senders were not paced.
     pub(super) fn try_admit(
         &self,
         bytes: usize,
         may_be_paced: bool,
         now: Instant,
-    ) -> Result<Permit, NotAdmitted> {
+    ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        self.route.admit(arriving, of_route, may_be_paced, now).map_err(|obstacle| {
-            let is_paced = matches!(obstacle, Obstacle::Paced);
-            let refusal = Refusal::overloaded(match obstacle {
-                Obstacle::Paced => "deliveries are behind".to_owned(),
-                Obstacle::Delivery(full) => format!("the budget of delivery {} is spent", full.id),
-                Obstacle::Pool => "the memory for backlogs is spent".to_owned(),
-            });
-            NotAdmitted { refusal, is_paced }
-        })?;
+        match self.route.admit(arriving, of_route, may_be_paced, now) {
+            Ok(()) => {}
+            Err(Obstacle::Paced) => return Ok(None),
+            Err(Obstacle::Delivery(full)) => {
+                let reason = format!("the budget of delivery {} is spent", full.id);
+                return Err(Refusal::overloaded(reason));
+            }
+            Err(Obstacle::Pool) => {
+                return Err(Refusal::overloaded("the memory for backlogs is spent"));
+            }
+        }
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
-        Ok(admitted.inspect_err(|_| self.door.resources.note_memory_short())?)
+        admitted.inspect_err(|_| self.door.resources.note_memory_short()).map(Some)
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

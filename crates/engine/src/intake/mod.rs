@@ -111,7 +111,8 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
-        Ok(self.try_admit(bytes, false, Instant::now())?)
+        let permit = self.try_admit(bytes, false, Instant::now())?;
+        permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
     }
 
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {

@@ -21,7 +21,6 @@ use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::answers::AnswersOf;
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
@@ -30,7 +29,7 @@ use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
-use super::{Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
+use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -56,9 +55,9 @@ const LOCAL_RESETS_MAX: usize = 1024;
 const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What all connections of a port share.
-pub(super) struct Context {
+pub(super) struct Context<H> {
     pub serving: Serving,
-    pub answers: AnswersOf,
+    pub handler: H,
     /// When the last failed TLS handshake was warned of.
     pub tls_warned_at: Mutex<Option<Instant>>,
     /// Close them whatever they do.
@@ -81,11 +80,11 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn serve_connection(
+pub(super) async fn serve_connection<H: Handler>(
     socket: Socket,
     mut peer: Peer,
     activity: Arc<Activity>,
-    context: Arc<Context>,
+    context: Arc<Context<H>>,
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
     let _open = Open::new(counters);
@@ -153,14 +152,14 @@ pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> boo
     is_due
 }
 
-async fn drive(
+async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     activity: Arc<Activity>,
     peer: &Peer,
-    context: &Arc<Context>,
+    context: &Arc<Context<H>>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
-    let answers = (context.answers)(peer);
+    let known = Arc::new(context.handler.connected(peer));
     let service = service_fn(|request: Request<Incoming>| {
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
@@ -172,16 +171,16 @@ async fn drive(
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();
             // Its headers are dropped here: what is refused for want of memory must not wait.
-            Err(answers.refuse_for_memory(request))
+            Err(context.handler.refuse_for_memory(request))
         } else {
             Ok(request)
         };
-        let (context, answers) = (Arc::clone(context), Arc::clone(&answers));
+        let (context, known) = (Arc::clone(context), Arc::clone(&known));
         async move {
             let response = match admitted {
                 Err(refusal) => refusal,
                 Ok(request) => {
-                    let response = answers.answer(request).await;
+                    let response = context.handler.handle(&known, request).await;
                     in_flight.answered(is_accepted(&response));
                     if context.serving.resources.holds_answers() {
                         in_flight.hold().await;

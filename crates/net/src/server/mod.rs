@@ -30,7 +30,6 @@
 //! - peers that vanished: keepalive, of HTTP/2 or TCP
 
 mod activity;
-mod answers;
 mod body;
 mod budget;
 mod charges;

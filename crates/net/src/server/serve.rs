@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
-use super::answers;
 use super::connection::{Context, is_due, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
@@ -41,8 +40,7 @@ pub struct Serving {
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
-    let answers = answers::of(handler);
-    let context = Arc::new(Context { serving, answers, tls_warned_at: Mutex::default(), cut_off });
+    let context = Arc::new(Context { serving, handler, tls_warned_at: Mutex::default(), cut_off });
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
     let port = Port::new(tls.is_some(), options.max_connections, options.evicted_after);
     let (mut warned_at, mut warned_of) = (None, counters.crowded_out());

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use sluice_net::grpc::frame::EMPTY_MESSAGE;
 use sluice_net::grpc::status::GRPC_STATUS;
 use sluice_net::grpc::{Code, Status};
+use sluice_net::headers;
 use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
 use sluice_otlp::{Encoding, Signal};
 
@@ -111,11 +112,9 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
-    let mut values = headers.get_all(GRPC_ENCODING).iter();
-    let Some(value) = values.next() else { return Ok(Encoding::Identity) };
-    if values.any(|other| other != value) {
-        return Err(Refused::invalid("there are several grpc-encoding headers that differ"));
-    }
+    let differ = |_| Refused::invalid("there are several grpc-encoding headers that differ");
+    let value = headers::sole(headers, &GRPC_ENCODING).map_err(differ)?;
+    let Some(value) = value else { return Ok(Encoding::Identity) };
     let name = String::from_utf8_lossy(value.as_bytes());
     Encoding::from_name(name.trim()).ok_or_else(|| {
         let name: String = name.chars().take(40).collect();

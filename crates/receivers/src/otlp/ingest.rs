@@ -18,7 +18,7 @@ use super::counters::{Counters, SignalCounters};
 use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
-use super::waiting::{Body, Interrupted};
+use super::waiting::Body;
 
 /// How the bytes of a request are to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,8 @@ impl Ingest {
     ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
             let pool = || self.ingress.waiting(false);
-            match body.read_while(authenticator.authenticate(headers), pool).await {
-                Ok(verdict) => verdict?,
-                Err(Interrupted::NoRoom) => return Err(AuthError::Busy.into()),
-                Err(Interrupted::Body(error)) => return Err(error.into()),
-            }
+            let verdict = body.read_while(authenticator.authenticate(headers), pool).await?;
+            verdict.unwrap_or(Err(AuthError::Busy))?;
         }
         self.ingress.route(signal).ok_or_else(|| {
             let message = format!("no pipeline takes {signal} from this receiver");

@@ -8,7 +8,7 @@ use sluice_net::grpc::frame::{FrameError, Message};
 use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
-use super::waiting::{Body, Interrupted};
+use super::waiting::Body;
 
 /// What is admitted at first of a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
@@ -75,11 +75,8 @@ impl Ingest {
         body: &mut Body,
     ) -> Result<Admitted, Refused> {
         let pool = || self.ingress.waiting(true);
-        let permit = match body.read_while(route.admit(len_bytes), pool).await {
-            Ok(permit) => permit?,
-            Err(Interrupted::NoRoom) => route.admit_at_once(len_bytes)?,
-            Err(Interrupted::Body(error)) => return Err(error.into()),
-        };
+        let waited = body.read_while(route.admit(len_bytes), pool).await?;
+        let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
         Ok(Admitted::new(permit, &self.resources))
     }
 }

@@ -1,17 +1,5 @@
 //! Why a request is not accepted, and the answer over each transport.
 //!
-//! | | gRPC | HTTP | the client |
-//! |---|---|---|---|
-//! | no or wrong credentials | UNAUTHENTICATED | 401 | gives up |
-//! | no pipeline takes the signal, unknown method or path | UNIMPLEMENTED | 404 | gives up |
-//! | overload | UNAVAILABLE + RetryInfo | 503 + Retry-After | comes back |
-//! | too large for a limit or for all memory | RESOURCE_EXHAUSTED without RetryInfo | 413 | gives up |
-//! | not valid OTLP | INVALID_ARGUMENT | 400 | gives up |
-//! | refused for good by the sole backend | INVALID_ARGUMENT | 400 | gives up |
-//! | failure of the sole backend that is not to be retried | UNKNOWN | 500 | gives up |
-//! | unknown compression | UNIMPLEMENTED + grpc-accept-encoding | 415 + Accept-Encoding | gives up |
-//! | body too slow | DEADLINE_EXCEEDED | 503 | comes back |
-//!
 //! Over HTTP a body that is too slow is answered 503 and not 408: OTLP has clients come back after
 //! 429, 502, 503 and 504 only.
 

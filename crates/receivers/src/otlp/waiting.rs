@@ -23,13 +23,6 @@ pub(super) struct Body {
     has_ended: bool,
 }
 
-/// Why a request waits no longer, although what it waits for has not come.
-pub(super) enum Interrupted {
-    /// There is no memory for what comes meanwhile.
-    NoRoom,
-    Body(BodyError),
-}
-
 impl Body {
     pub(super) fn new(reader: BodyReader) -> Self {
         let announced_len_bytes = reader.announced_len_bytes();
@@ -78,61 +71,58 @@ impl Body {
         self.has_ended.then_some(None)
     }
 
-    /// Waits, and reads what comes meanwhile into memory of this pool.
+    /// Waits, and reads what comes meanwhile into memory of this pool. `None`: there is not enough.
     pub(super) async fn read_while<T>(
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: impl FnOnce() -> Arc<dyn MemoryPool>,
-    ) -> Result<T, Interrupted> {
+    ) -> Result<Option<T>, BodyError> {
         // Most requests wait for nothing: they pay for no larger future.
-        match wait.as_mut().now_or_never() {
-            Some(result) => Ok(result),
-            None => {
-                self.reader.waits(true);
-                let result = Box::pin(self.read_until(wait, pool())).await;
-                self.reader.waits(false);
-                result
-            }
+        if let Some(result) = wait.as_mut().now_or_never() {
+            return Ok(Some(result));
         }
+        self.reader.waits(true);
+        let result = Box::pin(self.read_until(wait, pool())).await;
+        self.reader.waits(false);
+        result
     }
 
     async fn read_until<T>(
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: Arc<dyn MemoryPool>,
-    ) -> Result<T, Interrupted> {
+    ) -> Result<Option<T>, BodyError> {
         if self.charged.is_none() {
             self.charged = Permit::take(pool, 0).ok();
         }
-        if let Some(piece) = self.last.take() {
-            self.hold(piece)?;
-        }
-        loop {
+        let mut has_room = self.last.take().is_none_or(|piece| self.hold(piece));
+        while has_room {
             let is_read = !self.has_ended && !self.reader.comes_when_asked();
             tokio::select! {
                 biased;
-                result = &mut wait => return Ok(result),
-                piece = self.reader.next(), if is_read => match piece.map_err(Interrupted::Body)? {
-                    Some(piece) => self.hold(piece)?,
+                result = &mut wait => return Ok(Some(result)),
+                piece = self.reader.next(), if is_read => match piece? {
+                    Some(piece) => has_room = self.hold(piece),
                     None => self.has_ended = true,
                 },
             }
         }
+        Ok(None)
     }
 
-    fn hold(&mut self, piece: Bytes) -> Result<(), Interrupted> {
+    /// False: there is no memory for it. Then it is the next piece all the same.
+    fn hold(&mut self, piece: Bytes) -> bool {
         let (len, capacity) = (self.held.len() + piece.len(), self.held.capacity());
         if len > capacity {
             let capacity = len.max(2 * capacity);
-            let is_charged =
-                self.charged.as_mut().is_some_and(|charged| charged.grow_to(capacity).is_ok());
-            if !is_charged {
+            let charged = self.charged.as_mut();
+            if charged.is_none_or(|charged| charged.grow_to(capacity).is_err()) {
                 self.last = Some(piece);
-                return Err(Interrupted::NoRoom);
+                return false;
             }
             self.held.reserve_exact(capacity - self.held.len());
         }
         self.held.extend_from_slice(&piece);
-        Ok(())
+        true
     }
 }
