@@ -161,7 +161,7 @@ impl World {
         self.start();
         self.check_all(|durable, offset, value| durable.get(&offset) == Some(&value));
         if std::mem::take(&mut self.has_failed) {
-            // Segments that nobody needs go all the same, or a full disk would stay full. Then
+            // Segments that no reader needs go all the same, or a full disk would stay full. Then
             // nothing on disk may name their offsets any more, and they may be given again.
             let readers = &self.readers;
             let is_needed =
@@ -435,7 +435,7 @@ fn the_oldest_goes_first_also_after_what_was_not_written() {
 
 /// Scenario: a reader resolves a frame, its file cannot be written, and the process is killed when
 /// the segment has gone. Guarantee: the next one goes on, be it with the offset of a frame that
-/// nobody needs.
+/// no reader needs.
 #[test]
 fn a_place_that_could_not_be_stored_costs_nothing_that_is_needed() {
     let mut world = World::new(0, Duration::ZERO, 0);
