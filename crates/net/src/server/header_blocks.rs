@@ -19,6 +19,7 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
+const STREAM_MASK: u32 = u32::MAX >> 1;
 
 /// The first index of the dynamic table. The fields before it are the static table's.
 const DYNAMIC: u32 = 62;
@@ -28,6 +29,9 @@ const KEPT_AS_SLICES: [u32; 5] = [1, 4, 5, 6, 7];
 /// A header block may begin with so many changes of the table's size (RFC 7541, 4.2). h2 takes any
 /// number, which count towards no limit.
 const SIZE_UPDATES_MAX: u32 = 2;
+/// Trailers have so many fields at most: of more, h2 would hold a hundred times what came until
+/// their request is read. Clients of OTLP send none.
+const TRAILER_FIELDS_MAX: usize = 64;
 /// A buffer that is kept for a few of its bytes: what was read at once, or a frame.
 const KEPT_BUFFER_BYTES: usize = 16 << 10;
 /// h2 keeps no more fields of a block: each of them counts 32 bytes and its name.
@@ -51,6 +55,8 @@ pub(super) struct HeaderBlocks {
     /// The same: whether it is the first such entry of its frame.
     pins: u128,
     header_bytes: usize,
+    /// The latest stream of the peer. Further headers of it and of earlier ones are trailers.
+    last_stream: u32,
     /// The last block goes on in a further frame, or in the rest of its last one.
     is_unfinished: bool,
 }
@@ -157,13 +163,16 @@ impl HeaderBlocks {
     }
 
     fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
-        let [high, middle, low, kind, flags, ..] = header;
+        let [high, middle, low, kind, flags, stream @ ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
         let has_headers = is_first || kind == CONTINUATION;
         let ends_block = has_headers && flags & END_HEADERS != 0;
         if is_first {
-            self.block = Block::default();
+            let stream = u32::from_be_bytes(stream) & STREAM_MASK;
+            let are_trailers = stream <= self.last_stream;
+            self.last_stream = self.last_stream.max(stream);
+            self.block = Block { are_trailers, ..Block::default() };
             self.is_unfinished = !ends_block;
         }
         if has_headers {
@@ -225,6 +234,8 @@ impl HeaderBlocks {
 struct Block {
     field: Field,
     size_updates: u32,
+    are_trailers: bool,
+    fields: usize,
     /// Its current frame has an entry that is kept as a slice.
     has_pin: bool,
     /// That came, and in how many frames.
@@ -316,6 +327,11 @@ impl Block {
                 if kind == Kind::SizeUpdate {
                     self.size_updates += 1;
                     if self.size_updates > SIZE_UPDATES_MAX {
+                        return Err(Malformed);
+                    }
+                } else {
+                    self.fields += 1;
+                    if self.are_trailers && self.fields > TRAILER_FIELDS_MAX {
                         return Err(Malformed);
                     }
                 }

@@ -17,6 +17,7 @@
 //! - many streams: `max_concurrent_streams`, and less if there are many connections;
 //!   [`ConnectionBudget`] is charged with their headers, and [`Handler::refuse_for_memory`] answers
 //!   those for which it has no room
+//! - trailers: 64 fields
 //! - headers that are small until they are decoded: a byte of headers counts 64 times, and after
 //!   256 KiB what was read is charged
 //! - refusals whose bodies still come: unread bodies are drained beside the answer, 16 MiB and 5 s

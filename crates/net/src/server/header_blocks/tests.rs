@@ -99,6 +99,17 @@ fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
 }
 
 #[test]
+fn trailers_have_a_few_fields_only() {
+    let request = headers(&path("/a"));
+    let trailers = |fields| headers(&vec![0x82; fields]);
+    assert_eq!(read(&[request.clone(), trailers(TRAILER_FIELDS_MAX)]).1, Ok(()));
+    assert_eq!(read(&[request.clone(), trailers(TRAILER_FIELDS_MAX + 1)]).1, Err(Malformed));
+    let mut next = trailers(TRAILER_FIELDS_MAX + 1);
+    next[8] = 3;
+    assert_eq!(read(&[request, next]).1, Ok(()), "that is another request");
+}
+
+#[test]
 fn http_1_is_passed_over() {
     let mut blocks = HeaderBlocks::default();
     let request = b"PRI /v1/logs HTTP/1.1\r\n\r\n \x20\x20\x20\x20";
