@@ -6,8 +6,8 @@
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
 //!
 //! 1. **pace** ([`pacing::is_paced`]). When: the CPU is the bottleneck and a delivery has enough to
-//!    do. Then: new requests wait, for 750 ms at most. Why: receiving takes the CPU time
-//!    that sending needs.
+//!    do. Then: new requests wait, for 750 ms at most. Why: receiving takes the CPU time that
+//!    sending needs.
 //! 2. **delay** ([`delay::delays`]). When: an isolated delivery whose backend works comes close to
 //!    its limit or the pool's. Then: answers to senders wait, for 750 ms at most. Why: senders that
 //!    wait for answers slow down, and nothing has to be dropped.
@@ -16,9 +16,9 @@
 //!    minute. Why: its senders have a rate of their own, at which only this backend is too slow.
 //! 4. **sick** ([`isolation::is_sick`]). When: outage, nothing taken for 500 ms (5 s while the CPU
 //!    is short), less than half as large a share of its requests taken as of another's, or rule 3.
-//!    Then: the backend is why the
-//!    delivery lags. Why: nothing is dropped because the CPU is short. It is short for a delivery
-//!    while all cores are busy, or its own task computes most of the time: that has one core.
+//!    Then: the backend is why the delivery lags. Why: nothing is dropped because the CPU is short.
+//!    It is short for a delivery while all cores are busy, or its own task computes most of the
+//!    time: that has one core.
 //! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
 //!    keeps up. Then: the delivery may give up frames that another has taken, which filtering
 //!    them out is not. Why: where no delivery keeps up there is no single backend to blame.

@@ -21,9 +21,8 @@ pub(super) struct Activity {
     served: AtomicU64,
     /// Behind TLS.
     pub(super) read_bytes: AtomicU64,
-    /// Requests in flight that wait, and others whose bodies make no progress.
-    waiting: AtomicUsize,
-    stalled: AtomicUsize,
+    /// Requests in flight that wait, or whose bodies make no progress.
+    idle: AtomicUsize,
     charges: StreamCharges,
     /// Bytes of headers that were read and not asked for yet.
     header_bytes: AtomicUsize,
@@ -61,8 +60,7 @@ impl Activity {
             entry: Arc::default(),
             served: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-            stalled: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
             charges: StreamCharges::new(budget),
             header_bytes: AtomicUsize::new(0),
             must_end: AtomicBool::new(false),
@@ -94,19 +92,18 @@ impl Activity {
 
     /// A body makes no progress, until this is dropped. `None`: it has to go, because others need
     /// its memory.
-    pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Stalled> {
+    pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Idle> {
         if self.charges.budget.is_short() {
             self.times.lock().standing = Standing::Stalled;
             return None;
         }
-        self.stalled.fetch_add(1, Ordering::Relaxed);
-        Some(Stalled(Arc::clone(self)))
+        Some(self.note_waits())
     }
 
     /// A request waits, until this is dropped.
-    pub(super) fn note_waits(self: &Arc<Self>) -> Waits {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waits(Arc::clone(self))
+    pub(super) fn note_waits(self: &Arc<Self>) -> Idle {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        Idle(Arc::clone(self))
     }
 
     /// Something was read. What headers keep beside those of requests is charged: the peer's table
@@ -148,9 +145,7 @@ impl Activity {
     /// for admission is not progress. Refusals do not count: a peer could make use of them to stay
     /// while better ones have to go.
     pub(super) fn useless_for(&self, now: Instant) -> Option<Duration> {
-        let without_progress =
-            self.stalled.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
-        if self.entry.in_flight() > without_progress {
+        if self.entry.in_flight() > self.idle.load(Ordering::Relaxed) {
             return None;
         }
         let times = self.times.lock();
@@ -178,21 +173,12 @@ impl Drop for KeptStream {
     }
 }
 
-/// A request that waits to be admitted, or for a check of its credentials.
-pub(super) struct Waits(Arc<Activity>);
+/// A request that is no progress of its connection: it waits, or its body makes none.
+pub(super) struct Idle(Arc<Activity>);
 
-impl Drop for Waits {
+impl Drop for Idle {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A body that makes no progress.
-pub(super) struct Stalled(Arc<Activity>);
-
-impl Drop for Stalled {
-    fn drop(&mut self) {
-        self.0.stalled.fetch_sub(1, Ordering::Relaxed);
+        self.0.idle.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::{Activity, InFlight, KeptStream, Stalled, Waits};
+use super::activity::{Activity, Idle, InFlight, KeptStream};
 use super::scheduler::Arriving;
 
 /// How much of a body that no handler wants is drained, and for how long.
@@ -117,9 +117,9 @@ pub struct BodyReader {
     /// When its progress is looked at, and what has come since the last look.
     check_at: Instant,
     came_bytes: usize,
-    stalled: Option<Stalled>,
+    stalled: Option<Idle>,
     /// Its request waits, and counts as one that does.
-    waits: Option<Waits>,
+    waits: Option<Idle>,
 }
 
 impl BodyReader {

@@ -71,8 +71,8 @@ pub(super) struct ConnectionPlace {
 }
 
 impl ConnectionBudget {
-    /// `limit_bytes` for connections. `waiting_bytes` is what requests that wait may have sent
-    /// unread, which their handlers see to: it says how large windows are.
+    /// `limit_bytes` for connections. `waiting_bytes` is what handlers may hold of requests that
+    /// wait: it says how large windows are.
     pub fn new(limit_bytes: usize, waiting_bytes: usize) -> Arc<Self> {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),

@@ -1,9 +1,5 @@
-//! The requests of one connection in its record: how many are in flight, how many are only partly
-//! read, and how much of its flow-control window is filled by those that wait unread.
-//!
-//! All requests of an HTTP/2 connection share one window: if requests that wait to be admitted
-//! filled it, those that were admitted could not go on, and would keep the memory that the others
-//! wait for.
+//! The requests of one connection in its record: how many are in flight, and how many are only
+//! partly read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
