@@ -295,9 +295,10 @@ impl Backlog {
 
     /// Sheds until there is room for so much below the high-water mark, as far as deliveries may.
     /// On disk the log's own thread does it.
-    pub(crate) fn make_room(&self, arriving_bytes: u64, now: Instant) {
-        if self.disk.is_some() || self.state().to_shed_bytes(arriving_bytes) == 0 {
-            return;
+    pub(crate) fn make_room(&self, arriving_bytes: u64, now: Instant) -> PoolState {
+        let pool = self.state();
+        if self.disk.is_some() || pool.to_shed_bytes(arriving_bytes) == 0 {
+            return pool;
         }
         let _alone = self.shedding.lock();
         self.update_sheds(now);
@@ -309,7 +310,7 @@ impl Backlog {
             let shedding_bytes = members.deliveries.iter().map(|it| it.shedding_bytes()).sum();
             let wanted_bytes = pool.to_shed_bytes(arriving_bytes).saturating_sub(shedding_bytes);
             if wanted_bytes == 0 {
-                return;
+                break;
             }
             let candidates =
                 members.deliveries.iter().zip(0..).filter(|(_, it)| !is_exhausted[*it]);
@@ -322,9 +323,10 @@ impl Backlog {
                 }
                 ShedFirst::Together { else_alone } => else_alone,
             };
-            let Some(index) = else_alone else { return };
+            let Some(index) = else_alone else { break };
             is_exhausted[index] = members.deliveries[index].shed_alone(wanted_bytes) == 0;
         }
+        self.state()
     }
 
     /// Deliveries that are late give up what is not on disk, as far as they may, so that no sender

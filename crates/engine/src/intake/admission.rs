@@ -18,10 +18,10 @@ impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it.
     pub(super) async fn admit_or_wait(&self, bytes: usize) -> Result<Permit, Refusal> {
         let receiving = &self.door.receiving;
-        let patience = Patience::from(Instant::now());
+        let mut now = Instant::now();
+        let patience = Patience::from(now);
         let mut has_waited = false;
         loop {
-            let now = Instant::now();
             let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
                 Ok(Some(permit)) => {
                     if has_waited {
@@ -46,6 +46,7 @@ impl ReceiverRoute {
             let until = if is_paced { patience.paced_until() } else { patience.ends() };
             let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified())
                 .await;
+            now = Instant::now();
         }
     }
 

@@ -54,10 +54,10 @@ impl Route {
         may_be_paced: bool,
         now: Instant,
     ) -> Result<(), Obstacle<&Delivery>> {
-        self.backlog.make_room(arriving_bytes, now);
+        let pool = self.backlog.make_room(arriving_bytes, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let arrival = Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced };
-        let admitted = admission::admit(&self.backlog.state(), arrival, self.states(now));
+        let admitted = admission::admit(&pool, arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
             delivery.health.in_the_way.set(now);
         }
@@ -71,8 +71,7 @@ impl Route {
             self.backlog.update_sheds(now);
             self.deliveries.iter().for_each(|delivery| delivery.enforce_limit());
         }
-        self.backlog.make_room(0, now);
-        let pool = self.backlog.state();
+        let pool = self.backlog.make_room(0, now);
         let mut is_tight = pool.used_bytes > pool.room_bytes / 4;
         for delivery in self.deliveries.iter() {
             delivery.wake.notify_one();

@@ -1,12 +1,14 @@
 //! One connection from its handshake to its end.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http::header::EXPECT;
 use http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
@@ -20,7 +22,7 @@ use tokio_util::either::Either;
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
+use super::activity::{Activity, InFlight};
 use super::body::Answer;
 use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
@@ -160,37 +162,30 @@ async fn drive<H: Handler>(
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
     let known = Arc::new(context.handler.connected(peer));
-    let service = service_fn(|request: Request<Incoming>| {
+    // Boxed: hyper and tokio move a request's future many times.
+    let service = service_fn(|request: Request<Incoming>| -> BoxFuture<'static, _> {
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
         // A client that waits to be asked for its body sends none with a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request =
             request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
-        let admitted = if is_http2 && !in_flight.is_charged {
+        if is_http2 && !in_flight.is_charged {
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();
             // Its headers are dropped here: what is refused for want of memory must not wait.
-            Err(context.handler.refuse_for_memory(request))
-        } else {
-            Ok(request)
-        };
-        let (context, known) = (Arc::clone(context), Arc::clone(&known));
-        async move {
-            let response = match admitted {
-                Err(refusal) => refusal,
-                Ok(request) => {
-                    let response = context.handler.handle(&known, request).await;
-                    in_flight.answered(is_accepted(&response));
-                    if context.serving.resources.holds_answers() {
-                        in_flight.hold().await;
-                    }
-                    response
-                }
-            };
-            let in_flight = in_flight.sending();
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _in_flight: in_flight }))
+            let refusal = context.handler.refuse_for_memory(request);
+            return Box::pin(ready(Ok(answer(refusal, in_flight))));
         }
+        let (context, known) = (Arc::clone(context), Arc::clone(&known));
+        Box::pin(async move {
+            let response = context.handler.handle(&known, request).await;
+            in_flight.answered(is_accepted(&response));
+            if context.serving.resources.holds_answers() {
+                in_flight.hold().await;
+            }
+            Ok::<_, Infallible>(answer(response, in_flight))
+        })
     });
     let budget = &resources.connections;
     let sizes = budget.windows();
@@ -235,6 +230,11 @@ async fn drive<H: Handler>(
         }
         timer.as_mut().reset(schedule.next());
     }
+}
+
+fn answer(response: Response<ReplyBody>, in_flight: InFlight) -> Response<Answer> {
+    let in_flight = in_flight.sending();
+    response.map(|body| Answer { body, _in_flight: in_flight })
 }
 
 /// An answer in gRPC that has its status in the headers has nothing but a refusal.

@@ -110,13 +110,14 @@ impl HeaderBlocks {
                     bytes = rest;
                 }
                 State::FrameHeader(header, came) => {
-                    header[*came] = first;
-                    *came += 1;
+                    let next;
+                    (next, bytes) = bytes.split_at(bytes.len().min(FRAME_HEADER_BYTES - *came));
+                    header[*came..*came + next.len()].copy_from_slice(next);
+                    *came += next.len();
                     if *came == FRAME_HEADER_BYTES {
                         let header = *header;
                         self.begin_payload(header);
                     }
-                    bytes = rest;
                 }
                 State::Skip(left) => {
                     let skipped = bytes.len().min(*left);
@@ -312,9 +313,19 @@ impl Block {
         passed
     }
 
+    fn note_field(&mut self) -> Result<(), Malformed> {
+        self.fields += 1;
+        let are_too_many = self.are_trailers && self.fields > TRAILER_FIELDS_MAX;
+        if are_too_many { Err(Malformed) } else { Ok(()) }
+    }
+
     /// At the end of a field that enters the table: whether it is kept as a slice. `slices` are the
     /// entries before it.
     fn next(&mut self, byte: u8, slices: u128) -> Result<Option<bool>, Malformed> {
+        if matches!(self.field, Field::Start) && (0x80..0xff).contains(&byte) {
+            // An index and no more: most fields of a busy connection.
+            return self.note_field().map(|()| None);
+        }
         let mut ended = None;
         self.field = match self.field {
             Field::Start => {
@@ -330,10 +341,7 @@ impl Block {
                         return Err(Malformed);
                     }
                 } else {
-                    self.fields += 1;
-                    if self.are_trailers && self.fields > TRAILER_FIELDS_MAX {
-                        return Err(Malformed);
-                    }
+                    self.note_field()?;
                 }
                 after_index(kind, Integer::begin(byte, mask), slices)
             }

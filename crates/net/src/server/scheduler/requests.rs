@@ -53,14 +53,17 @@ impl ConnectionEntry {
     /// Waits until nothing is arriving, or what arrives makes no progress, or the connection's
     /// slice has ended: without one nothing arrives. Requests that come whole are no progress.
     pub(in crate::server) async fn all_have_arrived(&self) {
-        let until = Instant::now() + HELD_AT_MOST;
+        let mut until = None;
         let came_bytes = || self.arriving_bytes.load(Ordering::Relaxed);
         let (mut seen_bytes, mut looks) = (came_bytes(), 0);
         loop {
             let notified = self.all_have_arrived.notified();
+            if self.arriving() == 0 || !self.has_slice() || looks >= LOOKS_WITHOUT_PROGRESS {
+                return;
+            }
             let now = Instant::now();
-            let is_waited_for = self.arriving() > 0 && self.has_slice() && now < until;
-            if !is_waited_for || looks >= LOOKS_WITHOUT_PROGRESS {
+            let until = *until.get_or_insert(now + HELD_AT_MOST);
+            if now >= until {
                 return;
             }
             if timeout_at(until.min(now + LOOK_INTERVAL), notified).await.is_ok() {
