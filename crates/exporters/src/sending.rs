@@ -110,7 +110,7 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
     let doc = "Each pause is longer than the one before by this factor.";
     retry.multiplier = fields.optional_float("multiplier", 1.5, 1.0..=100.0, doc);
-    let doc = "Longest pause. Unset: 5 s.";
+    let doc = "Longest pause. Unset: 5 s, or 30 s where `initial_interval` is set.";
     retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
     let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
                or unset: never.";

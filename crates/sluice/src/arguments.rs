@@ -27,6 +27,19 @@ pub(crate) struct Arguments {
     pub command: Command,
 }
 
+impl Arguments {
+    /// Of this process. A command line that begins with `--config`, as the Collector's do, means
+    /// `run`.
+    pub(crate) fn of_process() -> Self {
+        let mut arguments: Vec<_> = std::env::args_os().collect();
+        let first = arguments.get(1).and_then(|first| first.to_str());
+        if first.is_some_and(|first| first == "--config" || first.starts_with("--config=")) {
+            arguments.insert(1, "run".into());
+        }
+        Arguments::parse_from(arguments)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the pipelines of a configuration

@@ -15,14 +15,14 @@ mod watched;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use sluice_config::{Catalog, Class};
 use sluice_engine::{Components, reference};
 
 use crate::arguments::{Arguments, Command, Reference};
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let result = match Arguments::of_process().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => configuration::validate(&arguments.locations()),
         Command::Plan(arguments) => configuration::plan(&arguments.locations()),

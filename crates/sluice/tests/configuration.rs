@@ -201,7 +201,8 @@ fn mistakes_are_named_where_they_are() {
     ];
     for (from, to, place, words) in mistakes {
         let path = write(folder.path(), &GOOD.replacen(from, to, 1));
-        for command in ["validate", "plan", "run"] {
+        // The last one is how the Collector is started.
+        for command in ["validate", "plan", "run", "--config"] {
             let output = sluice(&[command, &path]);
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{command} with {to}: {said}");

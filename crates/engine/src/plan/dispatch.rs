@@ -102,10 +102,12 @@ fn retry(config: &RetryConfig) -> RetryPolicy {
     if *config == unset && max_elapsed.is_none() {
         return RetryPolicy::default();
     }
-    let initial = config.initial_interval.unwrap_or(Duration::from_millis(100));
+    // The Collector's longest pause goes with the pauses that its files set.
+    let longest = if config.initial_interval.is_some() { 30 } else { 5 };
+    let max = config.max_interval.unwrap_or(Duration::from_secs(longest));
     let backoff = Backoff {
-        initial,
-        max: config.max_interval.unwrap_or(Duration::from_secs(5)).max(initial),
+        initial: config.initial_interval.unwrap_or(Duration::from_millis(100)).min(max),
+        max,
         multiplier: config.multiplier.unwrap_or(1.5),
         jitter: config.randomization_factor.unwrap_or(0.5),
     };
@@ -129,6 +131,21 @@ mod tests {
         let policy = policy(&Sending::default(), None, SETTING);
         assert!(matches!(policy.retry, RetryPolicy::Adaptive { .. }));
         assert_eq!(policy.batch.trigger, Trigger::Linger(Duration::from_millis(5)));
+    }
+
+    #[test]
+    fn pauses_are_as_long_as_the_collectors() {
+        let pauses = |initial_s, max_s: Option<u64>| {
+            let mut sending = Sending::default();
+            sending.retry.initial_interval = Some(Duration::from_secs(initial_s));
+            sending.retry.max_interval = max_s.map(Duration::from_secs);
+            match policy(&sending, None, SETTING).retry {
+                RetryPolicy::Explicit { backoff, .. } => (backoff.initial, backoff.max),
+                _ => panic!("explicit"),
+            }
+        };
+        assert_eq!(pauses(6, None), (Duration::from_secs(6), Duration::from_secs(30)));
+        assert_eq!(pauses(3, Some(1)), (Duration::from_secs(1), Duration::from_secs(1)));
     }
 
     #[test]

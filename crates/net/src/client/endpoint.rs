@@ -171,6 +171,13 @@ impl Origin {
             Some("https") => true,
             _ => return Err(wrong("it must start with http:// or https://")),
         };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            // Not shown as a whole: it may be in a log.
+            let shown = url.rsplit('@').next().unwrap_or_default();
+            let reason =
+                "a user and a password before its host belong into the extension `basicauth`";
+            return Err(UrlError(shown.to_owned(), reason));
+        }
         let host =
             uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -185,6 +192,15 @@ mod tests {
 
     fn host(host: &str, port: u16, security: Security) -> Result<Endpoint, EndpointError> {
         Ok(Endpoint { target: Target::Host { host: host.to_owned(), port }, security })
+    }
+
+    /// Guarantee: credentials in a URL, which would not be sent, are an error that hides them.
+    #[test]
+    fn urls_with_credentials_are_refused() {
+        for url in ["http://user:secret@127.0.0.1:4318", "https://secret@backend/v1/traces"] {
+            let error = Origin::of(url).expect_err("has credentials").to_string();
+            assert!(error.contains("basicauth") && !error.contains("secret"), "{error}");
+        }
     }
 
     /// Scenario: the forms that Collector configurations use. Guarantee: each names the same host,

@@ -28,8 +28,10 @@ fn read(fields: &mut Fields<'_>) -> MemoryLimit {
     let doc = "The same in percent of the memory available.";
     let spike = fields.integer("spike_limit_percentage", 0, 0..=100, doc);
     let why = "memory is given back as soon as it is free, there is no garbage collection";
-    fields.no_effect("min_gc_interval_when_soft_limited", why);
-    fields.no_effect("min_gc_interval_when_hard_limited", why);
+    for option in ["min_gc_interval", "max_gc_interval"] {
+        fields.no_effect(&format!("{option}_when_soft_limited"), why);
+        fields.no_effect(&format!("{option}_when_hard_limited"), why);
+    }
     if limit_mib == 0 && limit == 0 {
         fields.error("needs a `limit_mib` or a `limit_percentage` greater than 0");
     } else if limit_mib == 0 && spike >= limit {

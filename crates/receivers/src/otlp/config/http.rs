@@ -24,6 +24,7 @@ const ENCODINGS: [(&str, Packing); 7] = [
 pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let address = address(fields, "localhost:4318");
     let url_paths = Signal::ALL.map(|signal| url_path(fields, signal));
+    fields.no_effect("profiles_url_path", "profiles are not received");
     let mut shared = SharedConfig::read(fields, address, Protocols::Http1AndHttp2);
     let doc = "Largest request in bytes, as sent and again after decompression. Larger ones are \
                answered 413. 0 means the default. (The Collector's default is 20 MiB; OTLP \
