@@ -1,12 +1,12 @@
 //! The report as one page that needs nothing but itself: tables as text, plots drawn by the page's
 //! own script. Its content security policy forbids every request.
 
-use std::fmt::Write;
-
+use minijinja::Environment;
+use minijinja::value::Serde;
 use serde_json::{Value, json};
 
 use super::format::utc;
-use super::record::{RunRecord, SubjectRecord, Target};
+use super::record::{RunRecord, SubjectRecord};
 use super::table::Table;
 use super::tables::{self, subject_label};
 use super::words;
@@ -17,46 +17,22 @@ const SCRIPT: &str = include_str!("page/page.js");
 
 /// All runs together: the tables of each target, then each run's plots.
 pub fn to_html(records: &[RunRecord]) -> String {
-    let (mut body, mut plots) = (String::new(), Vec::new());
-    let targets = tables::by_target(records);
-    for (number, (target, runs)) in targets.iter().enumerate() {
-        body += &format!("<h2 id=\"target-{number}\">{}</h2>\n", target.title());
-        for table in tables::tables(*target, runs) {
-            write_table(&mut body, &table);
-        }
-        for run in runs.iter().filter(|run| run.is_of_a_run()) {
-            write_run(&mut body, &mut plots, run);
-        }
-    }
-    // `<` in a string could end the element.
-    let data = Value::Array(plots).to_string().replace('<', "\\u003c");
-    let parts = [
-        ("STYLE", STYLE),
-        ("SCRIPT", SCRIPT),
-        ("LEAD", &escape(&lead(records))),
-        ("CONTENTS", &contents(&targets)),
-        ("DATA", &data),
-        ("BODY", &body),
-    ];
-    // Only the page's own text has marks: what has been put in is passed by.
-    let mut pieces = PAGE.split("@@");
-    let mut page = pieces.next().unwrap_or_default().to_owned();
-    while let (Some(mark), Some(text)) = (pieces.next(), pieces.next()) {
-        page += parts.iter().find(|(name, _)| *name == mark).map_or("", |(_, part)| part);
-        page += text;
-    }
-    page
-}
-
-/// Where the page has several targets, links to them.
-fn contents(targets: &[(Target, Vec<&RunRecord>)]) -> String {
-    if targets.len() < 2 {
-        return String::new();
-    }
-    let links = targets.iter().enumerate().map(|(number, (target, _))| {
-        format!("<a href=\"#target-{number}\">{}</a>", target.title())
+    let mut plots = Vec::new();
+    let targets: Vec<Value> = tables::by_target(records)
+        .into_iter()
+        .map(|(target, runs)| {
+            let tables: Vec<Value> = tables::tables(target, &runs).iter().map(table).collect();
+            let runs = runs.into_iter().filter(|run| run.is_of_a_run());
+            let runs: Vec<Value> = runs.map(|of| run(of, &mut plots)).collect();
+            json!({ "title": target.title(), "tables": tables, "runs": runs })
+        })
+        .collect();
+    let page = json!({
+        "style": STYLE, "script": SCRIPT, "lead": lead(records), "targets": targets, "plots": plots
     });
-    format!("<nav aria-label=\"Targets\">{}</nav>\n", links.collect::<String>())
+    // The name's ending has texts escaped.
+    let page = Environment::new().render_named_str("page.html", PAGE, Serde(page));
+    page.expect("the page's template fits its values")
 }
 
 fn lead(records: &[RunRecord]) -> String {
@@ -72,48 +48,33 @@ fn lead(records: &[RunRecord]) -> String {
     }
 }
 
-fn write_table(body: &mut String, table: &Table) {
-    let title = escape(&table.title);
-    let _ = writeln!(
-        body,
-        "<h3>{title}</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"{title}\">\n<table>\n<thead>"
-    );
+/// Cells are text and class.
+fn table(table: &Table) -> Value {
     // The columns that begin a group.
-    let (mut begins, mut heads, mut column) = (Vec::new(), String::new(), 1);
-    for (group, width) in &table.groups {
-        begins.push(column);
-        column += width;
-        heads += &format!("<th scope=\"colgroup\" colspan=\"{width}\">{group}</th>");
-    }
-    if !heads.is_empty() {
-        *body += &format!("<tr><th></th>{heads}</tr>\n");
-    }
-    let classes: Vec<&str> =
-        (0..table.columns.len()).map(|column| class_of(table, column)).collect();
-    let class = |column: usize, more: &str| {
-        let first = if begins.contains(&column) { "first" } else { "" };
-        let names = [first, classes[column], more];
-        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-        if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
+    let begins = table.groups.iter().scan(1, |next, (_, width)| {
+        let begin = *next;
+        *next += width;
+        Some(begin)
+    });
+    let begins: Vec<usize> = begins.collect();
+    let classes: Vec<String> = (0..table.columns.len())
+        .map(|column| {
+            let first = if begins.contains(&column) { "first " } else { "" };
+            first.to_owned() + class_of(table, column)
+        })
+        .collect();
+    let row = |row: &Vec<String>| {
+        let columns = table.columns.iter().zip(&classes);
+        let cells = row.iter().zip(columns).map(|(cell, (column, class))| {
+            let bad = if is_loss(column, cell) { " bad" } else { "" };
+            json!([cell, format!("{class}{bad}")])
+        });
+        cells.collect::<Vec<_>>()
     };
-    *body += "<tr>";
-    for (column, name) in table.columns.iter().enumerate() {
-        *body += &format!("<th scope=\"col\"{}>{}</th>", class(column, ""), escape(name));
-    }
-    *body += "</tr>\n</thead>\n<tbody>\n";
-    for row in &table.rows {
-        *body += &format!("<tr><th scope=\"row\">{}</th>", escape(&row[0]));
-        for (column, cell) in row.iter().enumerate().skip(1) {
-            let bad = if is_loss(&table.columns[column], cell) { "bad" } else { "" };
-            *body += &format!("<td{}>{}</td>", class(column, bad), escape(cell));
-        }
-        *body += "</tr>\n";
-    }
-    *body += "</tbody>\n</table>\n</div>\n";
-    for note in &table.notes {
-        *body += &format!("<p class=\"note\">{}</p>\n", escape(note));
-    }
+    let columns: Vec<_> = table.columns.iter().zip(&classes).collect();
+    let rows: Vec<_> = table.rows.iter().map(row).collect();
+    let Table { title, groups, notes, .. } = table;
+    json!({ "title": title, "groups": groups, "columns": columns, "rows": rows, "notes": notes })
 }
 
 /// The class of a column: figures have none, names and sentences are text.
@@ -132,43 +93,23 @@ fn is_loss(column: &str, cell: &str) -> bool {
     matches!(column, "Lost" | "Doubled") && cell.parse().is_ok_and(|items: u64| items > 0)
 }
 
-/// What a Prometheus was asked, and what it said: the first turn's.
-fn write_queries(body: &mut String, run: &RunRecord) {
-    for subject in &run.subjects {
-        let reading = subject.turns.iter().find_map(|turn| turn.prometheus.as_ref());
-        let Some(reading) = reading else { continue };
-        let (label, url) = (escape(&subject_label(subject)), escape(&reading.url));
-        *body += &format!("<details><summary>{label}: what {url} was asked</summary>");
-        *body += "<ul class=\"about\">\n";
-        for query in &reading.queries {
-            let value = query.value.map_or("no series".to_owned(), |value| value.to_string());
-            let (figure, promql) = (escape(&query.figure), escape(&query.promql));
-            *body += &format!("<li>{figure}: <code>{promql}</code> = {value}</li>\n");
-        }
-        *body += "</ul></details>\n";
-    }
-}
-
-fn write_run(body: &mut String, plots: &mut Vec<Value>, run: &RunRecord) {
-    let (name, group) = (escape(&run.scenario.name), tables::group_title(run));
-    *body += &format!("<section>\n<h3>{name}: {group}</h3>\n<ul class=\"about\">\n");
-    for (class, line) in words::about(run) {
-        let class = class.map_or(String::new(), |class| format!(" class=\"{class}\""));
-        *body += &format!("<li{class}>{}</li>\n", escape(&line));
-    }
-    *body += "</ul>\n";
-    write_queries(body, run);
+/// Its circumstances, what a Prometheus was asked, and where its plots go if it has any.
+fn run(run: &RunRecord, plots: &mut Vec<Value>) -> Value {
     let mut turns = run.subjects.iter().flat_map(|subject| &subject.turns);
-    if turns.any(|turn| !turn.samples.is_empty()) {
-        let id = plots.len();
-        plots.push(plot_data(id, run));
-        let _ = writeln!(
-            body,
-            "<div id=\"run-{id}\"><noscript><p class=\"note\">The plots are drawn by this page's \
-             script.</p></noscript></div>"
-        );
-    }
-    *body += "</section>\n";
+    let plot = turns.any(|turn| !turn.samples.is_empty()).then_some(plots.len());
+    plots.extend(plot.map(|id| plot_data(id, run)));
+    // The first turn's.
+    let queries = run.subjects.iter().filter_map(|subject| {
+        let reading = subject.turns.iter().find_map(|turn| turn.prometheus.as_ref())?;
+        Some(json!({ "of": subject_label(subject), "url": reading.url, "asked": reading.queries }))
+    });
+    json!({
+        "name": run.scenario.name,
+        "group": tables::group_title(run),
+        "about": words::about(run),
+        "queries": queries.collect::<Vec<_>>(),
+        "plot": plot,
+    })
 }
 
 /// Subjects whose curves there are, the fault windows, and where the time axis ends.
@@ -185,10 +126,6 @@ fn plot_data(id: usize, run: &RunRecord) -> Value {
     let ends = turns.filter_map(|turn| Some((turn.samples.last()?.t_s, &turn.fault_windows)));
     let (end_s, windows) = ends.max_by(|(one, _), (other, _)| one.total_cmp(other)).unzip();
     json!({ "id": id, "end_s": end_s, "subjects": subjects, "windows": windows })
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
