@@ -54,10 +54,7 @@ fn outcome(partial: Partial) -> Outcome {
 fn read_proto(body: &[u8]) -> Result<Partial, Malformed> {
     let mut partial = Partial::default();
     let mut answer = Fields::of(body);
-    while let Some(field) = answer.next_field()? {
-        if !field.is_message(1) {
-            continue;
-        }
+    while let Some(field) = answer.next_message(1)? {
         let success = &body[field.content()];
         let mut fields = Fields::of(success);
         while let Some(field) = fields.next_field()? {

@@ -214,6 +214,17 @@ impl<'a> Fields<'a> {
         self.position = end;
         Ok(Some(Field { number, wire_type, start, after_tag, content, end }))
     }
+
+    /// The next string, bytes, message or packed list with this number.
+    #[inline(always)]
+    pub fn next_message(&mut self, number: u32) -> Result<Option<Field>> {
+        while let Some(field) = self.next_field()? {
+            if field.is_message(number) {
+                return Ok(Some(field));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Number of bytes of `value` as a varint.
