@@ -19,9 +19,7 @@ mod secret;
 
 use sluice_config::{ComponentKind, ComponentKinds};
 
-pub use extension::{
-    BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
-};
+pub use extension::{BuildError, BuildServer, ClientExtension, Extension, HealthCheck};
 
 /// The kinds of extensions in this build.
 pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[

@@ -21,6 +21,7 @@ use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::sampler::Sampler;
 use lines::Lines;
 
 /// Call sites times components that are told apart; beyond it they share one account.
@@ -97,15 +98,10 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     Ok(LoggingHandle { lines, level, installed: options.clone() })
 }
 
-struct Account {
-    since: Instant,
-    seen: u64,
-}
-
 /// Lets through so many alike events a tick, and then samples.
 struct RateLimit {
     sampling: Option<LogSampling>,
-    accounts: Mutex<HashMap<u64, Account>>,
+    accounts: Mutex<HashMap<u64, Sampler>>,
 }
 
 impl RateLimit {
@@ -115,13 +111,7 @@ impl RateLimit {
         let mut accounts = self.accounts.lock();
         let key =
             if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
-        let account = accounts.entry(key).or_insert(Account { since: now, seen: 0 });
-        if now.saturating_duration_since(account.since) >= sampling.tick {
-            *account = Account { since: now, seen: 0 };
-        }
-        account.seen += 1;
-        let beyond = account.seen.saturating_sub(sampling.initial);
-        beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
+        accounts.entry(key).or_default().takes(sampling, now)
     }
 }
 
