@@ -43,11 +43,6 @@ pub trait ExporterConfig: Send + Sync {
         self.client().map_or(LOCAL_REQUEST_LIMIT_BYTES, |client| client.max_request_bytes)
     }
 
-    /// Name of the extension that authenticates its requests.
-    fn authenticator(&self) -> Option<&str> {
-        self.client()?.authenticator.as_deref()
-    }
-
     /// Tries whether files can be written, without writing. Comes before [`ExporterConfig::build`].
     fn check(&self) -> BoxFuture<'_, Result<(), BuildError>> {
         Box::pin(async { Ok(()) })

@@ -9,7 +9,6 @@ use sluice_otlp::Signal;
 /// request limit, and JSON is a few times larger.
 const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
-/// How an exporter writes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Proto,

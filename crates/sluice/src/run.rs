@@ -16,7 +16,6 @@ use crate::arguments::RunArguments;
 use crate::watched::Watched;
 use crate::{allocator, configuration};
 
-/// How often watched files are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
@@ -55,18 +54,20 @@ fn raise_file_descriptors() {
 /// A thread for blocking work keeps what others free of its memory until it works again or ends.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(100);
 
-/// One thread needs no scheduler that coordinates several. Its threads read from connections when
-/// they have nothing else to do.
+/// Its threads read from connections when they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.map_or(available, usize::from);
+    let mut builder = runtime_builder(threads.map_or(available, usize::from));
+    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
+    scheduler.install(&mut builder).context("cannot start the runtime")
+}
+
+/// One thread needs no scheduler that coordinates several.
+pub(crate) fn runtime_builder(threads: usize) -> Builder {
     let mut builder =
         if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
-    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
-    scheduler.install(builder.enable_all()).context("cannot start the runtime")
+    builder.worker_threads(threads).enable_all();
+    builder
 }
 
 async fn serve(

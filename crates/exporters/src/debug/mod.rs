@@ -29,11 +29,8 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verbosity {
-    /// One line a request.
     Basic,
-    /// One line an item.
     Normal,
-    /// Every field.
     Detailed,
 }
 
@@ -41,7 +38,6 @@ enum Verbosity {
 struct DebugConfig {
     verbosity: Verbosity,
     sampling: LogSampling,
-    /// Where to: `stderr` with time and level, or the outputs bare.
     use_internal_logger: bool,
     output_paths: Vec<String>,
     sending: Sending,

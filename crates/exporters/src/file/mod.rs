@@ -68,7 +68,8 @@ impl FileConfig {
     /// Without writing: the configuration may yet be refused, while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
-            create_directory(self)?;
+            let directory = directory_of(&self.path);
+            DirBuilder::new().recursive(true).mode(self.directory_mode).create(directory)?;
         }
         // A pipe may have no reader yet, and a reader ends when its pipe is closed again.
         let is_pipe = |it: Metadata| it.file_type().is_fifo();
@@ -77,11 +78,6 @@ impl FileConfig {
         }
         files::open(&self.path).map(drop)
     }
-}
-
-fn create_directory(config: &FileConfig) -> io::Result<()> {
-    let directory = directory_of(&config.path);
-    DirBuilder::new().recursive(true).mode(config.directory_mode).create(directory)
 }
 
 fn directory_of(path: &Path) -> &Path {

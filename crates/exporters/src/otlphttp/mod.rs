@@ -45,7 +45,6 @@ impl ExporterConfig for OtlpHttpConfig {
 /// As in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
-/// OTLP over HTTP to one backend.
 struct Http {
     format: Format,
     compression: Compression,

@@ -256,7 +256,6 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Strin
     Ok(Users { passwords, costliest })
 }
 
-/// The users of an htpasswd file.
 pub(super) fn read_lines(text: &str) -> Result<HashMap<String, Password>, String> {
     let mut passwords = HashMap::new();
     for (index, line) in text.lines().enumerate() {

@@ -72,7 +72,7 @@ impl Config {
         Config { header, scheme, tokens, filename }
     }
 
-    /// A file has a token a line, for the server side. The client side shows the first.
+    /// What requests show: of a file, which has a token a line, the first.
     fn shown(&self) -> SecretHeader {
         let token = self.tokens.first().cloned().unwrap_or_default();
         let token = SecretSource::of(self.filename.clone(), token);

@@ -19,7 +19,6 @@ use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
 /// Tells the CPU time of the backends' threads from the generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
 
-/// One reading of all counters.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) processes: Processes,
@@ -169,7 +168,6 @@ fn size_below(folder: &Path, is_own: bool) -> u64 {
     sizes.sum()
 }
 
-/// How often it is looked whether everything has arrived.
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the processes had used at a moment.

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// The period over which a CPU quota is counted, the kernel's default.
 const PERIOD_US: u64 = 100_000;

@@ -31,7 +31,6 @@ exec "$@""#;
 const DELAY_MAX: Duration = Duration::from_secs(300);
 /// After a life as long as this a kubelet begins anew with its delays.
 const LONG_LIFE: Duration = Duration::from_secs(600);
-/// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A process to start.
@@ -91,12 +90,10 @@ impl Process {
         command.spawn().map(Process)
     }
 
-    /// Of the process, and of its group.
     fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Sends a signal to the whole group.
     fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
             // An error means that the group is gone.

@@ -113,8 +113,7 @@ fn splice_resource(
 /// Hands every item to `editor`. Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
-/// would have found.
+/// As of [`edit_resources`].
 pub fn edit_items(
     signal: Signal,
     request: &Bytes,

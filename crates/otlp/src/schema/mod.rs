@@ -73,12 +73,9 @@ pub(crate) enum WireKind {
     Varint,
     Fixed32,
     Fixed64,
-    /// UTF-8.
     String,
     Bytes,
-    /// Empty or 16 bytes.
     TraceId,
-    /// Empty or 8 bytes.
     SpanId,
     /// Repeated scalars: packed or one a field, as protobuf demands of every reader.
     RepeatedVarint,

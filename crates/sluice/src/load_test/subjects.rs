@@ -5,18 +5,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::ContentArrangement;
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
+use crate::text;
 use crate::values::{number, up_to};
 
 /// Prints the subjects that come with this program.
 pub(super) fn list() -> Result<ExitCode> {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["Name", "Targets", "Tried", "Program", "What it is"]);
+    let mut table = text::table(&["Name", "Targets", "Tried", "Program", "What it is"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
     for name in BUILT_IN_NAMES {
         let definition = Definition::built_in(name)?;
         let targets: Vec<String> = definition.targets().iter().map(Target::to_string).collect();

@@ -17,12 +17,10 @@ use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 
-/// A directory with logs.
 pub(super) struct Directory {
     pub path: PathBuf,
 }
 
-/// The log of one signal.
 #[derive(Clone, Debug)]
 pub(super) struct LogFolder {
     pub signal: Signal,

@@ -165,7 +165,6 @@ impl Definition {
         )
     }
 
-    /// Its version, if it prints one.
     pub(super) fn version_number(&self) -> Option<String> {
         version::ask(self.program.as_ref()?, &self.description.version)
     }
@@ -189,7 +188,6 @@ impl Definition {
         Ok(metrics)
     }
 
-    /// What is to be started for one turn.
     pub(super) fn spec(
         &self,
         target: Target,

@@ -101,7 +101,7 @@ impl Source {
     fn damage(&self) -> Damage {
         match self {
             Source::Letters(letters) => letters.damage(),
-            Source::Backlog(frames) => frames.damage(),
+            Source::Backlog(frames) => frames.chain.damage(),
         }
     }
 }
