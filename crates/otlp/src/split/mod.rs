@@ -67,19 +67,17 @@ pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
 fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
     parent.children(&mut |child| {
         let items = child.items()?;
-        if packer.takes(child.len(), items) {
-            packer.add(child.range(), items);
-            return Ok(());
+        if !packer.takes(child.len(), items) {
+            packer.next_part();
+            // What cannot be opened goes alone, however large it is.
+            if !packer.takes(child.len(), items) && !child.is_item && items > 0 {
+                packer.open(child.tag(), child.header()?);
+                cut(packer, &child)?;
+                packer.close();
+                return Ok(());
+            }
         }
-        packer.next_part();
-        // What cannot be opened goes alone, however large it is.
-        if packer.takes(child.len(), items) || child.is_item || items == 0 {
-            packer.add(child.range(), items);
-            return Ok(());
-        }
-        packer.open(child.tag(), child.header()?);
-        cut(packer, &child)?;
-        packer.close();
+        packer.add(child.range(), items);
         Ok(())
     })
 }

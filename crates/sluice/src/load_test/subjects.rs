@@ -33,6 +33,8 @@ pub(super) fn list() -> Result<ExitCode> {
 /// The subject whose program is this one.
 pub(super) const OURS: &str = "sluice";
 
+const QUOTAS: &str = "give a number of cores from 0.01 up, for instance 1 or 0.5";
+
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
     #[arg(long, value_name = "NAME", help = help())]
@@ -49,11 +51,7 @@ pub(super) struct SubjectArguments {
     pub(super) turns: u16,
     /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its
     /// cores]
-    #[arg(
-        long,
-        value_name = "CORES",
-        value_parser = number(0.01..=1024.0, "give a number of cores from 0.01 up, for instance 1 or 0.5")
-    )]
+    #[arg(long, value_name = "CORES", value_parser = number(0.01..=1024.0, QUOTAS))]
     pub(super) cpus: Option<f64>,
     /// Memory limit of each subject [default: 500 MiB, and 1500 MiB a pipeline]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
