@@ -45,8 +45,7 @@ impl Files {
     }
 }
 
-/// Whether a file is still the one at its path. Others may rename or remove it, and what is written
-/// to it then no reader finds.
+/// Whether a file is still the one at its path. After a rename, no reader finds what is written.
 pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     let there = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -79,9 +79,8 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
     }
 }
 
-/// Whether the text of a refusal is about the size of a message: grpc-go ("received message larger
-/// than max"), grpc-java ("gRPC message exceeds maximum size"), tonic ("decoded message length too
-/// large"), and their like.
+/// Whether a refusal is about the size of a message. grpc-go: "received message larger than max",
+/// grpc-java: "gRPC message exceeds maximum size", tonic: "decoded message length too large".
 fn speaks_of_size(message: &str) -> bool {
     const SIZE: &[&str] = &["size", "bytes", "length", "message", "limit"];
     const EXCESS: &[&str] =

@@ -1,7 +1,6 @@
 //! `partial_success`: what a backend refused of a request that it took.
 //!
-//! All three signals answer with the same wire form: `partial_success = 1 { rejected_… = 1 (int64),
-//! error_message = 2 }`.
+//! All signals answer with `partial_success = 1 { rejected_… = 1 (int64), error_message = 2 }`.
 
 use sluice_flow::Outcome;
 use sluice_net::client::peer_text;

@@ -53,8 +53,7 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// Without a queue, or with one that waits for the result: the Collector's ways to say that
-    /// senders wait for the delivery.
+    /// The Collector has two ways to say that senders wait for the delivery.
     pub fn makes_senders_wait(&self) -> bool {
         self.is_disabled || self.wait_for_result
     }

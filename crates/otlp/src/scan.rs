@@ -11,8 +11,7 @@ use crate::wire::{
 /// C++ stop at 100 levels: every backend can read what is accepted here.
 pub const NESTING_LIMIT: usize = 80;
 
-/// Validates a request down to its last attribute and counts its spans, metric points or log
-/// records.
+/// Validates a request down to its last attribute and counts its spans, points or log records.
 ///
 /// Accepted is what both prost and the Collector decode: every length and varint within bounds,
 /// known fields with the wire type of their definition (repeated scalars packed or not), `string`

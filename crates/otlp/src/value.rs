@@ -70,8 +70,7 @@ impl AnyValue {
     /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
-    /// [`crate::Malformed`], with offsets into `encoded`, if it is no message or nests deeper than
-    /// [`crate::NESTING_LIMIT`].
+    /// [`crate::Malformed`] if `encoded` is no message or exceeds [`crate::NESTING_LIMIT`].
     pub fn decode(encoded: &[u8]) -> Result<AnyValue> {
         let mut value = AnyValue::Empty;
         value.merge(encoded, 0)?;

@@ -1,6 +1,5 @@
-//! Structured logs on standard error, limited in rate by call site and component, so that an outage
-//! says what is wrong without filling a disk. A thread of its own writes them: an output that takes
-//! nothing stops nothing else.
+//! Structured logs, limited in rate by call site and component: an outage says what is wrong and
+//! fills no disk. A thread of its own writes them: an output that takes nothing stops nothing else.
 
 mod lines;
 
@@ -44,8 +43,7 @@ fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
     options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
-/// Changes what can be changed while running (reload of the configuration). Dropped at the end, it
-/// waits for the last lines.
+/// Changes what a reload of the configuration can change. Dropped, it waits for the last lines.
 pub struct LoggingHandle {
     lines: Arc<Lines>,
     level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
@@ -67,8 +65,7 @@ impl Drop for LoggingHandle {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // HTTP libraries log every frame at debug: they stay at warn unless asked for. All of Sluice's
-    // crates begin with `sluice`.
+    // HTTP libraries log every frame at debug. All of Sluice's crates begin with `sluice`.
     let directives = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
         "debug" | "trace" => format!("warn,sluice={level}"),
         _ => level.to_owned(),

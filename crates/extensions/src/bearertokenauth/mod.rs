@@ -1,5 +1,4 @@
-//! `bearertokenauth`: tokens that are given out elsewhere (RFC 6750). Receivers let in any of them,
-//! exporters show the first.
+//! `bearertokenauth` (RFC 6750): receivers let in any of its tokens, exporters show the first.
 
 mod server;
 #[cfg(test)]

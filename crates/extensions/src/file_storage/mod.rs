@@ -1,6 +1,5 @@
-//! `file_storage`: the directory in which telemetry is held for exporters whose
-//! `sending_queue.storage` names it. It is another way to write `buffer.directory`: the engine has
-//! one log in one directory.
+//! `file_storage`: the directory of telemetry for exporters whose `sending_queue.storage` names it.
+//! It is another way to write `buffer.directory`: the engine has one log in one directory.
 
 use sluice_config::{ComponentKind, Fields, Kind};
 

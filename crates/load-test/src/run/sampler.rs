@@ -94,8 +94,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// A reading under load, and the sample since the one before; the first is from before the
-    /// load.
+    /// A reading, and the sample since the one before; the first reading is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let reading = self.read(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.readings.first(), self.readings.last()) else {

@@ -32,8 +32,7 @@ pub(super) struct ControlGroup {
 
 /// Where groups can be made, and in which of the kernel's two ways.
 struct Hierarchy {
-    /// A folder for each controller below this one (v1), or one for all in the first of these that
-    /// lets us (v2).
+    /// v1: the one with a folder for each controller. v2: for all, in the first that lets us.
     parents: Vec<PathBuf>,
     is_v2: bool,
 }

@@ -50,8 +50,7 @@ pub trait ItemEditor {
 /// Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
-/// would have found.
+/// [`crate::Malformed`] where what has to be read is damaged, as [`crate::scan`] would have found.
 pub fn edit_resources(
     request: &Bytes,
     mut edit: impl FnMut(&mut Attributes<'_>),
@@ -201,8 +200,7 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 
-    /// Calls `visit` with each message in field `number` of the one at `parent`, whose length
-    /// follows what changes in it.
+    /// Calls `visit` with each message `number` in `parent`, whose length follows what changes.
     fn within(
         &mut self,
         parent: &Field,

@@ -1,9 +1,8 @@
 //! Protobuf → OTLP/JSON.
 //!
-//! On the wire the fields of a message come in any order, and a singular message may come in
-//! several parts that add up; JSON wants every member once. So each message is passed over twice:
-//! the first pass notes where each field begins and how often it occurs, the second writes the
-//! members one after the other.
+//! On the wire fields come in any order, and a singular message may come in several parts that add
+//! up; JSON wants every member once. So each message is passed over twice: the first pass notes
+//! where each field begins and how often it occurs, the second writes the members.
 
 use std::ops::Range;
 use std::slice;
@@ -25,8 +24,7 @@ type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 /// `limit_bytes`. On an error `out` is as it was.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if
-/// the limit does not suffice.
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses, else [`ToJsonError::TooLarge`].
 pub fn to_json(
     signal: Signal,
     request: &[u8],

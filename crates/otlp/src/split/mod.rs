@@ -1,9 +1,8 @@
 //! Cuts an encoded request into smaller ones.
 //!
-//! The request is seen as a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items.
-//! What fits is taken whole at the highest border; only what does not fit is opened, and then its
-//! other fields (resource, scope, schema URL, metric name, …: its header) are repeated in every
-//! part that holds something of it.
+//! The request is a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. What
+//! fits is taken whole at the highest border; only what does not fit is opened, and its other
+//! fields (resource, scope, metric name, …: its header) are repeated in each of its parts.
 
 mod node;
 mod packer;
@@ -77,7 +76,7 @@ fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
                 return Ok(());
             }
         }
-        packer.add(child.range(), items);
+        packer.add(child.whole, items);
         Ok(())
     })
 }
