@@ -123,23 +123,15 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
 
 impl Shared {
     /// Renders and writes. Blocks.
-    fn write(&self, request: &Packed) -> Outcome {
-        let json = crate::json::to_json(request.signal, &request.chunks).and_then(|json| {
-            serde_json::from_slice::<Value>(&json).map_err(|error| error.to_string())
-        });
-        let written = json.and_then(|json| {
-            let text = self.render(request.signal, request.items, &json);
-            let mut outputs = self.outputs.lock();
-            let write = |output: &mut Box<dyn Write + Send>| {
-                output.write_all(text.as_bytes()).and_then(|()| output.flush())
-            };
-            let written = outputs.iter_mut().try_for_each(write);
-            written.map_err(|error| format!("cannot write: {error}"))
-        });
-        match written {
-            Ok(()) => Outcome::Delivered,
-            Err(reason) => Outcome::Rejected { reason },
+    fn write(&self, request: &Packed) -> Result<(), String> {
+        let json = crate::json::to_json(request.signal, &request.chunks)?;
+        let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+        let text = self.render(request.signal, request.items, &json);
+        for output in &mut *self.outputs.lock() {
+            let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+            written.map_err(|error| format!("cannot write: {error}"))?;
         }
+        Ok(())
     }
 
     fn render(&self, signal: Signal, items: u32, json: &Value) -> String {
@@ -187,7 +179,10 @@ impl Exporter for DebugExporter {
         let (shared, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || shared.write(&request)).await;
-            written.unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })
+            match written.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(()) => Outcome::Delivered,
+                Err(reason) => Outcome::Rejected { reason },
+            }
         })
     }
 

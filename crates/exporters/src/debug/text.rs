@@ -47,8 +47,6 @@ pub(super) fn integer(value: &Value) -> i128 {
 /// A double: JSON has those that are not finite as strings.
 pub(super) fn double(value: &Value) -> f64 {
     match value {
-        Value::String(text) if text == "Infinity" => f64::INFINITY,
-        Value::String(text) if text == "-Infinity" => f64::NEG_INFINITY,
         Value::String(text) => text.parse().unwrap_or(f64::NAN),
         value => value.as_f64().unwrap_or(0.0),
     }
