@@ -1,5 +1,4 @@
-//! What an exporter is to the rest of the program: its options, and the context in which it is
-//! made. Nothing here knows an exporter.
+//! An exporter's options, and the context in which it is made. Nothing here knows an exporter.
 
 use std::sync::{Arc, LazyLock};
 

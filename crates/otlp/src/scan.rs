@@ -78,8 +78,7 @@ impl Scan {
     }
 
     /// A `KeyValue`, by far the most frequent message. The usual form (a key and a string of less
-    /// than 128 bytes each, in ASCII) is recognised by its shape: where no byte has its highest bit
-    /// set, every string within is valid UTF-8.
+    /// than 128 bytes each, in ASCII) is recognised by its shape: ASCII is valid UTF-8.
     #[inline(always)]
     fn key_value(&mut self, bytes: &[u8], position: usize, depth: usize) -> Result<()> {
         let body = &bytes[position..];

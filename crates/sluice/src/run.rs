@@ -33,9 +33,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     ended
 }
 
-/// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator. That
-/// doubles the memory at rest for the same CPU time. What the allocator takes before `main` has no
-/// huge pages either: its feature `no_thp`.
+/// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator, and
+/// doubles the memory at rest for the same CPU time. Before `main` the feature `no_thp` is for that.
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");
@@ -146,8 +145,7 @@ fn announce(engine: &Engine) {
     }
 }
 
-/// A configuration that cannot be used leaves the old one running, and says so. Returns the files
-/// that were read: another configuration may name others.
+/// A configuration that cannot be used leaves the old one running. Returns the files that it names.
 async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) -> Watched {
     let (plan, sources) = configuration::load(locations);
     match plan {

@@ -198,8 +198,7 @@ pub fn cpu_s_since(then: Option<Usage>, now: Option<Usage>) -> Option<f64> {
     Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 
-/// How long it took until these backends had everything that was acknowledged. `None`: they had
-/// not at the `limit`, or when `is_interrupted`.
+/// How long these backends took to have all that was acknowledged. `None`: `limit` or interruption.
 pub async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

@@ -1,6 +1,5 @@
-//! Changes the attributes of resources and items in an encoded request: what changes is spliced in,
-//! the lengths around it are adapted, everything else is copied as it is, in one go. A request in
-//! which nothing changes is not copied at all.
+//! Changes attributes of resources and items in an encoded request: what changes is spliced in, the
+//! lengths around it are adapted, all else is copied in one go. If nothing changes, nothing is.
 //!
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 

@@ -20,8 +20,7 @@ use crate::{NESTING_LIMIT, Signal};
 
 type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 
-/// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most
-/// `limit_bytes`. On an error `out` is as it was.
+/// Appends the request to `out`: OTLP/JSON without line breaks, up to `limit_bytes`, or nothing.
 ///
 /// # Errors
 /// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses, else [`ToJsonError::TooLarge`].

@@ -56,8 +56,7 @@ pub(crate) enum Kind {
     Fixed64,
     Sfixed64,
     Double,
-    /// With what the names of its values begin with, and the rest of each name, from value 0 on.
-    /// Any other 32-bit value is allowed too.
+    /// What the names of its values begin with, and their rest, from 0 on. Enums are open.
     Enum(&'static str, &'static str),
     String,
     Bytes,

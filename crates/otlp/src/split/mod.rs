@@ -39,8 +39,7 @@ pub struct Part {
 /// borders. A request within the limits, even empty, is one part.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure down to the items cannot be read. The content of items
-/// is not looked at: see [`crate::scan`].
+/// [`crate::Malformed`] if what leads to items cannot be read; [`crate::scan`] reads items, too.
 pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>> {
     let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
     let root = Node::request(request, signal);

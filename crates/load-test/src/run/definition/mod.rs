@@ -219,8 +219,7 @@ impl Definition {
             ready_within: chosen.ready_within_s.map(Duration::from_secs),
             restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
-        // One that is never told where the load is sent would not take it. Of gRPC this shows when
-        // it is not ready: every subject is asked for that.
+        // One that is not told where the load is sent would not take it, or (gRPC) is never ready.
         if target.takes_requests() && setting.protocol == Protocol::Http {
             let port = setting.listen.port().to_string();
             let told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));
