@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use prost::Message;
 use sluice_otlp::json::{ToJsonError, from_json, to_json};
 use sluice_otlp::{
-    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items,
+    AnyValue, Attributes, ItemEditor, NewValue, Signal, SplitLimits, View, count, edit_items,
     edit_resources, scan, split,
 };
 
@@ -166,7 +166,7 @@ struct EditAll<'v> {
 }
 
 impl ItemEditor for EditAll<'_> {
-    fn item(&mut self, _item: Item<'_>, attributes: &mut Attributes<'_>) {
+    fn item(&mut self, _item: View<'_>, attributes: &mut Attributes<'_>) {
         edit(attributes, self.value);
     }
 }

@@ -33,8 +33,7 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Reads them. `timeout` and `request_limit_bytes` are the defaults; `highest_level` is that of
-    /// the compression, if it has levels.
+    /// `timeout` and `request_limit_bytes` are defaults. `highest_level`: of the compression.
     pub(crate) fn read(
         fields: &mut Fields<'_>,
         timeout: Duration,

@@ -1,5 +1,4 @@
-//! What an exporter is to the rest of the program: its options, and the context in which it is
-//! made. Nothing here knows an exporter.
+//! An exporter's options, and the context in which it is made. Nothing here knows an exporter.
 
 use std::sync::{Arc, LazyLock};
 
@@ -41,11 +40,6 @@ pub trait ExporterConfig: Send + Sync {
     /// The largest request that the backend takes, in bytes as sent.
     fn request_limit_bytes(&self) -> usize {
         self.client().map_or(LOCAL_REQUEST_LIMIT_BYTES, |client| client.max_request_bytes)
-    }
-
-    /// Name of the extension that authenticates its requests.
-    fn authenticator(&self) -> Option<&str> {
-        self.client()?.authenticator.as_deref()
     }
 
     /// Tries whether files can be written, without writing. Comes before [`ExporterConfig::build`].

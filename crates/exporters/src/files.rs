@@ -9,9 +9,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
-/// The files that exporters of a process write. Exporters with one path, be it that one succeeds
-/// the other at a reload, write to one file in turns, and only the first write of all begins it
-/// anew. When the last of them ends, the file is closed.
+/// The files that exporters of a process write. Those with one path, also after a reload, write to
+/// one file in turns; only the first write of all begins it anew. It is closed when the last ends.
 #[derive(Default)]
 pub struct Files(Mutex<HashMap<PathBuf, Known>>);
 
@@ -45,8 +44,7 @@ impl Files {
     }
 }
 
-/// Whether a file is still the one at its path. Others may rename or remove it, and what is written
-/// to it then no reader finds.
+/// Whether a file is still the one at its path. After a rename, no reader finds what is written.
 pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     let there = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

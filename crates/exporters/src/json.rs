@@ -5,11 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use sluice_otlp::Signal;
 
-/// No batch becomes larger than this in JSON: its protobuf form is bounded by the exporter's
-/// request limit, and JSON is a few times larger.
+/// The request limit bounds the protobuf form of a batch; JSON is a few times larger.
 const JSON_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
-/// How an exporter writes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Proto,

@@ -29,10 +29,9 @@ pub(crate) fn of_auth_error(error: CredentialsError) -> Outcome {
 
 /// gRPC.
 ///
-/// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of messages
-/// above their size limit (then splitting helps) and of spent quotas (then the quota must be
-/// raised, or its period end): the delivery is held and probed, and nothing is thrown away. Some
-/// servers say OUT_OF_RANGE of an oversized message.
+/// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of oversized
+/// messages (then splitting helps; some say OUT_OF_RANGE) and of spent quotas (to be raised, or
+/// waited for): the delivery is held and probed, and nothing is thrown away.
 pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
     let status = &reply.status;
     if status.is_ok() {
@@ -79,9 +78,8 @@ fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -
     }
 }
 
-/// Whether the text of a refusal is about the size of a message: grpc-go ("received message larger
-/// than max"), grpc-java ("gRPC message exceeds maximum size"), tonic ("decoded message length too
-/// large"), and their like.
+/// Whether a refusal is about the size of a message. grpc-go: "received message larger than max",
+/// grpc-java: "gRPC message exceeds maximum size", tonic: "decoded message length too large".
 fn speaks_of_size(message: &str) -> bool {
     const SIZE: &[&str] = &["size", "bytes", "length", "message", "limit"];
     const EXCESS: &[&str] =
@@ -92,8 +90,7 @@ fn speaks_of_size(message: &str) -> bool {
     has(SIZE) && has(EXCESS) && !has(QUOTA)
 }
 
-/// HTTP. Beyond the four statuses of the specification that are retried, what accuses credentials,
-/// paths or settings is not held against the data.
+/// HTTP. Beyond the four statuses that are retried, what accuses settings is not the data's fault.
 pub(crate) fn of_http(answer: &Answer) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {

@@ -1,7 +1,6 @@
 //! `partial_success`: what a backend refused of a request that it took.
 //!
-//! All three signals answer with the same wire form: `partial_success = 1 { rejected_… = 1 (int64),
-//! error_message = 2 }`.
+//! All signals answer with `partial_success = 1 { rejected_… = 1 (int64), error_message = 2 }`.
 
 use sluice_flow::Outcome;
 use sluice_net::client::peer_text;
@@ -11,39 +10,33 @@ use sluice_otlp::wire::{Fields, LEN, VARINT};
 /// Turns the body of a successful answer into an outcome. A body that cannot be read changes
 /// nothing: the backend has said that it took the request.
 pub fn from_proto(body: &[u8]) -> Outcome {
-    outcome(read_proto(body).unwrap_or_default())
+    let (rejected, message) = read_proto(body).unwrap_or_default();
+    outcome(rejected, &message)
 }
 
 /// The same for JSON, in which 64-bit integers are strings or numbers.
 pub fn from_json(body: &[u8]) -> Outcome {
     let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let partial = body.get("partialSuccess").or_else(|| body.get("partial_success"));
-    let mut found = Partial::default();
+    let (mut rejected, mut message) = (0, String::new());
     for (key, value) in partial.and_then(|partial| partial.as_object()).into_iter().flatten() {
         match key.as_str() {
             key if key.starts_with("rejected") => {
                 let number = value.as_i64().or_else(|| value.as_str()?.parse().ok());
-                found.rejected = number.unwrap_or(0);
+                rejected = number.unwrap_or(0);
             }
             "errorMessage" | "error_message" => {
-                found.message = value.as_str().map(peer_text).unwrap_or_default()
+                message = value.as_str().map(peer_text).unwrap_or_default()
             }
             _ => {}
         }
     }
-    outcome(found)
+    outcome(rejected, &message)
 }
 
-#[derive(Default)]
-struct Partial {
-    rejected: i64,
-    message: String,
-}
-
-fn outcome(partial: Partial) -> Outcome {
-    let Partial { rejected, message } = partial;
+fn outcome(rejected: i64, message: &str) -> Outcome {
     if let Ok(items @ 1..) = u64::try_from(rejected) {
-        return Outcome::PartlyRejected { items, reason: message };
+        return Outcome::PartlyRejected { items, reason: message.to_owned() };
     }
     if !message.is_empty() {
         tracing::warn!(%message, "the backend took a request with a warning");
@@ -51,25 +44,22 @@ fn outcome(partial: Partial) -> Outcome {
     Outcome::Delivered
 }
 
-fn read_proto(body: &[u8]) -> Result<Partial, Malformed> {
-    let mut partial = Partial::default();
+fn read_proto(body: &[u8]) -> Result<(i64, String), Malformed> {
+    let (mut rejected, mut message) = (0, String::new());
     let mut answer = Fields::of(body);
-    while let Some(field) = answer.next_field()? {
-        if !field.is_message(1) {
-            continue;
-        }
+    while let Some(field) = answer.next_message(1)? {
         let success = &body[field.content()];
         let mut fields = Fields::of(success);
         while let Some(field) = fields.next_field()? {
             let content = &success[field.content()];
             match (field.number, field.wire_type) {
-                (1, VARINT) => partial.rejected = field.varint(success) as i64,
-                (2, LEN) => partial.message = peer_text(&String::from_utf8_lossy(content)),
+                (1, VARINT) => rejected = field.varint(success) as i64,
+                (2, LEN) => message = peer_text(&String::from_utf8_lossy(content)),
                 _ => {}
             }
         }
     }
-    Ok(partial)
+    Ok((rejected, message))
 }
 
 #[cfg(test)]

@@ -53,8 +53,7 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// Without a queue, or with one that waits for the result: the Collector's ways to say that
-    /// senders wait for the delivery.
+    /// The Collector has two ways to say that senders wait for the delivery.
     pub fn makes_senders_wait(&self) -> bool {
         self.is_disabled || self.wait_for_result
     }
@@ -76,7 +75,6 @@ pub struct BatchConfig {
 
 const SIZERS: [(&str, Sizer); 3] =
     [("requests", Sizer::Requests), ("items", Sizer::Items), ("bytes", Sizer::Bytes)];
-const BATCH_SIZERS: [(&str, Sizer); 2] = [("items", Sizer::Items), ("bytes", Sizer::Bytes)];
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Sending {
@@ -157,7 +155,7 @@ fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<Bat
     let enabled = fields.boolean("enabled", true, "If false, the section counts as absent.");
     let default = queue_sizer.filter(|sizer| *sizer != Sizer::Requests).unwrap_or(Sizer::Items);
     let doc = "What the sizes count. Unset: the queue's `sizer`.";
-    let given = fields.optional_choice("sizer", &BATCH_SIZERS, doc);
+    let given = fields.optional_choice("sizer", &SIZERS[1..], doc);
     let doc = "A batch goes out after this time at the latest.";
     let range = Duration::from_nanos(1)..=LONGEST;
     let flush_timeout = fields.duration_in("flush_timeout", Duration::from_millis(200), range, doc);

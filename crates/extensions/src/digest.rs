@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 use sluice_net::auth::server::AuthError;
 use subtle::ConstantTimeEq;
 
-/// How often files with senders' credentials are read. They are small, and a token that is taken
-/// away must stop working soon.
+/// How often files with senders' credentials are read: a token taken away must stop working soon.
 pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says why a file with credentials cannot be read.

@@ -16,7 +16,8 @@ pub struct Extension {
     /// Its server side: who may send to receivers.
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
-    pub file_storage: Option<FileStorage>,
+    /// The directory in which the engine's log lives.
+    pub file_storage: Option<String>,
 }
 
 /// The client side of an extension.
@@ -45,9 +46,4 @@ pub struct HealthCheck {
     pub endpoint: String,
     /// Begins with `/`.
     pub path: String,
-}
-
-/// Where the engine's log lives.
-pub struct FileStorage {
-    pub directory: String,
 }

@@ -1,11 +1,9 @@
-//! Extensions: what several components of a configuration share. Most authenticate: senders to
-//! receivers, our requests to other servers.
+//! Extensions: what several components share. Most authenticate senders, or requests that we send.
 //!
-//! One folder an extension, with both sides together: `mod.rs` says what it does, `config.rs` has
-//! its options if they are many, `client.rs` and `server.rs` its sides, `README.md` every option.
-//! [`EXTENSIONS`] lists them; there is no registration elsewhere. Extensions see `extension.rs`,
-//! never this list. Receivers and exporters do not import this crate: they use the traits of
-//! `sluice_net::auth`, which the extensions implement.
+//! One folder an extension, with both sides together: `mod.rs` says what it does, `client.rs` and
+//! `server.rs` have its sides, `README.md` every option. [`EXTENSIONS`] lists them; there is no
+//! registration elsewhere. Extensions see `extension.rs`, never this list. Receivers and exporters
+//! do not import this crate: the extensions implement the traits of `sluice_net::auth`.
 
 mod basicauth;
 pub mod bearertokenauth;
@@ -19,9 +17,7 @@ mod secret;
 
 use sluice_config::{ComponentKind, ComponentKinds};
 
-pub use extension::{
-    BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
-};
+pub use extension::{BuildError, BuildServer, ClientExtension, Extension, HealthCheck};
 
 /// The kinds of extensions in this build.
 pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[

@@ -19,7 +19,6 @@ use crate::digest::CREDENTIALS_RELOAD_INTERVAL;
 /// Larger files are no secrets.
 const SECRET_LIMIT_BYTES: usize = 64 * 1024;
 
-/// One secret.
 #[derive(Clone, Debug)]
 pub(crate) struct SecretSource {
     fixed: Secret,
@@ -97,7 +96,6 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
     }
 }
 
-/// An authentication by one header.
 pub(crate) struct SecretHeader {
     pub(crate) name: HeaderName,
     pub(crate) value: MadeFromSecrets<HeaderValue>,

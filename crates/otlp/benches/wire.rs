@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_otlp::{
-    AnyValue, Attributes, Item, ItemEditor, NewValue, Signal, SplitLimits, count, edit_items,
+    AnyValue, Attributes, ItemEditor, NewValue, Signal, SplitLimits, View, count, edit_items,
     edit_resources, scan, split,
 };
 
@@ -73,7 +73,7 @@ fn set(attributes: &mut Attributes<'_>) {
 struct SetOnEach;
 
 impl ItemEditor for SetOnEach {
-    fn item(&mut self, _item: Item<'_>, attributes: &mut Attributes<'_>) {
+    fn item(&mut self, _item: View<'_>, attributes: &mut Attributes<'_>) {
         set(attributes);
     }
 }
@@ -81,7 +81,7 @@ impl ItemEditor for SetOnEach {
 struct LookAtEach;
 
 impl ItemEditor for LookAtEach {
-    fn item(&mut self, _item: Item<'_>, attributes: &mut Attributes<'_>) {
+    fn item(&mut self, _item: View<'_>, attributes: &mut Attributes<'_>) {
         black_box(attributes.get(b"absent"));
     }
 }

@@ -12,7 +12,7 @@ mod value;
 pub mod wire;
 
 pub use civil::{civil_date, civil_time};
-pub use edit::{Attributes, Item, ItemEditor, Metric, NewValue, Scope, edit_items, edit_resources};
+pub use edit::{Attributes, ItemEditor, NewValue, View, edit_items, edit_resources};
 pub use encoding::Encoding;
 pub use scan::{NESTING_LIMIT, scan};
 pub use signal::Signal;

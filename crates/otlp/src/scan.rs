@@ -11,8 +11,7 @@ use crate::wire::{
 /// C++ stop at 100 levels: every backend can read what is accepted here.
 pub const NESTING_LIMIT: usize = 80;
 
-/// Validates a request down to its last attribute and counts its spans, metric points or log
-/// records.
+/// Validates a request down to its last attribute and counts its spans, points or log records.
 ///
 /// Accepted is what both prost and the Collector decode: every length and varint within bounds,
 /// known fields with the wire type of their definition (repeated scalars packed or not), `string`
@@ -79,8 +78,7 @@ impl Scan {
     }
 
     /// A `KeyValue`, by far the most frequent message. The usual form (a key and a string of less
-    /// than 128 bytes each, in ASCII) is recognised by its shape: where no byte has its highest bit
-    /// set, every string within is valid UTF-8.
+    /// than 128 bytes each, in ASCII) is recognised by its shape: ASCII is valid UTF-8.
     #[inline(always)]
     fn key_value(&mut self, bytes: &[u8], position: usize, depth: usize) -> Result<()> {
         let body = &bytes[position..];

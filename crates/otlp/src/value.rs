@@ -70,8 +70,7 @@ impl AnyValue {
     /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors
-    /// [`crate::Malformed`], with offsets into `encoded`, if it is no message or nests deeper than
-    /// [`crate::NESTING_LIMIT`].
+    /// [`crate::Malformed`] if `encoded` is no message or exceeds [`crate::NESTING_LIMIT`].
     pub fn decode(encoded: &[u8]) -> Result<AnyValue> {
         let mut value = AnyValue::Empty;
         value.merge(encoded, 0)?;
@@ -144,12 +143,10 @@ type Entry = (String, AnyValue);
 fn merge_array(before: AnyValue, encoded: &[u8], depth: usize) -> Result<Vec<AnyValue>> {
     let mut values = if let AnyValue::Array(values) = before { values } else { Vec::new() };
     let mut fields = Fields::of(encoded);
-    while let Some(field) = fields.next_field()? {
-        if field.is_message(1) {
-            let mut value = AnyValue::Empty;
-            value.merge(&encoded[field.content()], depth + 1)?;
-            values.push(value);
-        }
+    while let Some(field) = fields.next_message(1)? {
+        let mut value = AnyValue::Empty;
+        value.merge(&encoded[field.content()], depth + 1)?;
+        values.push(value);
     }
     Ok(values)
 }
@@ -157,10 +154,7 @@ fn merge_array(before: AnyValue, encoded: &[u8], depth: usize) -> Result<Vec<Any
 fn merge_map(before: AnyValue, encoded: &[u8], depth: usize) -> Result<Vec<Entry>> {
     let mut entries = if let AnyValue::Map(entries) = before { entries } else { Vec::new() };
     let mut fields = Fields::of(encoded);
-    while let Some(field) = fields.next_field()? {
-        if !field.is_message(1) {
-            continue;
-        }
+    while let Some(field) = fields.next_message(1)? {
         let entry = &encoded[field.content()];
         let (mut key, mut value) = (String::new(), AnyValue::Empty);
         let mut entry_fields = Fields::of(entry);

@@ -8,9 +8,8 @@ pub use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
 /// levels at which prost, Java and C++ stop.
 const GROUP_NESTING_LIMIT: usize = 16;
 
-/// A singular message may occur this often within its parent. More than one occurrence is legal, as
-/// protobuf merges them, but no known sender writes them; without a bound two bytes of a hostile
-/// request would cost fifty bytes of memory.
+/// A singular message may occur this often within its parent: protobuf merges several, which no
+/// known sender writes. Unbounded, two bytes of a hostile request would cost fifty of memory.
 pub(crate) const OCCURRENCES_LIMIT: usize = 1024;
 
 /// Why a request is not a protobuf message of its kind, and where.
@@ -213,6 +212,17 @@ impl<'a> Fields<'a> {
         };
         self.position = end;
         Ok(Some(Field { number, wire_type, start, after_tag, content, end }))
+    }
+
+    /// The next string, bytes, message or packed list with this number.
+    #[inline(always)]
+    pub fn next_message(&mut self, number: u32) -> Result<Option<Field>> {
+        while let Some(field) = self.next_field()? {
+            if field.is_message(number) {
+                return Ok(Some(field));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Regular expressions as Go writes them (RE2), which is what Collector configurations hold.
 //!
-//! Both engines come from RE2 and mean the same by almost everything. Where they differ, the
-//! pattern is rewritten: in Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace
-//! that is no repetition is a brace, any punctuation may be escaped, and brackets hold no set
-//! operations.
+//! Both engines come from RE2 and mean the same by almost everything. What differs is rewritten: in
+//! Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no repetition is a
+//! brace, any punctuation may be escaped, and brackets hold no set operations.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sluice_otlp::{AnyValue, Value};
 
 /// The text of a value: strings as they are, arrays and maps as JSON, bytes as Base64.
@@ -14,7 +16,7 @@ pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
         Value::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
         Value::Int(value) => Cow::Owned(value.to_string()),
         Value::Double(value) => Cow::Owned(double_text(value)),
-        Value::Bytes(bytes) => Cow::Owned(base64(bytes)),
+        Value::Bytes(bytes) => Cow::Owned(STANDARD.encode(bytes)),
         Value::Nested(_) => {
             let mut json = String::new();
             let written = write_json(&value.to_owned(), &mut json);
@@ -25,23 +27,17 @@ pub(crate) fn text_of(value: Value<'_>) -> Cow<'_, str> {
 
 /// ECMAScript's notation, with `NaN` and `Infinity`.
 pub(crate) fn double_text(value: f64) -> String {
-    if value.is_infinite() {
-        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
-    }
     let magnitude = value.abs();
-    if !value.is_nan() && magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+    if value.is_finite() && magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
         return if text.contains("e-") { text } else { text.replace('e', "e+") };
     }
-    value.to_string()
+    value.to_string().replace("inf", "Infinity")
 }
 
 /// Without an exponent, as Go's `strconv.FormatFloat(value, 'f', -1, 64)`.
 pub(crate) fn plain_double_text(value: f64) -> String {
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    value.to_string()
+    if value.is_infinite() { format!("{value:+}").replace('i', "I") } else { value.to_string() }
 }
 
 /// JSON as Go writes it: keys sorted, the last of equal ones. Nothing where a number is not finite.
@@ -55,7 +51,7 @@ fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
         AnyValue::Double(value) => out.push_str(&double_text(*value)),
         // Go's copy of an empty byte slice is nil.
         AnyValue::Bytes(bytes) if bytes.is_empty() => out.push_str("null"),
-        AnyValue::Bytes(bytes) => write!(out, "\"{}\"", base64(bytes)).ok()?,
+        AnyValue::Bytes(bytes) => write!(out, "\"{}\"", STANDARD.encode(bytes)).ok()?,
         AnyValue::Array(values) => {
             for (index, value) in values.iter().enumerate() {
                 out.push(if index == 0 { '[' } else { ',' });
@@ -82,11 +78,6 @@ fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
 fn write_json_string(text: &str, out: &mut String) {
     let json = serde_json::Value::from(text).to_string();
     out.push_str(&json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"));
-}
-
-fn base64(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
         complain!("{text}");
     }
     let plan = plan.ok_or_else(|| {
-        let count = diagnostics.errors().count();
-        anyhow!("the configuration has {count} error{}", if count == 1 { "" } else { "s" })
+        let errors = text::counted(diagnostics.errors().count() as u64, "error");
+        anyhow!("the configuration has {errors}")
     });
     (plan, diagnostics.sources)
 }

@@ -30,12 +30,10 @@ fn main() -> ExitCode {
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),
         Command::Components => output::print(&components()),
-        Command::Docs { reference: Reference::Configuration } => {
-            output::print(&reference::markdown())
-        }
-        Command::Docs { reference: Reference::Metrics } => {
-            output::print(&reference::metrics_markdown())
-        }
+        Command::Docs { reference } => output::print(&match reference {
+            Reference::Configuration => reference::markdown(),
+            Reference::Metrics => reference::metrics_markdown(),
+        }),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut script);
@@ -48,7 +46,6 @@ fn main() -> ExitCode {
     })
 }
 
-/// What this build has.
 fn components() -> String {
     let mut list = format!("sluice {}\n", env!("CARGO_PKG_VERSION"));
     for class in Class::ALL {

@@ -1,5 +1,4 @@
-//! What commands write for people. A reader that has ended (`| head`) is no error: what it did not
-//! want to read is not written.
+//! What commands write for people. A reader that has ended (`| head`) is no error.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

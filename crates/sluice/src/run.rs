@@ -16,7 +16,6 @@ use crate::arguments::RunArguments;
 use crate::watched::Watched;
 use crate::{allocator, configuration};
 
-/// How often watched files are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
@@ -34,9 +33,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     ended
 }
 
-/// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator. That
-/// doubles the memory at rest for the same CPU time. What the allocator takes before `main` has no
-/// huge pages either: its feature `no_thp`.
+/// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator, and
+/// doubles the memory at rest for the same CPU time. Before `main` the feature `no_thp` is for that.
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");
@@ -55,18 +53,20 @@ fn raise_file_descriptors() {
 /// A thread for blocking work keeps what others free of its memory until it works again or ends.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(100);
 
-/// One thread needs no scheduler that coordinates several. Its threads read from connections when
-/// they have nothing else to do.
+/// Its threads read from connections when they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.map_or(available, usize::from);
+    let mut builder = runtime_builder(threads.map_or(available, usize::from));
+    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
+    scheduler.install(&mut builder).context("cannot start the runtime")
+}
+
+/// One thread needs no scheduler that coordinates several.
+pub(crate) fn runtime_builder(threads: usize) -> Builder {
     let mut builder =
         if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
-    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
-    scheduler.install(builder.enable_all()).context("cannot start the runtime")
+    builder.worker_threads(threads).enable_all();
+    builder
 }
 
 async fn serve(
@@ -145,8 +145,7 @@ fn announce(engine: &Engine) {
     }
 }
 
-/// A configuration that cannot be used leaves the old one running, and says so. Returns the files
-/// that were read: another configuration may name others.
+/// A configuration that cannot be used leaves the old one running. Returns the files that it names.
 async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) -> Watched {
     let (plan, sources) = configuration::load(locations);
     match plan {

@@ -20,9 +20,8 @@ pub struct Naming {
 /// What stands before the name of an attribute that cannot begin a label's.
 const LABEL_PREFIX: &str = "key_";
 
-/// The attributes of a resource as labels, named as OpenTelemetry's compatibility with Prometheus
-/// says: `service.name` is `service_name`. Of attributes that become one label the values are
-/// joined by `;`, in the order of their names.
+/// The attributes of a resource as labels, named as OpenTelemetry has it for Prometheus, as in
+/// `service_name`. Of attributes that become one label the values are joined by `;`, by name.
 pub fn labels_of_resource<'a>(
     attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(String, String)> {

@@ -2,4 +2,5 @@
 
 pub mod exposition;
 pub mod logging;
+pub mod sampler;
 pub mod table;

@@ -1,6 +1,5 @@
-//! Structured logs on standard error, limited in rate by call site and component, so that an outage
-//! says what is wrong without filling a disk. A thread of its own writes them: an output that takes
-//! nothing stops nothing else.
+//! Structured logs, limited in rate by call site and component: an outage says what is wrong and
+//! fills no disk. A thread of its own writes them: an output that takes nothing stops nothing else.
 
 mod lines;
 
@@ -21,6 +20,7 @@ use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::sampler::Sampler;
 use lines::Lines;
 
 /// Call sites times components that are told apart; beyond it they share one account.
@@ -43,8 +43,7 @@ fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
     options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
-/// Changes what can be changed while running (reload of the configuration). Dropped at the end, it
-/// waits for the last lines.
+/// Changes what a reload of the configuration can change. Dropped, it waits for the last lines.
 pub struct LoggingHandle {
     lines: Arc<Lines>,
     level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
@@ -66,8 +65,7 @@ impl Drop for LoggingHandle {
 }
 
 fn filter(level: &str) -> EnvFilter {
-    // HTTP libraries log every frame at debug: they stay at warn unless asked for. All of Sluice's
-    // crates begin with `sluice`.
+    // HTTP libraries log every frame at debug. All of Sluice's crates begin with `sluice`.
     let directives = std::env::var("SLUICE_LOG").unwrap_or_else(|_| match level {
         "debug" | "trace" => format!("warn,sluice={level}"),
         _ => level.to_owned(),
@@ -97,15 +95,10 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     Ok(LoggingHandle { lines, level, installed: options.clone() })
 }
 
-struct Account {
-    since: Instant,
-    seen: u64,
-}
-
 /// Lets through so many alike events a tick, and then samples.
 struct RateLimit {
     sampling: Option<LogSampling>,
-    accounts: Mutex<HashMap<u64, Account>>,
+    accounts: Mutex<HashMap<u64, Sampler>>,
 }
 
 impl RateLimit {
@@ -115,13 +108,7 @@ impl RateLimit {
         let mut accounts = self.accounts.lock();
         let key =
             if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) { 0 } else { key };
-        let account = accounts.entry(key).or_insert(Account { since: now, seen: 0 });
-        if now.saturating_duration_since(account.since) >= sampling.tick {
-            *account = Account { since: now, seen: 0 };
-        }
-        account.seen += 1;
-        let beyond = account.seen.saturating_sub(sampling.initial);
-        beyond == 0 || (sampling.thereafter > 0 && beyond.is_multiple_of(sampling.thereafter))
+        accounts.entry(key).or_default().takes(sampling, now)
     }
 }
 

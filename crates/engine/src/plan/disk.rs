@@ -138,7 +138,7 @@ fn storage_directory(
 ) -> Option<String> {
     let storage = exporter.config.sending().queue.storage.as_ref()?;
     let problem = match read.extensions.get(storage).map(|extension| &extension.file_storage) {
-        Some(Some(storage)) => return Some(storage.directory.clone()),
+        Some(Some(directory)) => return Some(directory.clone()),
         Some(None) => "is no `file_storage`",
         None => "is not among `service.extensions`",
     };

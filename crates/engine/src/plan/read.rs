@@ -111,7 +111,7 @@ impl Reader<'_> {
         for component in &self.document.exporters {
             let (id, span) = (component.id.to_string(), component.span);
             let config = options(&EXPORTERS, component, self.diagnostics);
-            let authenticator = config.authenticator();
+            let authenticator = config.client().and_then(|it| it.authenticator.as_deref());
             if let Some(name) = authenticator {
                 self.check_authenticator(component, name, |it| it.client.is_some());
             }

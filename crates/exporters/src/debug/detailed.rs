@@ -4,8 +4,8 @@ use serde_json::Value;
 use sluice_otlp::Signal;
 
 use super::text::{
-    any_value, attribute, double, exponential_buckets, fixed, integer, integer_of, list, members,
-    text, timestamp,
+    any_value, attribute, double, exponential_buckets, fixed, integer, list, members, text,
+    timestamp,
 };
 
 pub(super) fn render(signal: Signal, request: &Value) -> String {
@@ -57,7 +57,7 @@ impl Out {
     }
 
     fn time(&mut self, name: &str, owner: &Value, key: &str) {
-        self.line(format!("{name}: {}", timestamp(integer(owner, key))));
+        self.line(format!("{name}: {}", timestamp(integer(&owner[key]))));
     }
 
     fn attributes(&mut self, header: &str, owner: &Value, indent: &str) {
@@ -83,17 +83,17 @@ impl Out {
         self.field("Parent ID", text(span, "parentSpanId"));
         self.field("ID", text(span, "spanId"));
         self.field("Name", text(span, "name"));
-        self.field("Kind", name_of(&KINDS, integer(span, "kind")));
+        self.field("Kind", name_of(&KINDS, integer(&span["kind"])));
         if !text(span, "traceState").is_empty() {
             self.field("TraceState", text(span, "traceState"));
         }
-        self.field("Start time", timestamp(integer(span, "startTimeUnixNano")));
-        self.field("End time", timestamp(integer(span, "endTimeUnixNano")));
-        self.field("Status code", name_of(&CODES, integer(&span["status"], "code")));
+        self.field("Start time", timestamp(integer(&span["startTimeUnixNano"])));
+        self.field("End time", timestamp(integer(&span["endTimeUnixNano"])));
+        self.field("Status code", name_of(&CODES, integer(&span["status"]["code"])));
         self.field("Status message", text(&span["status"], "message"));
-        self.field("DroppedAttributesCount", integer(span, "droppedAttributesCount"));
-        self.field("DroppedEventsCount", integer(span, "droppedEventsCount"));
-        self.field("DroppedLinksCount", integer(span, "droppedLinksCount"));
+        self.field("DroppedAttributesCount", integer(&span["droppedAttributesCount"]));
+        self.field("DroppedEventsCount", integer(&span["droppedEventsCount"]));
+        self.field("DroppedLinksCount", integer(&span["droppedLinksCount"]));
         self.attributes("Attributes", span, "");
         self.numbered("Events:", "SpanEvent", list(span, "events"), Out::event);
         self.numbered("Links:", "SpanLink", list(span, "links"), Out::link);
@@ -112,8 +112,8 @@ impl Out {
 
     fn event(&mut self, event: &Value) {
         self.arrow("Name", text(event, "name"));
-        self.arrow("Timestamp", timestamp(integer(event, "timeUnixNano")));
-        self.arrow("DroppedAttributesCount", integer(event, "droppedAttributesCount"));
+        self.arrow("Timestamp", timestamp(integer(&event["timeUnixNano"])));
+        self.arrow("DroppedAttributesCount", integer(&event["droppedAttributesCount"]));
         self.attributes("     -> Attributes:", event, "     ");
     }
 
@@ -121,7 +121,7 @@ impl Out {
         self.arrow("Trace ID", text(link, "traceId"));
         self.arrow("ID", text(link, "spanId"));
         self.arrow("TraceState", text(link, "traceState"));
-        self.arrow("DroppedAttributesCount", integer(link, "droppedAttributesCount"));
+        self.arrow("DroppedAttributesCount", integer(&link["droppedAttributesCount"]));
         self.attributes("     -> Attributes:", link, "     ");
     }
 
@@ -130,7 +130,7 @@ impl Out {
         self.time("ObservedTimestamp", record, "observedTimeUnixNano");
         self.time("Timestamp", record, "timeUnixNano");
         self.line(format!("SeverityText: {}", text(record, "severityText")));
-        let severity = integer(record, "severityNumber");
+        let severity = integer(&record["severityNumber"]);
         self.line(format!("SeverityNumber: {}({severity})", severity_name(severity)));
         if !text(record, "eventName").is_empty() {
             self.line(format!("EventName: {}", text(record, "eventName")));
@@ -140,7 +140,7 @@ impl Out {
         self.attributes("Attributes", record, "");
         self.line(format!("Trace ID: {}", text(record, "traceId")));
         self.line(format!("Span ID: {}", text(record, "spanId")));
-        self.line(format!("Flags: {}", integer(record, "flags")));
+        self.line(format!("Flags: {}", integer(&record["flags"])));
     }
 
     fn metric(&mut self, index: usize, metric: &Value) {
@@ -166,7 +166,7 @@ impl Out {
         }
         if !matches!(kind, "Gauge" | "Summary") {
             let names = ["Unspecified", "Delta", "Cumulative"];
-            let temporality = name_of(&names, integer(data, "aggregationTemporality"));
+            let temporality = name_of(&names, integer(&data["aggregationTemporality"]));
             self.arrow("AggregationTemporality", temporality);
         }
         for (index, point) in list(data, "dataPoints").iter().enumerate() {
@@ -182,7 +182,7 @@ impl Out {
         if matches!(kind, "Gauge" | "Sum") {
             self.value("", point);
         } else {
-            self.line(format!("Count: {}", integer(point, "count")));
+            self.line(format!("Count: {}", integer(&point["count"])));
         }
         if kind.ends_with("Histogram") {
             self.totals(point);
@@ -193,7 +193,7 @@ impl Out {
                     self.line(format!("ExplicitBounds #{index}: {}", fixed(double(bound))));
                 }
                 for (index, count) in list(point, "bucketCounts").iter().enumerate() {
-                    self.line(format!("Buckets #{index}, Count: {}", integer_of(count)));
+                    self.line(format!("Buckets #{index}, Count: {}", integer(count)));
                 }
             }
             "ExponentialHistogram" => self.exponential_buckets(point),
@@ -205,7 +205,7 @@ impl Out {
 
     fn value(&mut self, prefix: &str, owner: &Value) {
         match (owner.get("asInt"), owner.get("asDouble")) {
-            (Some(value), _) => self.line(format!("{prefix}Value: {}", integer_of(value))),
+            (Some(value), _) => self.line(format!("{prefix}Value: {}", integer(value))),
             (None, Some(value)) => self.line(format!("{prefix}Value: {}", fixed(double(value)))),
             (None, None) => {}
         }
@@ -223,8 +223,8 @@ impl Out {
         for (lower, upper, count) in exponential_buckets(point, "negative").rev() {
             self.line(format!("Bucket [{:.6}, {:.6}), Count: {count}", -upper, -lower));
         }
-        if integer(point, "zeroCount") != 0 {
-            self.line(format!("Bucket [0, 0], Count: {}", integer(point, "zeroCount")));
+        if integer(&point["zeroCount"]) != 0 {
+            self.line(format!("Bucket [0, 0], Count: {}", integer(&point["zeroCount"])));
         }
         for (lower, upper, count) in exponential_buckets(point, "positive") {
             self.line(format!("Bucket ({lower:.6}, {upper:.6}], Count: {count}"));
@@ -232,10 +232,9 @@ impl Out {
     }
 
     fn quantiles(&mut self, point: &Value) {
-        self.line(format!("Sum: {:.6}", point.get("sum").map_or(0.0, double)));
+        self.line(format!("Sum: {:.6}", double(&point["sum"])));
         for (index, quantile) in list(point, "quantileValues").iter().enumerate() {
-            let value = |key: &str| quantile.get(key).map_or(0.0, double);
-            let (quantile, value) = (value("quantile"), value("value"));
+            let [quantile, value] = ["quantile", "value"].map(|key| double(&quantile[key]));
             self.line(format!("QuantileValue #{index}: Quantile {quantile:.6}, Value {value:.6}"));
         }
     }
@@ -243,7 +242,7 @@ impl Out {
     fn exemplar(&mut self, exemplar: &Value) {
         self.arrow("Trace ID", text(exemplar, "traceId"));
         self.arrow("Span ID", text(exemplar, "spanId"));
-        self.arrow("Timestamp", timestamp(integer(exemplar, "timeUnixNano")));
+        self.arrow("Timestamp", timestamp(integer(&exemplar["timeUnixNano"])));
         self.value("     -> ", exemplar);
         self.pairs("     -> FilteredAttributes", list(exemplar, "filteredAttributes"), "     ");
     }

@@ -2,7 +2,6 @@
 
 mod detailed;
 mod normal;
-mod sampler;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,14 +12,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use sluice_config::document::LogSampling;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::Signal;
+use sluice_telemetry::sampler::Sampler;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::files;
 use crate::sending::Sending;
-use sampler::Sampler;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]),
@@ -29,22 +29,15 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verbosity {
-    /// One line a request.
     Basic,
-    /// One line an item.
     Normal,
-    /// Every field.
     Detailed,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct DebugConfig {
     verbosity: Verbosity,
-    /// This number of requests is written in each second,
-    sampling_initial: u64,
-    /// and of the others every n-th; 0: none of them.
-    sampling_thereafter: u64,
-    /// Where to: `stderr` with time and level, or the outputs bare.
+    sampling: LogSampling,
     use_internal_logger: bool,
     output_paths: Vec<String>,
     sending: Sending,
@@ -59,9 +52,9 @@ impl DebugConfig {
         let verbosity = fields.choice("verbosity", Verbosity::Basic, &LEVELS, doc);
         fields.no_effect("loglevel", "it is gone in the Collector; use `verbosity`");
         let doc = "This number of requests is written in each second.";
-        let sampling_initial = fields.integer("sampling_initial", 2, 0..=u64::MAX, doc);
+        let initial = fields.integer("sampling_initial", 2, 0..=u64::MAX, doc);
         let doc = "Of the others in that second, every n-th is written. 0: none.";
-        let sampling_thereafter = fields.integer("sampling_thereafter", 1, 0..=u64::MAX, doc);
+        let thereafter = fields.integer("sampling_thereafter", 1, 0..=u64::MAX, doc);
         let doc =
             "Write to stderr, with time and level. If false, to `output_paths`, without them.";
         let use_internal_logger = fields.boolean("use_internal_logger", true, doc);
@@ -76,8 +69,7 @@ impl DebugConfig {
         }
         DebugConfig {
             verbosity,
-            sampling_initial,
-            sampling_thereafter,
+            sampling: LogSampling { tick: Duration::from_secs(1), initial, thereafter },
             use_internal_logger,
             output_paths,
             sending,
@@ -101,9 +93,8 @@ impl ExporterConfig for DebugConfig {
         };
         let shared = Shared {
             name: context.name.to_owned(),
-            verbosity: self.verbosity,
-            is_log: self.use_internal_logger,
-            sampler: Sampler::new(self.sampling_initial, self.sampling_thereafter),
+            config: self.clone(),
+            sampler: Mutex::default(),
             outputs: Mutex::new(outputs),
         };
         Ok(Arc::new(DebugExporter(Arc::new(shared))))
@@ -114,10 +105,8 @@ struct DebugExporter(Arc<Shared>);
 
 struct Shared {
     name: String,
-    verbosity: Verbosity,
-    /// With time and level before each text.
-    is_log: bool,
-    sampler: Sampler,
+    config: DebugConfig,
+    sampler: Mutex<Sampler>,
     outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
@@ -134,29 +123,21 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
 
 impl Shared {
     /// Renders and writes. Blocks.
-    fn write(&self, request: &Packed) -> Outcome {
-        let json = crate::json::to_json(request.signal, &request.chunks).and_then(|json| {
-            serde_json::from_slice::<Value>(&json).map_err(|error| error.to_string())
-        });
-        let written = json.and_then(|json| {
-            let text = self.render(request.signal, request.items, &json);
-            let mut outputs = self.outputs.lock();
-            let write = |output: &mut Box<dyn Write + Send>| {
-                output.write_all(text.as_bytes()).and_then(|()| output.flush())
-            };
-            let written = outputs.iter_mut().try_for_each(write);
-            written.map_err(|error| format!("cannot write: {error}"))
-        });
-        match written {
-            Ok(()) => Outcome::Delivered,
-            Err(reason) => Outcome::Rejected { reason },
+    fn write(&self, request: &Packed) -> Result<(), String> {
+        let json = crate::json::to_json(request.signal, &request.chunks)?;
+        let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+        let text = self.render(request.signal, request.items, &json);
+        for output in &mut *self.outputs.lock() {
+            let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+            written.map_err(|error| format!("cannot write: {error}"))?;
         }
+        Ok(())
     }
 
     fn render(&self, signal: Signal, items: u32, json: &Value) -> String {
         let (title, counts) = summary(signal, items, json);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let prefix = match self.is_log {
+        let prefix = match self.config.use_internal_logger {
             true => format!("{}\tinfo\t", text::timestamp(now.as_nanos() as i128)),
             false => String::new(),
         };
@@ -164,7 +145,7 @@ impl Shared {
         let fields =
             format!("\"otelcol.component.id\": {name:?}, \"otelcol.signal\": \"{signal}\"");
         let head = format!("{prefix}{title}\t{{{fields}, {counts}}}\n");
-        match self.verbosity {
+        match self.config.verbosity {
             Verbosity::Basic => head,
             Verbosity::Normal => head + &prefix + &normal::render(signal, json),
             Verbosity::Detailed => head + &prefix + &detailed::render(signal, json),
@@ -192,13 +173,16 @@ fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
 
 impl Exporter for DebugExporter {
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        if !self.0.sampler.takes(Instant::now()) {
+        if !self.0.sampler.lock().takes(self.0.config.sampling, Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));
         }
         let (shared, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || shared.write(&request)).await;
-            written.unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })
+            match written.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(()) => Outcome::Delivered,
+                Err(reason) => Outcome::Rejected { reason },
+            }
         })
     }
 

@@ -6,8 +6,7 @@ use serde_json::Value;
 use sluice_otlp::Signal;
 
 use super::text::{
-    any_value, attribute, double, exponential_buckets, integer, integer_of, list, members,
-    shortest, text,
+    any_value, attribute, double, exponential_buckets, integer, list, members, shortest, text,
 };
 
 pub(super) fn render(signal: Signal, request: &Value) -> String {
@@ -75,7 +74,7 @@ fn points(metric: &Value, out: &mut String) {
         ("exponentialHistogram", exponential_histogram),
         ("summary", summary),
     ] {
-        for point in metric.get(kind).map_or(&[][..], |data| list(data, "dataPoints")) {
+        for point in list(&metric[kind], "dataPoints") {
             let _ = writeln!(out, "{name}{{{}}} {}", pairs(point).join(","), describe(point));
         }
     }
@@ -83,14 +82,14 @@ fn points(metric: &Value, out: &mut String) {
 
 fn number(point: &Value) -> String {
     match (point.get("asInt"), point.get("asDouble")) {
-        (Some(value), _) => integer_of(value).to_string(),
+        (Some(value), _) => integer(value).to_string(),
         (None, Some(value)) => shortest(double(value)),
         (None, None) => String::new(),
     }
 }
 
 fn totals(point: &Value) -> String {
-    let mut out = format!("count={}", integer(point, "count"));
+    let mut out = format!("count={}", integer(&point["count"]));
     for key in ["sum", "min", "max"] {
         if let Some(value) = point.get(key) {
             let _ = write!(out, " {key}={}", shortest(double(value)));
@@ -105,7 +104,7 @@ fn histogram(point: &Value) -> String {
     for (index, count) in list(point, "bucketCounts").iter().enumerate() {
         let bound = bounds.get(index).map(|bound| format!("le{}=", shortest(double(bound))));
         let bound = bound.unwrap_or_default();
-        let _ = write!(out, " {bound}{}", integer_of(count));
+        let _ = write!(out, " {bound}{}", integer(count));
     }
     out
 }
@@ -115,8 +114,8 @@ fn exponential_histogram(point: &Value) -> String {
     for (lower, _, count) in exponential_buckets(point, "negative").rev() {
         let _ = write!(out, " le{}={count}", -lower);
     }
-    if integer(point, "zeroCount") != 0 {
-        let _ = write!(out, " zero={}", integer(point, "zeroCount"));
+    if integer(&point["zeroCount"]) != 0 {
+        let _ = write!(out, " zero={}", integer(&point["zeroCount"]));
     }
     for (_, upper, count) in exponential_buckets(point, "positive") {
         let _ = write!(out, " le{upper}={count}");
@@ -125,11 +124,11 @@ fn exponential_histogram(point: &Value) -> String {
 }
 
 fn summary(point: &Value) -> String {
-    let sum = point.get("sum").map_or(0.0, double);
-    let mut out = format!("count={} sum={sum:.6}", integer(point, "count"));
+    let sum = double(&point["sum"]);
+    let mut out = format!("count={} sum={sum:.6}", integer(&point["count"]));
     for quantile in list(point, "quantileValues") {
-        let value = |key: &str| quantile.get(key).map_or(0.0, double);
-        let _ = write!(out, " q{}={}", value("quantile"), value("value"));
+        let [quantile, value] = ["quantile", "value"].map(|key| double(&quantile[key]));
+        let _ = write!(out, " q{quantile}={value}");
     }
     out
 }

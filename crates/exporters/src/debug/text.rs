@@ -19,28 +19,24 @@ pub(super) fn exponential_buckets<'a>(
     point: &'a Value,
     side: &str,
 ) -> impl DoubleEndedIterator<Item = (f64, f64, i128)> + use<'a> {
-    let factor = std::f64::consts::LN_2 * (-(integer(point, "scale") as f64)).exp2();
+    let factor = std::f64::consts::LN_2 * (-(integer(&point["scale"]) as f64)).exp2();
     let buckets = &point[side];
-    let offset = integer(buckets, "offset") as f64;
+    let offset = integer(&buckets["offset"]) as f64;
     let bound = move |index: usize| ((offset + index as f64) * factor).exp();
     let counts = list(buckets, "bucketCounts").iter().enumerate();
-    counts.map(move |(index, count)| (bound(index), bound(index + 1), integer_of(count)))
+    counts.map(move |(index, count)| (bound(index), bound(index + 1), integer(count)))
 }
 
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
+    value[key].as_str().unwrap_or_default()
 }
 
 /// A number, whether JSON has it as a number or (64 bits) as a string. Absent means 0.
-pub(super) fn integer(value: &Value, key: &str) -> i128 {
-    value.get(key).map_or(0, integer_of)
-}
-
-pub(super) fn integer_of(value: &Value) -> i128 {
+pub(super) fn integer(value: &Value) -> i128 {
     match value {
         Value::String(text) => text.parse().unwrap_or(0),
         Value::Number(number) => number.as_i128().unwrap_or(0),
@@ -51,8 +47,6 @@ pub(super) fn integer_of(value: &Value) -> i128 {
 /// A double: JSON has those that are not finite as strings.
 pub(super) fn double(value: &Value) -> f64 {
     match value {
-        Value::String(text) if text == "Infinity" => f64::INFINITY,
-        Value::String(text) if text == "-Infinity" => f64::NEG_INFINITY,
         Value::String(text) => text.parse().unwrap_or(f64::NAN),
         value => value.as_f64().unwrap_or(0.0),
     }
@@ -92,7 +86,7 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
     match key {
         "stringValue" => ("Str", inner.as_str().unwrap_or_default().to_owned()),
         "boolValue" => ("Bool", inner.to_string()),
-        "intValue" => ("Int", integer_of(inner).to_string()),
+        "intValue" => ("Int", integer(inner).to_string()),
         // As Go's JSON prints it: with an exponent below 1e-6, of as few digits as there are.
         "doubleValue" => ("Double", shortest_from(-6, double(inner)).replace("e-0", "e-")),
         "arrayValue" => ("Slice", plain(value).to_string()),
@@ -117,7 +111,7 @@ fn plain(value: &Value) -> Value {
             let entry = |pair: &Value| (text(pair, "key").to_owned(), plain(&pair["value"]));
             list(inner, "values").iter().map(entry).collect()
         }
-        "intValue" => i64::try_from(integer_of(inner)).map_or(Value::Null, Value::from),
+        "intValue" => i64::try_from(integer(inner)).map_or(Value::Null, Value::from),
         _ => inner.clone(),
     }
 }

@@ -5,7 +5,6 @@ use sluice_config::Fields;
 use crate::json::Format;
 use crate::sending::Sending;
 
-/// `rotation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rotation {
     pub max_megabytes: u64,

@@ -45,14 +45,13 @@ impl ExporterConfig for FileConfig {
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
         let turn = context.files.at(&self.path);
-        Ok(Arc::new(FileExporter(Arc::new(Shared { config: self.clone(), turn }))))
+        Ok(Arc::new(FileExporter { config: Arc::new(self.clone()), turn }))
     }
 }
 
-struct FileExporter(Arc<Shared>);
-
-struct Shared {
-    config: FileConfig,
+#[derive(Clone)]
+struct FileExporter {
+    config: Arc<FileConfig>,
     turn: Arc<Turn>,
 }
 
@@ -68,7 +67,8 @@ impl FileConfig {
     /// Without writing: the configuration may yet be refused, while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
-            create_directory(self)?;
+            let directory = directory_of(&self.path);
+            DirBuilder::new().recursive(true).mode(self.directory_mode).create(directory)?;
         }
         // A pipe may have no reader yet, and a reader ends when its pipe is closed again.
         let is_pipe = |it: Metadata| it.file_type().is_fifo();
@@ -79,17 +79,12 @@ impl FileConfig {
     }
 }
 
-fn create_directory(config: &FileConfig) -> io::Result<()> {
-    let directory = directory_of(&config.path);
-    DirBuilder::new().recursive(true).mode(config.directory_mode).create(directory)
-}
-
 fn directory_of(path: &Path) -> &Path {
     let is_named = |directory: &&Path| !directory.as_os_str().is_empty();
     path.parent().filter(is_named).unwrap_or(Path::new("."))
 }
 
-impl Shared {
+impl FileExporter {
     /// Writes a whole request or nothing of it. Blocks.
     fn write(&self, current: &mut Current, request: &Packed) -> io::Result<()> {
         let path = &self.config.path;
@@ -129,7 +124,7 @@ impl Shared {
 
 impl Exporter for FileExporter {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let FileConfig { format, compress, .. } = self.0.config;
+        let FileConfig { format, compress, .. } = *self.config;
         let mut chunks = format.write(signal, chunks)?;
         if compress {
             let packed = compress::compress(Encoding::Zstd, &chunks, None);
@@ -149,14 +144,14 @@ impl Exporter for FileExporter {
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        let (shared, request) = (self.0.clone(), request.clone());
+        let (this, request) = (self.clone(), request.clone());
         Box::pin(async move {
-            let mut current = shared.turn.clone().lock_owned().await;
+            let mut current = this.turn.clone().lock_owned().await;
             let (answer, written) = oneshot::channel();
             tokio::task::spawn_blocking(move || {
                 // For a caller that has gone it is too late: it sends the request again.
                 if !answer.is_closed() {
-                    let _ = answer.send(shared.write(&mut current, &request));
+                    let _ = answer.send(this.write(&mut current, &request));
                 }
             });
             match written.await.unwrap_or_else(|error| Err(io::Error::other(error))) {

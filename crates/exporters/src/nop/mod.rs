@@ -11,7 +11,6 @@ use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
     ComponentKind::new(Kind::new("nop", "Takes everything and does nothing"), |_| Box::new(Nop));
 
-/// The exporter, which has no options.
 struct Nop;
 
 impl ExporterConfig for Nop {

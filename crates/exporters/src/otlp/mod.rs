@@ -40,7 +40,6 @@ impl ExporterConfig for OtlpConfig {
 /// An answer's message is a few bytes.
 const ANSWER_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 
-/// OTLP over gRPC to one backend.
 struct Grpc {
     compression: Encoding,
     level: Option<i32>,

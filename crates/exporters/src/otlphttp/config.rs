@@ -15,58 +15,37 @@ const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 /// Of `Signal::ALL`.
 pub(super) const URL_OPTIONS: [&str; 3] = ["traces_endpoint", "metrics_endpoint", "logs_endpoint"];
 
-/// `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of its
-/// own, the framing format; and two names for the zlib format.
+/// A `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of
+/// its own, the framing format; and two names for the zlib format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
-    None,
-    Gzip,
-    Zstd,
-    SnappyBlock,
-    SnappyFramed,
-    Zlib,
-    Deflate,
-    Lz4,
-}
-
-impl Compression {
-    /// The token of `content-encoding`: the option's name for it.
-    pub(crate) fn token(self) -> Option<&'static str> {
-        let (token, found) = COMPRESSIONS.iter().find(|(_, known)| *known == self)?;
-        (*found != Compression::None).then_some(*token)
-    }
-
-    /// The encoding by which a packed request is known. A coding that has no name outside of HTTP
-    /// counts as gzip: it is packed, and the headers say how.
-    pub(crate) const fn encoding(self) -> Encoding {
-        match self {
-            Compression::None => Encoding::Identity,
-            Compression::Zstd => Encoding::Zstd,
-            Compression::SnappyBlock | Compression::SnappyFramed => Encoding::Snappy,
-            _ => Encoding::Gzip,
-        }
-    }
-
+pub(crate) struct Coding {
+    /// In the header, and as the option's value.
+    pub token: &'static str,
+    /// By which a packed request is known. A coding that has no name outside of HTTP counts as
+    /// gzip: it is packed, and the headers say how.
+    pub encoding: Encoding,
     /// `None` if it has no levels.
-    const fn highest_level(self) -> Option<i32> {
-        match self {
-            Compression::Gzip | Compression::Zlib | Compression::Deflate => GZIP_LEVELS,
-            Compression::Zstd => ZSTD_LEVELS,
-            _ => None,
-        }
-    }
+    highest_level: Option<i32>,
 }
 
-const COMPRESSIONS: [(&str, Compression); 9] = [
-    ("gzip", Compression::Gzip),
-    ("zstd", Compression::Zstd),
-    ("snappy", Compression::SnappyBlock),
-    ("x-snappy-framed", Compression::SnappyFramed),
-    ("zlib", Compression::Zlib),
-    ("deflate", Compression::Deflate),
-    ("lz4", Compression::Lz4),
-    ("none", Compression::None),
-    ("", Compression::None),
+const fn coding(
+    token: &'static str,
+    encoding: Encoding,
+    highest_level: Option<i32>,
+) -> (&'static str, Coding) {
+    (token, Coding { token, encoding, highest_level })
+}
+
+const CODINGS: [(&str, Coding); 9] = [
+    coding("gzip", Encoding::Gzip, GZIP_LEVELS),
+    coding("zstd", Encoding::Zstd, ZSTD_LEVELS),
+    coding("snappy", Encoding::Snappy, None),
+    coding("x-snappy-framed", Encoding::Snappy, None),
+    coding("zlib", Encoding::Gzip, GZIP_LEVELS),
+    coding("deflate", Encoding::Gzip, GZIP_LEVELS),
+    coding("lz4", Encoding::Gzip, None),
+    coding("none", Encoding::Identity, None),
+    coding("", Encoding::Identity, None),
 ];
 
 #[derive(Clone)]
@@ -74,7 +53,7 @@ pub(crate) struct OtlpHttpConfig {
     /// The URLs of `Signal::ALL`; empty where a signal has none.
     pub urls: [String; 3],
     pub format: Format,
-    pub compression: Compression,
+    pub coding: Coding,
     pub client: ClientOptions,
     pub proxy_url: Option<String>,
     /// Without what depends on the URL.
@@ -88,16 +67,16 @@ impl OtlpHttpConfig {
         let format =
             fields.choice("encoding", Format::Proto, &formats, "How requests are written.");
         let doc = "How requests are compressed.";
-        let compression = fields.choice("compression", Compression::Gzip, &COMPRESSIONS, doc);
-        let levels = compression.highest_level();
-        let client = ClientOptions::read(fields, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
+        let coding = fields.choice("compression", CODINGS[0].1, &CODINGS, doc);
+        let client =
+            ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
         let doc = "Proxy: `http://host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of \
                    the environment decide.";
         let proxy_url = fields.optional_string("proxy_url", doc).filter(|url| !url.is_empty());
         let http = http_options(fields);
         fields.not_yet("cookies", "cookies of the backend");
         declare_unsupported(fields);
-        OtlpHttpConfig { urls, format, compression, client, proxy_url, http }
+        OtlpHttpConfig { urls, format, coding, client, proxy_url, http }
     }
 }
 

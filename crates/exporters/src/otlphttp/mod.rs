@@ -21,7 +21,7 @@ use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::json::Format;
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
-use config::{Compression, OtlpHttpConfig, URL_OPTIONS};
+use config::{Coding, OtlpHttpConfig, URL_OPTIONS};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlphttp", "Sends OTLP over HTTP, as protobuf or JSON").aliases(&["otlp_http"]),
@@ -45,10 +45,9 @@ impl ExporterConfig for OtlpHttpConfig {
 /// As in Go's client.
 const REDIRECTS_MAX: usize = 10;
 
-/// OTLP over HTTP to one backend.
 struct Http {
     format: Format,
-    compression: Compression,
+    coding: Coding,
     level: Option<i32>,
     /// Of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
@@ -62,9 +61,9 @@ struct Destination {
 
 fn exporter(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Built<Http> {
     let destinations = destinations(config)?;
-    let OtlpHttpConfig { format, compression, .. } = *config;
+    let OtlpHttpConfig { format, coding, .. } = *config;
     let level = config.client.compression_level;
-    let http = Http { format, compression, level, destinations };
+    let http = Http { format, coding, level, destinations };
     let headers = |encoding| headers(config, context, encoding);
     NetworkExporter::new(http, headers, &config.client, context)
 }
@@ -118,8 +117,8 @@ fn headers(config: &OtlpHttpConfig, context: &BuildContext<'_>, encoding: Encodi
     headers.insert(ACCEPT, content_type.clone());
     headers.extend(config.client.headers.clone());
     headers.insert(CONTENT_TYPE, content_type);
-    if let Some(token) = config.compression.token().filter(|_| encoding != Encoding::Identity) {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(token));
+    if ![encoding, config.coding.encoding].contains(&Encoding::Identity) {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(config.coding.token));
     }
     headers
 }
@@ -153,25 +152,21 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
 
 impl Protocol for Http {
     fn passes_through(&self) -> Option<Encoding> {
-        let known = [Compression::None, Compression::Gzip, Compression::Zstd];
-        let passes = self.format == Format::Proto && known.contains(&self.compression);
-        passes.then_some(self.compression.encoding())
+        let Coding { token, encoding, .. } = self.coding;
+        let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
+        (self.format == Format::Proto && is_known).then_some(encoding)
     }
 
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = self.format.write(signal, chunks)?;
-        let (encoding, level) = (self.compression.encoding(), self.level);
+        let (Coding { token, encoding, .. }, level) = (self.coding, self.level);
         let text = |error: compress::CompressError| error.to_string();
-        let packed = match self.compression {
-            Compression::None => return Ok((chunks, encoding)),
-            Compression::Gzip | Compression::Zstd | Compression::SnappyFramed => {
-                compress::compress(encoding, &chunks, level).map_err(text)
-            }
-            Compression::SnappyBlock => compress::compress_snappy_block(&chunks).map_err(text),
-            Compression::Zlib | Compression::Deflate => {
-                compress::compress_zlib(&chunks, level).map_err(text)
-            }
-            Compression::Lz4 => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
+        let packed = match token {
+            _ if encoding == Encoding::Identity => return Ok((chunks, encoding)),
+            "snappy" => compress::compress_snappy_block(&chunks).map_err(text),
+            "zlib" | "deflate" => compress::compress_zlib(&chunks, level).map_err(text),
+            "lz4" => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
+            _ => compress::compress(encoding, &chunks, level).map_err(text),
         };
         Ok((vec![packed?], encoding))
     }

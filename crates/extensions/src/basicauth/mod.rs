@@ -38,7 +38,6 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     },
 );
 
-/// `client_auth`.
 #[derive(Debug)]
 struct ClientConfig {
     username: SecretSource,
@@ -69,10 +68,8 @@ impl ClientExtension for ClientConfig {
     }
 }
 
-/// `htpasswd`.
 #[derive(Clone, Debug)]
 struct ServerConfig {
-    /// Lines of an htpasswd file.
     inline: Secret,
     /// An htpasswd file, read again when it changes. Users in `inline` win.
     file: Option<PathBuf>,

@@ -111,7 +111,6 @@ impl Drop for Account {
 pub(super) struct BasicServer {
     users: Arc<Reloading<Users>>,
     checks: Arc<Semaphore>,
-    challenge: HeaderValue,
 }
 
 impl ServerAuth for BasicServer {
@@ -120,7 +119,9 @@ impl ServerAuth for BasicServer {
     }
 
     fn challenge(&self) -> &HeaderValue {
-        &self.challenge
+        static CHALLENGE: HeaderValue =
+            HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
+        &CHALLENGE
     }
 }
 
@@ -133,8 +134,7 @@ impl BasicServer {
             Some(CREDENTIALS_RELOAD_INTERVAL),
             move |snapshot: &Snapshot| read_users(&config, snapshot),
         )?;
-        let challenge = HeaderValue::from_static("Basic realm=\"telemetry\", charset=\"UTF-8\"");
-        Ok(BasicServer { users, checks: Arc::new(Semaphore::new(CHECKS_AT_ONCE)), challenge })
+        Ok(BasicServer { users, checks: Arc::new(Semaphore::new(CHECKS_AT_ONCE)) })
     }
 
     async fn check(&self, headers: &HeaderMap) -> Result<(), AuthError> {
@@ -256,7 +256,6 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Strin
     Ok(Users { passwords, costliest })
 }
 
-/// The users of an htpasswd file.
 pub(super) fn read_lines(text: &str) -> Result<HashMap<String, Password>, String> {
     let mut passwords = HashMap::new();
     for (index, line) in text.lines().enumerate() {

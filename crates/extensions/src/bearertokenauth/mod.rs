@@ -1,5 +1,4 @@
-//! `bearertokenauth`: tokens that are given out elsewhere (RFC 6750). Receivers let in any of them,
-//! exporters show the first.
+//! `bearertokenauth` (RFC 6750): receivers let in any of its tokens, exporters show the first.
 
 mod server;
 #[cfg(test)]
@@ -72,7 +71,7 @@ impl Config {
         Config { header, scheme, tokens, filename }
     }
 
-    /// A file has a token a line, for the server side. The client side shows the first.
+    /// What requests show: of a file, which has a token a line, the first.
     fn shown(&self) -> SecretHeader {
         let token = self.tokens.first().cloned().unwrap_or_default();
         let token = SecretSource::of(self.filename.clone(), token);

@@ -1,10 +1,9 @@
-//! `file_storage`: the directory in which telemetry is held for exporters whose
-//! `sending_queue.storage` names it. It is another way to write `buffer.directory`: the engine has
-//! one log in one directory.
+//! `file_storage`: the directory of telemetry for exporters whose `sending_queue.storage` names it.
+//! It is another way to write `buffer.directory`: the engine has one log in one directory.
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::extension::{Extension, FileStorage};
+use crate::extension::Extension;
 
 pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
@@ -18,7 +17,7 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
 /// The Collector's default.
 const DEFAULT_DIRECTORY: &str = "/var/lib/otelcol/file_storage";
 
-fn read(fields: &mut Fields<'_>) -> FileStorage {
+fn read(fields: &mut Fields<'_>) -> String {
     fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
     fields.no_effect(
         "compaction",
@@ -33,5 +32,5 @@ fn read(fields: &mut Fields<'_>) -> FileStorage {
     if directory.is_empty() {
         fields.error_at("directory", "must not be empty");
     }
-    FileStorage { directory }
+    directory
 }

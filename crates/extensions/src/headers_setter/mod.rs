@@ -31,15 +31,12 @@ struct Config {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeaderAction {
-    /// Only if the request does not have the header.
     Insert,
-    /// Only if it has.
     Update,
     Upsert,
     Delete,
 }
 
-/// What is done with one header.
 #[derive(Clone, Debug)]
 struct HeaderRule {
     action: HeaderAction,

@@ -1,5 +1,4 @@
-//! `health_check`: an address that answers 200 between start and shutdown. The engine serves it,
-//! because it alone knows the deliveries.
+//! `health_check`: 200 from start to shutdown. The engine serves it: it alone knows the deliveries.
 
 use sluice_config::{ComponentKind, Fields, Kind};
 

@@ -1,5 +1,4 @@
-//! `oauth2client`: OAuth 2.0 client credentials (RFC 6749, section 4.4). Requests show a token that
-//! is fetched when needed and kept until it ends.
+//! `oauth2client`: client credentials (RFC 6749, section 4.4). A token is kept until it ends.
 
 mod client;
 mod token;

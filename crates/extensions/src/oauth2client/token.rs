@@ -62,7 +62,6 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
 const CHANGED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b' ');
 
-/// One name or value of application/x-www-form-urlencoded.
 pub(super) fn encode(text: &str) -> String {
     utf8_percent_encode(text, CHANGED).to_string().replace(' ', "+")
 }

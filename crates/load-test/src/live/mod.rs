@@ -1,5 +1,4 @@
-//! Shows a run while it goes: a picture on a terminal, a line every few seconds elsewhere, nothing
-//! with `--quiet`.
+//! Shows a run: a picture on a terminal, a line every few seconds elsewhere, nothing if `--quiet`.
 
 mod picture;
 

@@ -75,7 +75,6 @@ pub(super) fn draw(scene: &Scene, elapsed: Duration, screen: Screen) -> String {
     lines.join("\n")
 }
 
-/// One line for logs.
 pub(super) fn log_line(scene: &Scene, elapsed: Duration) -> String {
     let latest = scene.samples.last().cloned().unwrap_or_default();
     let (seconds, subject) = (elapsed.as_secs(), scene.subject());
@@ -164,14 +163,17 @@ const AROUND_A_LOAD: Duration = Duration::from_secs(2);
 /// The phase of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Phase {
-    /// The subject starts.
     Starting,
     /// The turn waits for this.
     Waiting(String),
     /// The load runs for `lasts`. The windows are in seconds since its start.
-    Load { lasts: Duration, windows: Vec<FaultWindow> },
-    /// Items on their way may still arrive.
-    Draining { within: Duration },
+    Load {
+        lasts: Duration,
+        windows: Vec<FaultWindow>,
+    },
+    Draining {
+        within: Duration,
+    },
 }
 
 /// The run as a whole, and its present turn.

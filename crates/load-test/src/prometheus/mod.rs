@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{anyhow, bail, ensure};
 use bytes::Bytes;
 use http::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -63,16 +63,7 @@ impl PrometheusUrl {
     pub async fn query(&self, query: &str, at_unix_s: f64) -> anyhow::Result<Vec<Series>> {
         let encoded = utf8_percent_encode(query, NON_ALPHANUMERIC);
         let url = format!("{self}/api/v1/query?query={encoded}&time={at_unix_s:.3}");
-        let answer = get_when_ready(&url).await;
-        let (status, body) = answer.map_err(|reason| {
-            anyhow!("no Prometheus answers at {self} ({reason}): start it, or correct --prometheus")
-        })?;
-        if is_starting(status, &body) {
-            bail!(
-                "{self} has not been ready for {} s (status 503): wait until it has started",
-                ANSWER_WITHIN.as_secs()
-            );
-        }
+        let (status, body) = self.get_when_ready(&url).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         let Some(outcome) = answer["status"].as_str() else {
             bail!(
@@ -93,22 +84,28 @@ impl PrometheusUrl {
         });
         Ok(series.collect())
     }
-}
 
-async fn get_when_ready(url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
-    let until = Instant::now() + ANSWER_WITHIN;
-    loop {
-        let (status, body) = http_get(url, ANSWER_WITHIN).await?;
-        if !is_starting(status, &body) || Instant::now() + ASK_AGAIN_AFTER >= until {
-            return Ok((status, body));
+    async fn get_when_ready(&self, url: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let until = Instant::now() + ANSWER_WITHIN;
+        loop {
+            let answer = http_get(url, ANSWER_WITHIN).await;
+            let (status, body) = answer.map_err(|reason| {
+                anyhow!(
+                    "no Prometheus answers at {self} ({reason}): start it, or correct --prometheus"
+                )
+            })?;
+            // One that reads its database answers with this status and no JSON.
+            if status != StatusCode::SERVICE_UNAVAILABLE || body.starts_with(b"{") {
+                return Ok((status, body));
+            }
+            ensure!(
+                Instant::now() + ASK_AGAIN_AFTER < until,
+                "{self} has not been ready for {} s (status 503): wait until it has started",
+                ANSWER_WITHIN.as_secs()
+            );
+            sleep(ASK_AGAIN_AFTER).await;
         }
-        sleep(ASK_AGAIN_AFTER).await;
     }
-}
-
-/// A Prometheus that reads its database answers with this status and no JSON.
-fn is_starting(status: StatusCode, body: &[u8]) -> bool {
-    status == StatusCode::SERVICE_UNAVAILABLE && !body.starts_with(b"{")
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use serde_json::Value;
 /// The only format that this version writes and reads. It passes over unknown fields.
 pub const FORMAT: u32 = 1;
 
-/// The name of the record in a run's folder.
 pub(super) const RECORD_FILE: &str = "run.json";
 
 /// One call of the load test: one scenario, one or several subjects.

@@ -74,7 +74,6 @@ impl Target {
     }
 }
 
-/// The four groups of columns.
 const GROUPS: [&str; 4] = [
     "Single Pipeline",
     "Multi Pipeline",
@@ -95,7 +94,6 @@ pub fn title(scenario: &Scenario) -> String {
     format!("{}, {}", scenario.target.title(), GROUPS[group(scenario)])
 }
 
-/// One subject in one run.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     record: &'a RunRecord,

@@ -195,7 +195,6 @@ impl Figures<'_> {
         Some(Warning::new(format!("{ended}{after}{words}"), remedy))
     }
 
-    /// What the warnings of this turn depend on.
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
         let unlimited = "run as root, or where control groups are delegated";
         let subject = self.subject.warnings.iter().map(|one| Warning::new(one, unlimited));

@@ -56,7 +56,6 @@ fn allowed_cores() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
 }
 
-/// Names the machine that this runs on.
 pub(super) fn describe(cores: &Cores) -> Machine {
     let [cpus, memory] =
         ["/proc/cpuinfo", "/proc/meminfo"].map(|file| fs::read_to_string(file).unwrap_or_default());

@@ -67,8 +67,7 @@ pub struct Plan {
     pub command: Option<String>,
 }
 
-// How requests are made and carried, as options of the command line, whose help would show a doc
-// comment. What is not given is as in the Kyma load test.
+// Options of the command line: its help would show a doc comment. Unset: as in the Kyma load test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct Requests {
     /// How requests reach the subject [default: grpc]

@@ -19,7 +19,6 @@ use crate::subject::{Subject, Usage, cpu_of_threads, usage_of_process};
 /// Tells the CPU time of the backends' threads from the generator's. At most 15 bytes.
 pub(super) const BACKEND_THREADS: &str = "load-backend";
 
-/// One reading of all counters.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) processes: Processes,
@@ -95,8 +94,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// A reading under load, and the sample since the one before; the first is from before the
-    /// load.
+    /// A reading, and the sample since the one before; the first reading is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let reading = self.read(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.readings.first(), self.readings.last()) else {
@@ -169,7 +167,6 @@ fn size_below(folder: &Path, is_own: bool) -> u64 {
     sizes.sum()
 }
 
-/// How often it is looked whether everything has arrived.
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the processes had used at a moment.
@@ -201,8 +198,7 @@ pub fn cpu_s_since(then: Option<Usage>, now: Option<Usage>) -> Option<f64> {
     Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 
-/// How long it took until these backends had everything that was acknowledged. `None`: they had
-/// not at the `limit`, or when `is_interrupted`.
+/// How long these backends took to have all that was acknowledged. `None`: `limit` or interruption.
 pub async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

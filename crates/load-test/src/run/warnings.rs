@@ -22,7 +22,6 @@ pub(super) struct Facts {
     pub(super) bench_cores: usize,
     pub(super) requests: u64,
     pub(super) late_requests: u64,
-    /// Items.
     pub(super) lost: u64,
     /// Its queue was not empty after the drain, and it does not say how many items it holds.
     pub(super) queue_is_unknown: bool,

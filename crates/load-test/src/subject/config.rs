@@ -22,8 +22,7 @@ pub struct GatewayConfig {
     /// With `memory_limiter`.
     pub memory_limit_mib: Option<u64>,
     /// Behind that, in this order: `resource` inserts `k8s.cluster.name`, `attributes` upserts
-    /// `load_test.upserted` in every item, `batch` has the values of the Kyma gateways: 512 items
-    /// (metrics 1024).
+    /// `load_test.upserted` in every item, `batch` is the Kyma gateways': 512 items (metrics 1024).
     pub processors: Vec<&'static str>,
     /// A persistent queue that holds whatever comes, as the Collector has it.
     pub queue_on_disk: bool,

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// The period over which a CPU quota is counted, the kernel's default.
 const PERIOD_US: u64 = 100_000;
@@ -33,8 +32,7 @@ pub(super) struct ControlGroup {
 
 /// Where groups can be made, and in which of the kernel's two ways.
 struct Hierarchy {
-    /// A folder for each controller below this one (v1), or one for all in the first of these that
-    /// lets us (v2).
+    /// v1: the one with a folder for each controller. v2: for all, in the first that lets us.
     parents: Vec<PathBuf>,
     is_v2: bool,
 }

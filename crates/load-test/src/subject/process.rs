@@ -16,7 +16,7 @@ use sluice_load::reaper::{Reaper, SHELL};
 
 use super::limits::{ControlGroup, Limits};
 use super::ready::Ready;
-use super::usage::{Usage, has_ended, usage_of_group, usage_of_group_and_ended, usage_of_process};
+use super::usage::{Usage, has_ended, usage_of, usage_of_process};
 
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
@@ -31,7 +31,6 @@ exec "$@""#;
 const DELAY_MAX: Duration = Duration::from_secs(300);
 /// After a life as long as this a kubelet begins anew with its delays.
 const LONG_LIFE: Duration = Duration::from_secs(600);
-/// How often the supervisor looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A process to start.
@@ -91,12 +90,10 @@ impl Process {
         command.spawn().map(Process)
     }
 
-    /// Of the process, and of its group.
     fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Sends a signal to the whole group.
     fn signal(&self, signal: Signal) {
         if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
             // An error means that the group is gone.
@@ -234,7 +231,7 @@ impl Supervised {
 
     /// Of all lives; `None` when it is gone for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
-        let now = self.process.as_ref().and_then(|process| usage_of_group(process.pid()));
+        let now = self.process.as_ref().and_then(|process| usage_of(process.pid(), false));
         // Between two lives it takes nothing.
         let now = now.or(self.spec.restart_delay.map(|_| Usage::default()))?;
         self.remember_peak(now.peak_rss_bytes);
@@ -269,7 +266,7 @@ impl Supervised {
     }
 
     fn reap(&mut self, mut process: Process) {
-        if let Some(last) = usage_of_group_and_ended(process.pid()) {
+        if let Some(last) = usage_of(process.pid(), true) {
             self.past.cpu += last.cpu;
             self.remember_peak(last.peak_rss_bytes);
         }

@@ -56,9 +56,8 @@ impl Ready {
         }
     }
 
-    /// An address that must be free before the subject starts, and is not, nor becomes so. A
-    /// listener outlives its owner for a moment: in a child that this process began when it was
-    /// open, until the child executes its program.
+    /// An address that should be free before the subject starts, and does not become so. A listener
+    /// outlives its owner in a child that was begun meanwhile, until that executes its program.
     pub(super) async fn taken_addr(&self) -> Option<&str> {
         let addr = self.addr()?;
         let until = Instant::now() + FREE_WITHIN;

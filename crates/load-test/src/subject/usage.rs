@@ -27,20 +27,17 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
 
 /// Usage of a group, with the processes that it has waited for; `None` when none is left.
 pub fn usage_of_group(group: u32) -> Option<Usage> {
-    usage_of(|stat| stat.group == group && !stat.is_zombie)
+    usage_of(group, false)
 }
 
-/// The same with processes that have ended and not been waited for, which have CPU time only.
-pub(super) fn usage_of_group_and_ended(group: u32) -> Option<Usage> {
-    usage_of(|stat| stat.group == group)
-}
-
-fn usage_of(is_wanted: impl Fn(&Stat) -> bool) -> Option<Usage> {
+/// Processes that have ended and not been waited for have CPU time only.
+pub(super) fn usage_of(group: u32, with_ended: bool) -> Option<Usage> {
     let pids = fs::read_dir("/proc")
         .ok()?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let stats = pids.filter_map(|pid| Some((pid, Stat::read(pid)?)));
+    let is_wanted = |stat: &Stat| stat.group == group && (with_ended || !stat.is_zombie);
     let usages = stats.filter(|(_, stat)| is_wanted(stat)).filter_map(|(pid, stat)| {
         let usage = usage_of_process(pid)?;
         Some(Usage { cpu: usage.cpu + stat.cpu_of_children, ..usage })

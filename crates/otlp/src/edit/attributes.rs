@@ -35,9 +35,8 @@ enum State {
     Removed,
 }
 
-/// The attributes of a resource, span, data point or log record, as a map that keeps its order and
-/// may hold a key more than once (then the first one is meant, as in the Collector). Changes are
-/// made to the request when the editor returns.
+/// The attributes of a resource or item, as a map that keeps its order and may hold a key more than
+/// once (the first is meant, as in the Collector). The request changes when the editor returns.
 ///
 /// Attributes are addressed by index; indices stay as they are when attributes are removed.
 #[derive(Default)]

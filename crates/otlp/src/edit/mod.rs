@@ -1,6 +1,5 @@
-//! Changes the attributes of resources and items in an encoded request: what changes is spliced in,
-//! the lengths around it are adapted, everything else is copied as it is, in one go. A request in
-//! which nothing changes is not copied at all.
+//! Changes attributes of resources and items in an encoded request: what changes is spliced in, the
+//! lengths around it are adapted, all else is copied in one go. If nothing changes, nothing is.
 //!
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 
@@ -19,10 +18,9 @@ use crate::schema::{
 };
 use crate::wire::{Field, Fields, OCCURRENCES_LIMIT, Result, malformed, write_len_field};
 use splices::Splices;
-use views::Message;
 
 pub use attributes::{Attributes, NewValue};
-pub use views::{Item, Metric, Scope};
+pub use views::View;
 
 /// Field of the attributes in `Resource`.
 const RESOURCE_ATTRIBUTES: u32 = 1;
@@ -35,24 +33,23 @@ pub trait ItemEditor {
         true
     }
 
-    fn scope(&mut self, _scope: Scope<'_>) -> bool {
+    fn scope(&mut self, _scope: View<'_>) -> bool {
         true
     }
 
-    fn metric(&mut self, _metric: Metric<'_>) -> bool {
+    fn metric(&mut self, _metric: View<'_>) -> bool {
         true
     }
 
     /// A span, data point or log record with its attributes.
-    fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>);
+    fn item(&mut self, item: View<'_>, attributes: &mut Attributes<'_>);
 }
 
 /// Hands the attributes of every resource to `edit`; a resource that is absent is an empty one.
 /// Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
-/// would have found.
+/// [`crate::Malformed`] where what has to be read is damaged, as [`crate::scan`] would have found.
 pub fn edit_resources(
     request: &Bytes,
     mut edit: impl FnMut(&mut Attributes<'_>),
@@ -61,10 +58,7 @@ pub fn edit_resources(
     let mut attributes = Attributes::default();
     let mut resources = Vec::new();
     let mut fields = Fields::of(request);
-    while let Some(field) = fields.next_field()? {
-        if !field.is_message(REQUEST_RESOURCES) {
-            continue;
-        }
+    while let Some(field) = fields.next_message(REQUEST_RESOURCES)? {
         let entered = splices.enter();
         attributes.clear();
         occurrences(request, &field, RESOURCE_X_RESOURCE, &mut resources)?;
@@ -82,13 +76,11 @@ pub fn edit_resources(
 fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Field>) -> Result<()> {
     found.clear();
     let mut fields = Fields::new(request, parent.content());
-    while let Some(field) = fields.next_field()? {
-        if field.is_message(number) {
-            if found.len() == OCCURRENCES_LIMIT {
-                return Err(malformed(field.start, "a singular message occurs too often"));
-            }
-            found.push(field);
+    while let Some(field) = fields.next_message(number)? {
+        if found.len() == OCCURRENCES_LIMIT {
+            return Err(malformed(field.start, "a singular message occurs too often"));
         }
+        found.push(field);
     }
     Ok(())
 }
@@ -119,8 +111,7 @@ fn splice_resource(
 /// Hands every item to `editor`. Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure that has to be read is damaged, which [`crate::scan`]
-/// would have found.
+/// As of [`edit_resources`].
 pub fn edit_items(
     signal: Signal,
     request: &Bytes,
@@ -129,10 +120,8 @@ pub fn edit_items(
     let (splices, attributes) = Default::default();
     let mut walk = ItemWalk { signal, request, editor, splices, attributes };
     let mut fields = Fields::of(request);
-    while let Some(field) = fields.next_field()? {
-        if field.is_message(REQUEST_RESOURCES) {
-            walk.resource(&field)?;
-        }
+    while let Some(field) = fields.next_message(REQUEST_RESOURCES)? {
+        walk.resource(&field)?;
     }
     Ok(walk.splices.apply(request))
 }
@@ -163,7 +152,7 @@ impl ItemWalk<'_, '_> {
         let mut found = Vec::new();
         occurrences(self.request, parent, SCOPE_X_SCOPE, &mut found)?;
         let contents: Vec<Range<usize>> = found.iter().map(Field::content).collect();
-        if !self.editor.scope(Scope(Message { request: self.request, contents: &contents })) {
+        if !self.editor.scope(View { request: self.request, contents: &contents }) {
             return Ok(());
         }
         self.within(parent, SCOPE_X_ENTRIES, |walk, entry| match walk.signal {
@@ -175,7 +164,7 @@ impl ItemWalk<'_, '_> {
 
     fn metric(&mut self, parent: &Field) -> Result<()> {
         let contents = [parent.content()];
-        if !self.editor.metric(Metric(Message { request: self.request, contents: &contents })) {
+        if !self.editor.metric(View { request: self.request, contents: &contents }) {
             return Ok(());
         }
         let entered = self.splices.enter();
@@ -201,7 +190,7 @@ impl ItemWalk<'_, '_> {
         self.attributes.clear();
         self.attributes.read(self.request, content.clone(), number)?;
         let contents = [content.clone()];
-        let item = Item(Message { request: self.request, contents: &contents });
+        let item = View { request: self.request, contents: &contents };
         self.editor.item(item, &mut self.attributes);
         let entered = self.splices.enter();
         self.attributes.splice(&mut self.splices, &content, number);
@@ -210,8 +199,7 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 
-    /// Calls `visit` with each message in field `number` of the one at `parent`, whose length
-    /// follows what changes in it.
+    /// Calls `visit` with each message `number` in `parent`, whose length follows what changes.
     fn within(
         &mut self,
         parent: &Field,
@@ -220,10 +208,8 @@ impl ItemWalk<'_, '_> {
     ) -> Result<()> {
         let entered = self.splices.enter();
         let mut fields = Fields::new(self.request, parent.content());
-        while let Some(field) = fields.next_field()? {
-            if field.is_message(number) {
-                visit(self, &field)?;
-            }
+        while let Some(field) = fields.next_message(number)? {
+            visit(self, &field)?;
         }
         self.splices.leave(&entered, parent.len(), &parent.content());
         Ok(())

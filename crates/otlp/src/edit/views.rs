@@ -5,14 +5,48 @@ use std::ops::Range;
 
 use crate::wire::{Field, Fields, LEN, VARINT};
 
-/// A message in a request, with all occurrences of a singular field, which protobuf merges.
+/// A scope, a metric of any type, a span, a data point or a log record. Ask only what it has.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a> {
+pub struct View<'a> {
     pub(super) request: &'a [u8],
+    /// All occurrences of a singular field, which protobuf merges.
     pub(super) contents: &'a [Range<usize>],
 }
 
-impl<'a> Message<'a> {
+impl<'a> View<'a> {
+    /// Of a scope or a metric.
+    pub fn name(&self) -> &'a [u8] {
+        self.bytes(1)
+    }
+
+    /// Of a scope.
+    pub fn version(&self) -> &'a [u8] {
+        self.bytes(2)
+    }
+
+    pub fn span_name(&self) -> &'a [u8] {
+        self.bytes(5)
+    }
+
+    /// Number of the span's kind; enums are open.
+    pub fn span_kind(&self) -> i32 {
+        self.varint(6) as i32
+    }
+
+    /// Number of the log record's severity; 0 is undefined.
+    pub fn severity_number(&self) -> i32 {
+        self.varint(2) as i32
+    }
+
+    pub fn severity_text(&self) -> &'a [u8] {
+        self.bytes(3)
+    }
+
+    /// The log record's body: an encoded `AnyValue`, to be read by [`crate::Value::read`].
+    pub fn body(&self) -> Cow<'a, [u8]> {
+        self.merged(5)
+    }
+
     /// Calls `visit` with each field that can be read.
     #[inline]
     fn each(&self, mut visit: impl FnMut(&Field)) {
@@ -56,58 +90,5 @@ impl<'a> Message<'a> {
             }
         });
         merged
-    }
-}
-
-/// An instrumentation scope.
-#[derive(Clone, Copy)]
-pub struct Scope<'a>(pub(super) Message<'a>);
-
-impl<'a> Scope<'a> {
-    pub fn name(&self) -> &'a [u8] {
-        self.0.bytes(1)
-    }
-
-    pub fn version(&self) -> &'a [u8] {
-        self.0.bytes(2)
-    }
-}
-
-/// A metric, whatever its type.
-#[derive(Clone, Copy)]
-pub struct Metric<'a>(pub(super) Message<'a>);
-
-impl<'a> Metric<'a> {
-    pub fn name(&self) -> &'a [u8] {
-        self.0.bytes(1)
-    }
-}
-
-/// A span, data point or log record. Ask only what its signal has.
-#[derive(Clone, Copy)]
-pub struct Item<'a>(pub(super) Message<'a>);
-
-impl<'a> Item<'a> {
-    pub fn span_name(&self) -> &'a [u8] {
-        self.0.bytes(5)
-    }
-
-    /// Number of the span's kind; enums are open.
-    pub fn span_kind(&self) -> i32 {
-        self.0.varint(6) as i32
-    }
-
-    /// Number of the log record's severity; 0 is undefined.
-    pub fn severity_number(&self) -> i32 {
-        self.0.varint(2) as i32
-    }
-
-    pub fn severity_text(&self) -> &'a [u8] {
-        self.0.bytes(3)
-    }
-
-    /// The log record's body: an encoded `AnyValue`, to be read by [`crate::Value::read`].
-    pub fn body(&self) -> Cow<'a, [u8]> {
-        self.0.merged(5)
     }
 }

@@ -2,8 +2,7 @@
 
 use super::error::JsonReason;
 
-/// The largest integer up to which every integer is a double: above it a number with a fraction or
-/// an exponent does not say exactly which integer it is.
+/// Every integer up to here is a double: above it, one with a fraction or an exponent is not exact.
 const EXACT_DOUBLE: f64 = 9_007_199_254_740_992.0;
 
 /// An integer of any OTLP type. `1e3` and `5.0` are integers too, where a double is exact.

@@ -1,9 +1,8 @@
 //! Protobuf → OTLP/JSON.
 //!
-//! On the wire the fields of a message come in any order, and a singular message may come in
-//! several parts that add up; JSON wants every member once. So each message is passed over twice:
-//! the first pass notes where each field begins and how often it occurs, the second writes the
-//! members one after the other.
+//! On the wire fields come in any order, and a singular message may come in several parts that add
+//! up; JSON wants every member once. So each message is passed over twice: the first pass notes
+//! where each field begins and how often it occurs, the second writes the members.
 
 use std::ops::Range;
 use std::slice;
@@ -21,12 +20,10 @@ use crate::{NESTING_LIMIT, Signal};
 
 type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 
-/// Appends the request as OTLP/JSON to `out`: one line without a line break at its end, of at most
-/// `limit_bytes`. On an error `out` is as it was.
+/// Appends the request to `out`: OTLP/JSON without line breaks, up to `limit_bytes`, or nothing.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses too, [`ToJsonError::TooLarge`] if
-/// the limit does not suffice.
+/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses, else [`ToJsonError::TooLarge`].
 pub fn to_json(
     signal: Signal,
     request: &[u8],

@@ -56,8 +56,7 @@ pub(crate) enum Kind {
     Fixed64,
     Sfixed64,
     Double,
-    /// With what the names of its values begin with, and the rest of each name, from value 0 on.
-    /// Any other 32-bit value is allowed too.
+    /// What the names of its values begin with, and their rest, from 0 on. Enums are open.
     Enum(&'static str, &'static str),
     String,
     Bytes,
@@ -73,12 +72,9 @@ pub(crate) enum WireKind {
     Varint,
     Fixed32,
     Fixed64,
-    /// UTF-8.
     String,
     Bytes,
-    /// Empty or 16 bytes.
     TraceId,
-    /// Empty or 8 bytes.
     SpanId,
     /// Repeated scalars: packed or one a field, as protobuf demands of every reader.
     RepeatedVarint,

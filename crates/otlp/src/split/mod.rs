@@ -1,9 +1,8 @@
 //! Cuts an encoded request into smaller ones.
 //!
-//! The request is seen as a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items.
-//! What fits is taken whole at the highest border; only what does not fit is opened, and then its
-//! other fields (resource, scope, schema URL, metric name, …: its header) are repeated in every
-//! part that holds something of it.
+//! The request is a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. What
+//! fits is taken whole at the highest border; only what does not fit is opened, and its other
+//! fields (resource, scope, metric name, …: its header) are repeated in each of its parts.
 
 mod node;
 mod packer;
@@ -40,8 +39,7 @@ pub struct Part {
 /// borders. A request within the limits, even empty, is one part.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure down to the items cannot be read. The content of items
-/// is not looked at: see [`crate::scan`].
+/// [`crate::Malformed`] if what leads to items cannot be read; [`crate::scan`] reads items, too.
 pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>> {
     let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
     let root = Node::request(request, signal);
@@ -67,19 +65,17 @@ pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
 fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
     parent.children(&mut |child| {
         let items = child.items()?;
-        if packer.takes(child.len(), items) {
-            packer.add(child.range(), items);
-            return Ok(());
+        if !packer.takes(child.len(), items) {
+            packer.next_part();
+            // What cannot be opened goes alone, however large it is.
+            if !packer.takes(child.len(), items) && !child.is_item && items > 0 {
+                packer.open(child.tag(), child.header()?);
+                cut(packer, &child)?;
+                packer.close();
+                return Ok(());
+            }
         }
-        packer.next_part();
-        // What cannot be opened goes alone, however large it is.
-        if packer.takes(child.len(), items) || child.is_item || items == 0 {
-            packer.add(child.range(), items);
-            return Ok(());
-        }
-        packer.open(child.tag(), child.header()?);
-        cut(packer, &child)?;
-        packer.close();
+        packer.add(child.whole, items);
         Ok(())
     })
 }

@@ -6,17 +6,16 @@ use crate::Signal;
 use crate::schema::{METRIC, Message, WireKind};
 use crate::wire::{Field, Fields, LEN, OCCURRENCES_LIMIT, Result, len_tag, malformed};
 
-/// An element of the tree. Its content is one range of the request, except for the data of a metric
-/// that occurs several times on the wire, which is read as one message: protobuf merges repeated
-/// occurrences of a singular field.
+/// An element of the tree. Its content is one range of the request, except for a metric's data that
+/// occurs several times on the wire: protobuf merges repeated occurrences of a singular field.
 pub(super) struct Node<'a> {
     bytes: &'a [u8],
     message: &'static Message,
     number: u32,
     /// A span, data point or log record, which cannot be cut.
     pub(super) is_item: bool,
-    /// Tag, length and content; the first occurrence where there are several.
-    whole: Range<usize>,
+    /// Tag, length and content; the first occurrence where there are several: that is opened.
+    pub(super) whole: Range<usize>,
     contents: Vec<Range<usize>>,
 }
 
@@ -38,12 +37,6 @@ impl<'a> Node<'a> {
     /// Its variants of `data` exclude each other.
     fn is_metric(&self) -> bool {
         std::ptr::eq(self.message, &METRIC)
-    }
-
-    /// Position of the element in the request, with its tag and length. Where it has several
-    /// occurrences this is the first of them; such an element is always opened.
-    pub(super) fn range(&self) -> Range<usize> {
-        self.whole.clone()
     }
 
     /// Length in bytes with tag and length; out of reach for what has to be opened.

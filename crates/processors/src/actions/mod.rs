@@ -23,7 +23,6 @@ pub(crate) struct Actions(pub Vec<Action>);
 pub(crate) struct Action {
     /// As configurations name it.
     name: &'static str,
-    /// Of the attribute that is meant.
     key: String,
     what: What,
 }
@@ -45,9 +44,7 @@ enum What {
 /// When an attribute is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// Only if it is not there.
     Insert,
-    /// Only if it is there.
     Update,
     Upsert,
 }

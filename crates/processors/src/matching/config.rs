@@ -18,7 +18,6 @@ const WHY_NO_CACHE: &str = "matching needs no cache here";
 const WITHOUT_MATCH_TYPE: &str =
     "can only be compared if `match_type` says how: `strict` or `regexp`";
 
-/// Reads one of the two sections.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
     let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
     let doc = "How strings are compared: exactly, or by regular expression, which matches anywhere \

@@ -4,7 +4,7 @@ mod attributes;
 mod config;
 
 use attributes::AttributeMatcher;
-use sluice_otlp::{Attributes, Item, ItemEditor, Metric, Scope, Signal, Value};
+use sluice_otlp::{Attributes, ItemEditor, Signal, Value, View};
 
 pub(crate) use config::read;
 
@@ -87,7 +87,7 @@ impl Properties {
             && attributes::all_match(&self.resources, resource)
     }
 
-    pub(crate) fn matches_scope(&self, scope: Scope<'_>) -> bool {
+    pub(crate) fn matches_scope(&self, scope: View<'_>) -> bool {
         self.libraries.iter().all(|library| {
             let version = library.version.as_ref();
             library.name.match_text(scope.name())
@@ -95,11 +95,11 @@ impl Properties {
         })
     }
 
-    pub(crate) fn matches_metric(&self, metric: Metric<'_>) -> bool {
+    pub(crate) fn matches_metric(&self, metric: View<'_>) -> bool {
         self.metric_names.as_ref().is_none_or(|names| names.match_text(metric.name()))
     }
 
-    pub(crate) fn matches_item(&self, item: Item<'_>, item_attributes: &Attributes<'_>) -> bool {
+    pub(crate) fn matches_item(&self, item: View<'_>, item_attributes: &Attributes<'_>) -> bool {
         let is_kind = |kinds: &Strings| {
             let kind = usize::try_from(item.span_kind()).ok().and_then(|it| SPAN_KINDS.get(it));
             kinds.match_text(kind.copied().unwrap_or_default().as_bytes())
@@ -231,18 +231,18 @@ impl<E: FnMut(&mut Attributes<'_>)> ItemEditor for Selecting<'_, E> {
         self.includes(|include| include.matches_resource(resource))
     }
 
-    fn scope(&mut self, scope: Scope<'_>) -> bool {
+    fn scope(&mut self, scope: View<'_>) -> bool {
         self.excluded_by_scope =
             self.excluded_by_resource && self.excludes(|exclude| exclude.matches_scope(scope));
         self.includes(|include| include.matches_scope(scope))
     }
 
-    fn metric(&mut self, metric: Metric<'_>) -> bool {
+    fn metric(&mut self, metric: View<'_>) -> bool {
         self.excluded_by_metric = self.excludes(|exclude| exclude.matches_metric(metric));
         self.includes(|include| include.matches_metric(metric))
     }
 
-    fn item(&mut self, item: Item<'_>, attributes: &mut Attributes<'_>) {
+    fn item(&mut self, item: View<'_>, attributes: &mut Attributes<'_>) {
         let excluded = self.excluded_by_scope
             && self.excluded_by_metric
             && self.excludes(|exclude| exclude.matches_item(item, attributes));

@@ -87,12 +87,8 @@ fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
     let cores = Cores::divide();
-    let mut builder = match cores.of_bench() {
-        1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let builder = builder.worker_threads(cores.of_bench()).enable_all();
-    let runtime = builder.build().context("cannot start the runtime")?;
+    let runtime = crate::run::runtime_builder(cores.of_bench()).build();
+    let runtime = runtime.context("cannot start the runtime")?;
     let records = runtime.block_on(async {
         let (once, twice) = interruption::listen()?;
         tokio::select! {

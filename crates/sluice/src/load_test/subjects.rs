@@ -5,18 +5,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::ContentArrangement;
 use sluice_load_test::report::Target;
 use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 
+use crate::text;
 use crate::values::{number, up_to};
 
 /// Prints the subjects that come with this program.
 pub(super) fn list() -> Result<ExitCode> {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["Name", "Targets", "Tried", "Program", "What it is"]);
+    let mut table = text::table(&["Name", "Targets", "Tried", "Program", "What it is"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
     for name in BUILT_IN_NAMES {
         let definition = Definition::built_in(name)?;
         let targets: Vec<String> = definition.targets().iter().map(Target::to_string).collect();
@@ -34,6 +33,8 @@ pub(super) fn list() -> Result<ExitCode> {
 /// The subject whose program is this one.
 pub(super) const OURS: &str = "sluice";
 
+const QUOTAS: &str = "give a number of cores from 0.01 up, for instance 1 or 0.5";
+
 #[derive(Debug, Args)]
 pub(super) struct SubjectArguments {
     #[arg(long, value_name = "NAME", help = help())]
@@ -50,11 +51,7 @@ pub(super) struct SubjectArguments {
     pub(super) turns: u16,
     /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its
     /// cores]
-    #[arg(
-        long,
-        value_name = "CORES",
-        value_parser = number(0.01..=1024.0, "give a number of cores from 0.01 up, for instance 1 or 0.5")
-    )]
+    #[arg(long, value_name = "CORES", value_parser = number(0.01..=1024.0, QUOTAS))]
     pub(super) cpus: Option<f64>,
     /// Memory limit of each subject [default: 500 MiB, and 1500 MiB a pipeline]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]

@@ -30,7 +30,6 @@ pub(super) fn encoding_name(code: u8) -> String {
         .map_or_else(|| format!("code {code}"), |encoding| encoding.as_str().to_owned())
 }
 
-/// The receiver's name.
 pub(super) fn receiver(stored: &StoredRecord) -> String {
     FrameMetadata::decode(&stored.metadata)
         .map_or_else(|error| format!("({error})"), |metadata| metadata.receiver)

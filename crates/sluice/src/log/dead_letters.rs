@@ -20,15 +20,10 @@ const TITLES: [&str; 6] = [">Number", "Refused", ">Items", ">Bytes", "Receiver",
 pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
     let signal = arguments.target.signal;
-    let mut deliveries = Vec::new();
-    match &arguments.delivery {
-        Some(name) => deliveries.push(directory.delivery(signal, name)?),
-        None => {
-            for log in directory.logs(signal)? {
-                deliveries.extend(log.deliveries()?);
-            }
-        }
-    }
+    let deliveries = match &arguments.delivery {
+        Some(name) => vec![directory.delivery(signal, name)?],
+        None => directory.deliveries(signal)?,
+    };
     let mut listing = Listing::new(arguments.output, arguments.limit);
     let mut printed = 0;
     for delivery in &deliveries {

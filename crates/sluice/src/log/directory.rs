@@ -17,12 +17,10 @@ use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 
-/// A directory with logs.
 pub(super) struct Directory {
     pub path: PathBuf,
 }
 
-/// The log of one signal.
 #[derive(Clone, Debug)]
 pub(super) struct LogFolder {
     pub signal: Signal,
@@ -100,19 +98,17 @@ impl Directory {
         }
     }
 
+    pub(super) fn deliveries(&self, wanted: Option<Signal>) -> Result<Vec<StoredDelivery>> {
+        let of_logs = self.logs(wanted)?.into_iter().map(|log| log.deliveries());
+        Ok(of_logs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
     /// The delivery of this name, in which `->` may stand for `→`.
     pub(super) fn delivery(&self, signal: Option<Signal>, given: &str) -> Result<StoredDelivery> {
         let spellings = [given.to_owned(), canonical(given)];
-        let mut known = Vec::new();
-        let mut found = Vec::new();
-        for log in self.logs(signal)? {
-            for delivery in log.deliveries()? {
-                known.push(delivery.name.clone());
-                if spellings.contains(&delivery.name) {
-                    found.push(delivery);
-                }
-            }
-        }
+        let is_it = |delivery: &StoredDelivery| spellings.contains(&delivery.name);
+        let (mut found, others): (Vec<_>, Vec<_>) =
+            self.deliveries(signal)?.into_iter().partition(is_it);
         if found.len() > 1 {
             let signals = found.iter().map(|delivery| delivery.log.signal.as_str());
             let signals = signals.collect::<Vec<_>>().join(" and ");
@@ -121,6 +117,7 @@ impl Directory {
             );
         }
         found.pop().ok_or_else(|| {
+            let mut known: Vec<_> = others.into_iter().map(|delivery| delivery.name).collect();
             known.sort();
             let known = match known.as_slice() {
                 [] => "none".to_owned(),
@@ -140,7 +137,7 @@ impl Directory {
 
 impl LogFolder {
     /// All deliveries that have a cursor or dead letters, by name.
-    pub(super) fn deliveries(&self) -> Result<Vec<StoredDelivery>> {
+    fn deliveries(&self) -> Result<Vec<StoredDelivery>> {
         let mut deliveries = Vec::new();
         for (name, cursor) in self.cursor_files()? {
             let dead_letters = dead_letters::directory_of(&self.path, &name);

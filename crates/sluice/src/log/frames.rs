@@ -21,7 +21,7 @@ pub(super) struct StoredFrame {
 
 /// A walk over a log's frames in the order of the segments.
 pub(super) struct Frames {
-    chain: SegmentChain,
+    pub chain: SegmentChain,
     /// A frame may be in two segments after a failed write.
     seen: RangeSet,
     /// Only frames that this delivery has not resolved.
@@ -55,10 +55,6 @@ impl Frames {
             return Ok(Some(StoredFrame { stored, readers }));
         }
         Ok(None)
-    }
-
-    pub(super) fn damage(&self) -> Damage {
-        self.chain.damage()
     }
 }
 

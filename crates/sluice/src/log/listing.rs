@@ -24,7 +24,6 @@ pub(super) struct Entry<'e> {
     pub json: Value,
 }
 
-/// What is listed.
 pub(super) struct Kind<'k> {
     pub signal: Signal,
     /// Above each table.
@@ -37,7 +36,6 @@ pub(super) struct Kind<'k> {
     pub more: String,
 }
 
-/// One run of the command.
 pub(super) struct Listing {
     output: BufWriter<StdoutLock<'static>>,
     format: Output,

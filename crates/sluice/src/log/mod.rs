@@ -1,5 +1,4 @@
-//! `sluice log`: inspects the telemetry in a data directory, and makes changes that only an
-//! operator may decide.
+//! `sluice log`: inspects telemetry on disk, and makes changes that only an operator may decide.
 //!
 //! Commands that only read see the files that are written, also while a process runs on the
 //! directory. Commands that change something take its lock.

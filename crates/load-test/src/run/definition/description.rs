@@ -11,7 +11,6 @@ use crate::report::Target;
 use crate::scrape::{Scrape, parse_labels};
 use crate::subject::Ready;
 
-/// The description in a subject's folder.
 pub(super) const SUBJECT_FILE: &str = "subject.json";
 
 #[derive(Clone, Debug, Deserialize)]

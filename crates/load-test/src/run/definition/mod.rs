@@ -165,7 +165,6 @@ impl Definition {
         )
     }
 
-    /// Its version, if it prints one.
     pub(super) fn version_number(&self) -> Option<String> {
         version::ask(self.program.as_ref()?, &self.description.version)
     }
@@ -189,7 +188,6 @@ impl Definition {
         Ok(metrics)
     }
 
-    /// What is to be started for one turn.
     pub(super) fn spec(
         &self,
         target: Target,
@@ -221,8 +219,7 @@ impl Definition {
             ready_within: chosen.ready_within_s.map(Duration::from_secs),
             restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
-        // One that is never told where the load is sent would not take it. Of gRPC this shows when
-        // it is not ready: every subject is asked for that.
+        // One that is not told where the load is sent would not take it, or (gRPC) is never ready.
         if target.takes_requests() && setting.protocol == Protocol::Http {
             let port = setting.listen.port().to_string();
             let told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));

@@ -1,8 +1,7 @@
 //! Templates: variables between at signs are replaced, sections are repeated.
 //!
-//! Lines between `@EACH_PIPELINE@` and `@END@`, each on a line of its own, are repeated once a
-//! pipeline, those behind `@EACH_TARGET@` once a scrape target. Within one line such a section is
-//! repeated with commas between.
+//! Lines between `@EACH_PIPELINE@` or `@EACH_TARGET@` and `@END@`, each on a line of its own, are
+//! repeated once a pipeline or scrape target; a section within one line with commas between.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

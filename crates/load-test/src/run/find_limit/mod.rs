@@ -28,7 +28,6 @@ const BACKLOG_SHARE: f64 = 0.05;
 /// The first part of a try is a beginning: connections are made, caches and batches fill.
 const WARM_UP_SHARE: f64 = 0.2;
 
-/// One subject's search.
 struct Seeker<'a> {
     definition: &'a Definition,
     search: Option<Search>,

@@ -34,6 +34,7 @@ pub(super) fn run(
         true => Source::Backlog(Frames::backlog(delivery, 0)?),
         false => Source::Letters(letters(delivery)?),
     };
+    let noun = if arguments.backlog { "frame" } else { "dead letter" };
     let mut sink = Sink::create(path)?;
     let (mut frames, mut items, mut failed, mut below) = (0, 0, 0, 0);
     let bar = progress();
@@ -51,7 +52,7 @@ pub(super) fn run(
             }
             Err(error) => {
                 failed += 1;
-                complain!("sluice: {}: {} {number}: {error:#}", delivery.name, source.noun());
+                complain!("sluice: {}: {noun} {number}: {error:#}", delivery.name);
             }
         }
         below = number + 1;
@@ -62,11 +63,11 @@ pub(super) fn run(
     bar.finish_and_clear();
     report_damage(&delivery.log.path, source.damage());
     let name = &delivery.name;
-    let (written, items) = (text::counted(frames, source.noun()), text::counted(items, "item"));
+    let (written, items) = (text::counted(frames, noun), text::counted(items, "item"));
     complain!("sluice: {name}: {written} ({items}) written to {}", path.display());
     if failed > 0 {
         let kept = if arguments.remove { "; no dead letter was removed" } else { "" };
-        let failed = text::counted(failed, source.noun());
+        let failed = text::counted(failed, noun);
         bail!("{failed} could not be written as JSON{kept}");
     }
     if arguments.remove && frames > 0 {
@@ -91,17 +92,10 @@ impl Source {
         })
     }
 
-    fn noun(&self) -> &'static str {
-        match self {
-            Source::Letters(_) => "dead letter",
-            Source::Backlog(_) => "frame",
-        }
-    }
-
     fn damage(&self) -> Damage {
         match self {
             Source::Letters(letters) => letters.damage(),
-            Source::Backlog(frames) => frames.damage(),
+            Source::Backlog(frames) => frames.chain.damage(),
         }
     }
 }
