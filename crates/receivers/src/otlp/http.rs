@@ -10,7 +10,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
 use super::counters::Transport;
-use super::ingest::{Arrived, Format, Ingest, media_type};
+use super::ingest::{Format, Incoming, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -53,7 +53,8 @@ impl HttpHandler {
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
         };
-        match self.receive(signal, format, sender, request).await {
+        let incoming = Incoming { transport: Transport::Http, signal, format, sender, request };
+        match self.ingest.receive(incoming, |headers| self.packing_of(headers)).await {
             Ok(()) => success(format),
             Err(refused) => self.refuse(format, &refused),
         }
@@ -66,25 +67,6 @@ impl HttpHandler {
     fn signal_of(&self, request: &Request<RequestBody>) -> Option<Signal> {
         let path = request.uri().path();
         Signal::ALL.into_iter().find(|signal| self.config.url_paths[*signal as usize] == path)
-    }
-
-    async fn receive(
-        &self,
-        signal: Signal,
-        format: Format,
-        sender: &Sender,
-        request: Request<RequestBody>,
-    ) -> Result<(), Refused> {
-        let counters = self.ingest.counters.of(signal, Transport::Http);
-        let (head, mut body) = self.ingest.parts_of(request);
-        let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers, &mut body).await?;
-            let packing = self.packing_of(&head.headers)?;
-            let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
-            let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
-            Ok(Arrived { route, signal, format, packing, body: bytes, metadata, permit })
-        };
-        self.ingest.receive(counters, arrived.await).await
     }
 
     fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
-use sluice_flow::source::{IngressRoute, Permit, Refusal};
+use sluice_flow::source::{IngressRoute, Permit};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::Semaphore;
@@ -38,7 +38,7 @@ pub(super) struct Work {
     signal: Signal,
     format: Format,
     packing: Packing,
-    body: Bytes,
+    pub body: Bytes,
     limit_bytes: usize,
     /// It may travel on in its compressed form.
     keeps_compressed: bool,
@@ -56,12 +56,6 @@ enum Stop {
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Self {
         Stop::Refused(refused)
-    }
-}
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refused(refusal.into())
     }
 }
 
@@ -98,7 +92,7 @@ impl Ledger<'_> {
             return Err(Stop::Large);
         }
         self.permit.shrink_to(self.base_bytes + bytes);
-        Ok(self.permit.grow_to(self.base_bytes + bytes)?)
+        Ok(self.permit.grow_to(self.base_bytes + bytes).map_err(Refused::from)?)
     }
 }
 

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 pub(super) struct Body {
     reader: BodyReader,
-    announced_len_bytes: Option<u64>,
+    /// The length that the peer announced, if it did.
+    pub(super) announced_len_bytes: Option<u64>,
     /// What was read and is not used yet, in this order.
     held: Vec<u8>,
     last: Option<Bytes>,
@@ -28,11 +29,6 @@ impl Body {
         let announced_len_bytes = reader.announced_len_bytes();
         let (held, last, charged) = (Vec::new(), None, None);
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
-    }
-
-    /// The length that the peer announced, if it did.
-    pub(super) fn announced_len_bytes(&self) -> Option<u64> {
-        self.announced_len_bytes
     }
 
     /// Gives back the rest of the last piece.
