@@ -33,7 +33,7 @@ use std::sync::Arc;
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
 use sluice_net::server::{BindError, Listener, Serving, WeakListener, serve};
-use sluice_net::tls::ServerTls;
+use sluice_net::tls::{ServerTls, server_tls};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,7 @@ impl ReceiverConfig for OtlpConfig {
             for (transport, config, http) in self.ports() {
                 let protocol = transport.as_str();
                 let alpn = config.server.protocols.alpn();
-                let tls = config.tls.clone().map(|tls| ServerTls::new(tls, alpn)).transpose();
+                let tls = config.tls.clone().map(|tls| server_tls(tls, alpn)).transpose();
                 let tls = tls
                     .map_err(|error| ReceiverError::failed(format!("{protocol}: tls: {error}")))?;
                 let bound = Listener::bind_or_take_over(&config.address, context.held).await;
