@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{Exporter, Outcome, Packed};
 use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Target, TransportError};
-use sluice_net::compress;
+use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
@@ -161,19 +161,17 @@ impl Protocol for Http {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = self.format.write(signal, chunks)?;
         let (encoding, level) = (self.compression.encoding(), self.level);
-        let text = |error: compress::CompressError| error.to_string();
-        let packed = match self.compression {
+        let packing = match self.compression {
             Compression::None => return Ok((chunks, encoding)),
-            Compression::Gzip | Compression::Zstd | Compression::SnappyFramed => {
-                compress::compress(encoding, &chunks, level).map_err(text)
-            }
-            Compression::SnappyBlock => compress::compress_snappy_block(&chunks).map_err(text),
-            Compression::Zlib | Compression::Deflate => {
-                compress::compress_zlib(&chunks, level).map_err(text)
-            }
-            Compression::Lz4 => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
+            Compression::Zlib | Compression::Deflate => Packing::Zlib,
+            Compression::Lz4 => Packing::Lz4,
+            _ => encoding.into(),
         };
-        Ok((vec![packed?], encoding))
+        let packed = match self.compression {
+            Compression::SnappyBlock => compress_snappy_block(&chunks),
+            _ => compress(packing, &chunks, level),
+        };
+        Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
