@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -216,17 +217,21 @@ pub struct ReplyBody {
 }
 
 impl ReplyBody {
-    pub const fn empty() -> Self {
-        ReplyBody { data: Bytes::new(), trailers: None }
-    }
-
-    pub fn full(data: impl Into<Bytes>) -> Self {
-        ReplyBody { data: data.into(), trailers: None }
-    }
-
     pub fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
         ReplyBody { data, trailers: Some(Box::new(trailers)) }
     }
+}
+
+/// An answer without trailers.
+pub fn reply(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody { data: body.into(), trailers: None });
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 /// A body while it is being sent, with what is charged for it until it is.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ use super::header_timer::HeaderTimer;
 use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::windows::WindowSizes;
-use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
+use super::{Handler, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -82,7 +83,7 @@ impl Drop for Open {
 
 pub(super) async fn serve_connection<H: Handler>(
     socket: Socket,
-    mut peer: Peer,
+    peer: Option<SocketAddr>,
     activity: Arc<Activity>,
     context: Arc<Context<H>>,
 ) {
@@ -108,17 +109,16 @@ pub(super) async fn serve_connection<H: Handler>(
             match handshake {
                 Ok(Ok(mut stream)) => {
                     stream.get_mut().0.left_bytes = u64::MAX;
-                    peer.is_tls = true;
                     Either::Right(Box::new(stream))
                 }
                 Ok(Err(error)) => {
                     ServerCounters::count(&counters.tls_failures);
-                    report_failed_handshake(&context.tls_warned_at, &peer, &error);
+                    report_failed_handshake(&context.tls_warned_at, peer, &error);
                     return;
                 }
                 Err(_) => {
                     ServerCounters::count(&counters.tls_failures);
-                    tracing::debug!(peer = ?peer.address, "a TLS handshake took too long");
+                    tracing::debug!(?peer, "a TLS handshake took too long");
                     return;
                 }
             }
@@ -127,19 +127,23 @@ pub(super) async fn serve_connection<H: Handler>(
     let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport =
         InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut headers));
-    drive(transport, activity, &peer, &context).await;
+    drive(transport, activity, peer, &context).await;
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
-fn report_failed_handshake(warned_at: &Mutex<Option<Instant>>, peer: &Peer, error: &io::Error) {
+fn report_failed_handshake(
+    warned_at: &Mutex<Option<Instant>>,
+    peer: Option<SocketAddr>,
+    error: &io::Error,
+) {
     let is_refusal = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     if is_refusal && is_due(&mut warned_at.lock(), TLS_WARNING_INTERVAL) {
         tracing::warn!(
-            peer = ?peer.address, %error,
+            ?peer, %error,
             "a TLS handshake failed (such warnings are at least {TLS_WARNING_INTERVAL:?} apart)"
         );
     } else {
-        tracing::debug!(peer = ?peer.address, %error, "a TLS handshake failed");
+        tracing::debug!(?peer, %error, "a TLS handshake failed");
     }
 }
 
@@ -155,7 +159,7 @@ pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> boo
 async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     activity: Arc<Activity>,
-    peer: &Peer,
+    peer: Option<SocketAddr>,
     context: &Arc<Context<H>>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
@@ -209,7 +213,7 @@ async fn drive<H: Handler>(
             result = connection.as_mut() => {
                 if let Err(error) = result {
                     ServerCounters::count(&counters.failed);
-                    tracing::debug!(peer = ?peer.address, %error, "a connection failed");
+                    tracing::debug!(?peer, %error, "a connection failed");
                 }
                 return;
             }

@@ -53,22 +53,14 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
+pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
 pub use budget::ConnectionBudget;
 pub use cors::Cors;
 pub use counters::ServerCounters;
-pub use listener::{Address, BindError, Family, Listener, WeakListener};
+pub use listener::{Address, BindError, Family, Listener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule, UnknownRule};
 pub use serve::{Serving, serve};
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// `None` over a Unix socket.
-    pub address: Option<SocketAddr>,
-    pub is_tls: bool,
-}
 
 /// What all ports of a process share.
 #[derive(Clone)]
@@ -106,7 +98,8 @@ pub trait Handler: Send + Sync + 'static {
     /// What a handler needs of a connection at each of its requests, made once.
     type Connection: Send + Sync + 'static;
 
-    fn connected(&self, peer: &Peer) -> Self::Connection;
+    /// `peer`: its address, `None` over a Unix socket.
+    fn connected(&self, peer: Option<SocketAddr>) -> Self::Connection;
 
     /// Answers one request. Dropped if the client goes away before the answer.
     fn handle(

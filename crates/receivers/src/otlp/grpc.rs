@@ -1,6 +1,7 @@
 //! OTLP over gRPC.
 
-use bytes::Bytes;
+use std::net::SocketAddr;
+
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::compress::Packing;
@@ -8,7 +9,7 @@ use sluice_net::grpc::frame::EMPTY_MESSAGE;
 use sluice_net::grpc::status::GRPC_STATUS;
 use sluice_net::grpc::{Code, Status};
 use sluice_net::headers;
-use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
+use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
 
 use super::counters::Transport;
@@ -29,7 +30,7 @@ pub(super) struct GrpcHandler {
 impl Handler for GrpcHandler {
     type Connection = Sender;
 
-    fn connected(&self, peer: &Peer) -> Sender {
+    fn connected(&self, peer: Option<SocketAddr>) -> Sender {
         Sender::new(peer)
     }
 
@@ -102,14 +103,13 @@ fn success() -> Response<ReplyBody> {
 }
 
 fn trailers_only(status: &Status) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::empty());
-    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    let mut response = reply(StatusCode::OK, GRPC, "");
     status.write_to(response.headers_mut());
     response
 }
 
 fn plain(status: StatusCode) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::full(Bytes::new()));
+    let mut response = Response::new(ReplyBody::default());
     *response.status_mut() = status;
     response
 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{BindError, Listener, Serving, WeakListener, serve};
+use sluice_net::server::{BindError, Listener, Serving, serve};
 use sluice_net::tls::{ServerTls, server_tls};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -106,7 +106,7 @@ impl BoundReceiver for Bound {
         for Port { transport, listener, tls, config, http } in self.0 {
             let address = listener.local_address();
             addresses.extend(address.map(|address| (transport.as_str(), address.to_string())));
-            listeners.push(listener.downgrade());
+            listeners.push(listener.clone());
             let authenticator =
                 config.authenticator.and_then(|name| context.authenticators.get(&name).cloned());
             let ingest = ingest::Ingest {
@@ -142,7 +142,7 @@ struct Running {
     /// With the real ports. Not those on Unix sockets.
     addresses: Vec<(&'static str, String)>,
     counters: Arc<Counters>,
-    listeners: Vec<WeakListener>,
+    listeners: Vec<Listener>,
     tasks: JoinSet<()>,
     shutdown: CancellationToken,
 }
@@ -153,7 +153,7 @@ impl StartedReceiver for Running {
     }
 
     fn listeners(&self) -> Vec<Listener> {
-        self.listeners.iter().filter_map(WeakListener::upgrade).collect()
+        self.listeners.clone()
     }
 
     fn counters(&self) -> Arc<dyn ReceiverCounters> {
@@ -162,6 +162,8 @@ impl StartedReceiver for Running {
 
     fn shutdown(mut self: Box<Self>) -> BoxFuture<'static, Streams> {
         Box::pin(async move {
+            // Ports close as soon as they take nothing more.
+            self.listeners.clear();
             self.shutdown.cancel();
             // Until all ports are closed and all their requests answered or cut off.
             while self.tasks.join_next().await.is_some() {}
