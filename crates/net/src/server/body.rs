@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::{Activity, Idle, InFlight, KeptStream};
+use super::activity::{Activity, Counted, InFlight};
 use super::scheduler::Arriving;
 
 /// How much of a body that no handler wants is drained, and for how long.
@@ -41,7 +41,7 @@ pub enum BodyError {
 /// answer, within bounds: HTTP/2 ends a connection for data of streams that were closed early, and
 /// HTTP/1 can only close one that has unread data, which may cost the client its answer.
 pub struct RequestBody {
-    /// Until its end was read.
+    /// `None`: nothing more is read of it.
     incoming: Option<Incoming>,
     /// Counts the request as arriving until its body is dropped, even if it was read while it
     /// waited.
@@ -72,11 +72,6 @@ impl RequestBody {
         }
         frame
     }
-
-    /// Nothing more is read of it.
-    fn end(&mut self) {
-        self.incoming = None;
-    }
 }
 
 impl Drop for RequestBody {
@@ -96,7 +91,7 @@ impl Drop for RequestBody {
     }
 }
 
-async fn drain(body: RequestBody, _stream: KeptStream) {
+async fn drain(body: RequestBody, _stream: Counted) {
     let mut body = BodyReader::new(body, BodyTimeouts { gap: DRAIN_TIME, total: DRAIN_TIME });
     let mut drained_bytes = 0;
     while drained_bytes <= DRAINED_MAX_BYTES
@@ -105,7 +100,7 @@ async fn drain(body: RequestBody, _stream: KeptStream) {
         drained_bytes += data.len();
     }
     // What comes later is the peer's loss.
-    body.body.end();
+    body.body.incoming = None;
 }
 
 /// Reads a body piece by piece. A slow peer is given up.
@@ -118,9 +113,9 @@ pub struct BodyReader {
     /// When its progress is looked at, and what has come since the last look.
     check_at: Instant,
     came_bytes: usize,
-    stalled: Option<Idle>,
+    stalled: Option<Counted>,
     /// Its request waits, and counts as one that does.
-    waits: Option<Idle>,
+    waits: Option<Counted>,
 }
 
 impl BodyReader {
@@ -178,11 +173,11 @@ impl BodyReader {
                 Err(_) if moment <= until => return Ok(None),
                 Err(_) => self.check_progress()?,
                 Ok(None) => {
-                    self.body.end();
+                    self.body.incoming = None;
                     return Ok(Some(None));
                 }
                 Ok(Some(Err(error))) => {
-                    self.body.end();
+                    self.body.incoming = None;
                     return Err(BodyError::BrokenOff(error));
                 }
                 Ok(Some(Ok(frame))) => {

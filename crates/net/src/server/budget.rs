@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use super::charges::STREAM_BYTES;
 use super::open::{OpenConnections, Port};
 use super::windows::WindowSizes;
 
@@ -27,9 +28,6 @@ const OPEN_BYTES: usize = 18 << 10;
 const TLS_BYTES: usize = 12 << 10;
 /// Of the budget, open connections leave this part to streams.
 const STREAMS_PART: usize = 8;
-/// A request beside its headers and its body: h2's stream, the task that answers it. After the
-/// answer it is the stream, until the answer is sent and the body drained.
-pub(super) const STREAM_BYTES: usize = 3 << 10;
 /// New connections may have so many streams at least, and otherwise their share of this part of the
 /// budget.
 const STREAMS_LEAST: usize = 16;

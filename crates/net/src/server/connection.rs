@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 use super::body::Answer;
-use super::budget::STREAM_BYTES;
+use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES, STREAM_BYTES};
 use super::counters::ServerCounters;
 use super::header_blocks::HeaderBlocks;
 use super::header_timer::HeaderTimer;
@@ -38,14 +38,10 @@ const HANDSHAKE_BYTES: u64 = 24 + 9;
 /// The client's part of a TLS handshake, with its certificates.
 const TLS_HANDSHAKE_MAX_BYTES: u64 = 32 << 10;
 
-/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
-pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
 /// Streams that a peer may have reset before they were looked at.
 const PENDING_RESETS_MAX: usize = 64;
 /// Places for headers that [`STREAM_BYTES`] covers.
 const STREAM_FIELDS: usize = 16;
-/// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
-pub(super) const FIELD_BYTES: usize = 110;
 /// A further value of a name: 72 bytes in a list that grows by doubling.
 const REPEATED_FIELD_BYTES: usize = 144;
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
@@ -89,7 +85,7 @@ pub(super) async fn serve_connection<H: Handler>(
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
     let _open = Open::new(counters);
-    let reads = ScheduledReads::new(resources.scheduler.clone(), Arc::clone(&activity.entry));
+    let reads = ScheduledReads::new(&resources.scheduler, Arc::clone(&activity.entry));
     let write_timeout = options.write_timeout;
     let mut socket = ScheduledSocket::new(socket, reads, Arc::clone(&activity), write_timeout);
     let stream = match tls {
@@ -186,7 +182,7 @@ async fn drive<H: Handler>(
                 Ok(request) => {
                     let response = context.handler.handle(&known, request).await;
                     in_flight.answered(is_accepted(&response));
-                    if context.serving.resources.holds_answers() {
+                    if context.serving.resources.scheduler.holds_answers() {
                         in_flight.hold().await;
                     }
                     response

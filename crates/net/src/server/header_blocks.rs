@@ -8,7 +8,7 @@
 //!
 //! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
 
-use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
+use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES};
 
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

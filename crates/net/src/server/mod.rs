@@ -66,29 +66,15 @@ pub use serve::{Serving, serve};
 #[derive(Clone)]
 pub struct ServerResources {
     pub connections: Arc<ConnectionBudget>,
-    /// `None`: connections are read from as soon as there is something to read.
-    pub scheduler: Option<Arc<ReadScheduler>>,
+    pub scheduler: Arc<ReadScheduler>,
 }
 
 impl ServerResources {
     /// No bound but the ports' own.
     pub fn unlimited() -> Self {
-        ServerResources { connections: ConnectionBudget::unlimited(), scheduler: None }
-    }
-
-    /// Whether the CPU is the bottleneck of receiving, as far as that is known.
-    pub fn is_cpu_bound(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.is_cpu_bound())
-    }
-
-    fn holds_answers(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers())
-    }
-
-    /// A request found no memory, because of others that are being received.
-    pub fn note_memory_short(&self) {
-        if let Some(scheduler) = &self.scheduler {
-            scheduler.note_memory_short();
+        ServerResources {
+            connections: ConnectionBudget::unlimited(),
+            scheduler: ReadScheduler::off(),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Memory for a body on its way, and what becomes of a body that makes no progress.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{Permit, Refusal};
-use sluice_net::server::ServerResources;
+use sluice_net::server::ReadScheduler;
 use tokio::time::Instant;
 
 use super::refusal::Refused;
@@ -20,7 +21,7 @@ const PART: usize = 20;
 pub(super) struct Admitted {
     body: Body,
     pub(super) permit: Permit,
-    resources: ServerResources,
+    scheduler: Arc<ReadScheduler>,
     check_at: Instant,
     /// Bytes of the body since it was admitted.
     arrived: usize,
@@ -29,10 +30,10 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    pub(super) fn new(body: Body, permit: Permit, resources: &ServerResources) -> Self {
-        let (now, resources) = (Instant::now(), resources.clone());
+    pub(super) fn new(body: Body, permit: Permit, scheduler: &Arc<ReadScheduler>) -> Self {
+        let (now, scheduler) = (Instant::now(), Arc::clone(scheduler));
         let (check_at, progressed) = (now + INTERVAL, (now, 0));
-        Admitted { body, permit, resources, check_at, arrived: 0, progressed }
+        Admitted { body, permit, scheduler, check_at, arrived: 0, progressed }
     }
 
     /// The next piece; `None` at the end. A body that makes no progress is refused if other
@@ -56,7 +57,7 @@ impl Admitted {
             self.progressed = (now, self.arrived);
             return Ok(());
         }
-        let patience = if self.resources.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
+        let patience = if self.scheduler.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
         match self.permit.asked_back() {
             Some(refusal) if now - since >= patience => Err(refusal),
             _ => Ok(()),

@@ -10,7 +10,7 @@ use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{BodyReader, BodyTimeouts, RequestBody, ServerResources};
+use sluice_net::server::{BodyReader, BodyTimeouts, ReadScheduler, RequestBody};
 use sluice_otlp::Signal;
 
 use super::counters::{Counters, Transport};
@@ -34,7 +34,7 @@ pub(super) struct Ingest {
     pub limit_bytes: usize,
     pub body_timeouts: BodyTimeouts,
     pub include_metadata: bool,
-    pub resources: ServerResources,
+    pub scheduler: Arc<ReadScheduler>,
     pub inspector: Inspector,
 }
 

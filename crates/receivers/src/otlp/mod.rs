@@ -116,7 +116,7 @@ impl BoundReceiver for Bound {
                 limit_bytes: config.limit_bytes,
                 body_timeouts: config.body_timeouts,
                 include_metadata: config.include_metadata,
-                resources: context.resources.clone(),
+                scheduler: Arc::clone(&context.resources.scheduler),
                 inspector: inspector.clone(),
             };
             let serving = Serving {

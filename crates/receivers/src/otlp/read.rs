@@ -86,6 +86,6 @@ impl Ingest {
         let pool = || self.ingress.waiting(true);
         let waited = body.read_while(route.admit(len_bytes), pool).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
-        Ok(Admitted::new(body, permit, &self.resources))
+        Ok(Admitted::new(body, permit, &self.scheduler))
     }
 }
