@@ -13,7 +13,6 @@ use libdeflater::{Crc, DecompressionError, Decompressor};
 use memchr::memmem;
 #[cfg(target_arch = "x86_64")]
 use sluice_inflate::Inflater;
-use sluice_otlp::Encoding;
 
 use super::deflate::Wrapping;
 use super::output::Pieces;
@@ -50,10 +49,8 @@ const fn corrupt(wrapping: Wrapping, reason: &'static str) -> DecompressError {
     DecompressError::Corrupt { format: wrapping.name(), reason }
 }
 
-const TOO_MANY_MEMBERS: DecompressError = DecompressError::Unsupported {
-    encoding: Encoding::Gzip,
-    reason: "it has more than 2048 members",
-};
+const TOO_MANY_MEMBERS: DecompressError =
+    DecompressError::Unsupported { format: "gzip", reason: "it has more than 2048 members" };
 
 /// Returns whether it is exactly one member.
 pub(super) fn decompress<R>(

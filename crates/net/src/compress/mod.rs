@@ -55,8 +55,8 @@ pub enum DecompressError {
     #[error("the {format} data is corrupt: {reason}")]
     Corrupt { format: &'static str, reason: &'static str },
     /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
-    #[error("the {encoding} data cannot be decoded here: {reason}", encoding = .encoding.as_str())]
-    Unsupported { encoding: Encoding, reason: &'static str },
+    #[error("the {format} data cannot be decoded here: {reason}")]
+    Unsupported { format: &'static str, reason: &'static str },
 }
 
 /// Why a payload could not be packed.

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use sluice_otlp::Encoding;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -38,7 +37,7 @@ const fn corrupt(reason: &'static str) -> DecompressError {
 }
 
 const fn unsupported(reason: &'static str) -> DecompressError {
-    DecompressError::Unsupported { encoding: Encoding::Zstd, reason }
+    DecompressError::Unsupported { format: "zstd", reason }
 }
 
 /// What the header of a frame says.

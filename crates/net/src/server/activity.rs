@@ -119,7 +119,7 @@ impl Activity {
             self.evicted.notify_one();
         }
         let has_too_much =
-            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished();
+            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished;
         if read.is_err() || has_too_much {
             self.must_end.store(true, Ordering::Relaxed);
         }

@@ -27,10 +27,8 @@ use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES, STREAM_BYTES};
 use super::counters::ServerCounters;
 use super::header_blocks::HeaderBlocks;
 use super::header_timer::HeaderTimer;
-use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
-use super::windows::WindowSizes;
-use super::{Handler, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
+use super::{ConnectionBudget, Handler, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -61,22 +59,6 @@ pub(super) struct Context<H> {
     pub cut_off: CancellationToken,
 }
 
-/// Counts a connection for as long as it lives.
-struct Open(Arc<ServerCounters>);
-
-impl Open {
-    fn new(counters: &Arc<ServerCounters>) -> Self {
-        ServerCounters::count(&counters.open);
-        Open(Arc::clone(counters))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 pub(super) async fn serve_connection<H: Handler>(
     socket: Socket,
     peer: Option<SocketAddr>,
@@ -84,10 +66,8 @@ pub(super) async fn serve_connection<H: Handler>(
     context: Arc<Context<H>>,
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
-    let _open = Open::new(counters);
-    let reads = ScheduledReads::new(&resources.scheduler, Arc::clone(&activity.entry));
-    let write_timeout = options.write_timeout;
-    let mut socket = ScheduledSocket::new(socket, reads, Arc::clone(&activity), write_timeout);
+    let scheduler = &resources.scheduler;
+    let mut socket = ScheduledSocket::new(socket, scheduler, &activity, options.write_timeout);
     let stream = match tls {
         None => Either::Left(socket),
         Some(tls) => {
@@ -192,11 +172,7 @@ async fn drive<H: Handler>(
             Ok::<_, Infallible>(response.map(|body| Answer { body, _in_flight: in_flight }))
         }
     });
-    let budget = &resources.connections;
-    let sizes = budget.windows();
-    let streams = budget.streams(options.max_concurrent_streams);
-    let header_timer = HeaderTimer(Arc::clone(&activity));
-    let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);
+    let builder = protocol(options, &resources.connections, HeaderTimer(Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -204,7 +180,8 @@ async fn drive<H: Handler>(
     let mut cut_off = pin!(context.cut_off.cancelled());
     let mut evicted = pin!(activity.evicted.notified());
     loop {
-        let event = tokio::select! {
+        let was_closing = schedule.closing;
+        let ended = tokio::select! {
             biased;
             result = connection.as_mut() => {
                 if let Err(error) = result {
@@ -213,25 +190,25 @@ async fn drive<H: Handler>(
                 }
                 return;
             }
-            () = cut_off.as_mut() => Event::End(&counters.cut_off),
-            () = shutdown.as_mut(), if !schedule.closing => {
+            () = cut_off.as_mut() => Some(&counters.cut_off),
+            () = shutdown.as_mut(), if !was_closing => {
                 schedule.close(None);
-                Event::AskToGo
+                None
             }
-            () = evicted.as_mut(), if !schedule.closing => {
+            () = evicted.as_mut(), if !was_closing => {
                 ServerCounters::count(&counters.evicted);
                 schedule.close(Some(options.evicted_after));
-                Event::AskToGo
+                None
             }
             () = timer.as_mut() => schedule.fire(&activity, counters),
         };
-        match event {
-            Event::Wait => {}
-            Event::AskToGo => connection.as_mut().graceful_shutdown(),
-            Event::End(counter) => {
-                ServerCounters::count(counter);
-                return;
-            }
+        if let Some(counter) = ended {
+            ServerCounters::count(counter);
+            return;
+        }
+        if schedule.closing && !was_closing {
+            // GOAWAY, or `connection: close` after the request in flight.
+            connection.as_mut().graceful_shutdown();
         }
         timer.as_mut().reset(schedule.next());
     }
@@ -258,14 +235,13 @@ fn map_bytes(headers: &HeaderMap) -> usize {
     2 * texts.sum::<usize>() + fields * FIELD_BYTES + repeated * REPEATED_FIELD_BYTES
 }
 
-/// hyper's settings for a port.
+/// hyper's settings for a new connection.
 fn protocol(
     options: &ServerOptions,
-    windows: WindowSizes,
-    streams: u32,
-    frame_bytes: u32,
+    budget: &ConnectionBudget,
     header_timer: HeaderTimer,
 ) -> auto::Builder<TokioExecutor> {
+    let windows = budget.windows();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder = match options.protocols {
         Protocols::Http2 => builder.http2_only(),
@@ -281,25 +257,16 @@ fn protocol(
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(streams)
+        .max_concurrent_streams(budget.streams(options.max_concurrent_streams))
         .max_header_list_size(HEADERS_MAX_BYTES)
         .initial_stream_window_size(windows.stream_bytes)
         .initial_connection_window_size(windows.connection_bytes)
-        .max_frame_size(frame_bytes)
+        .max_frame_size(budget.frame_bytes())
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(LOCAL_RESETS_MAX);
     builder
-}
-
-/// What a connection's timer asks for.
-enum Event<'a> {
-    Wait,
-    /// GOAWAY, or `connection: close` after the request in flight.
-    AskToGo,
-    /// Close it now, and count it here.
-    End(&'a AtomicU64),
 }
 
 /// The deadlines of one connection, behind one timer.
@@ -311,6 +278,7 @@ struct Schedule<'a> {
     answers_check: Instant,
     /// When a connection that was asked to go is cut off.
     end: Option<Instant>,
+    /// It is asked to go.
     closing: bool,
 }
 
@@ -342,41 +310,46 @@ impl<'a> Schedule<'a> {
         self.end = grace.map(|grace| Instant::now() + grace);
     }
 
-    fn fire<'c>(&mut self, activity: &Activity, counters: &'c ServerCounters) -> Event<'c> {
+    /// A deadline has passed. `Some`: the connection ends now, and is counted there.
+    fn fire<'c>(
+        &mut self,
+        activity: &Activity,
+        counters: &'c ServerCounters,
+    ) -> Option<&'c AtomicU64> {
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
             self.handshake = None;
             let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
             if !activity.has_served() && read_bytes < HANDSHAKE_BYTES {
-                return Event::End(&counters.handshake_timeouts);
+                return Some(&counters.handshake_timeouts);
             }
         }
         if is_due(self.end) {
-            return Event::End(&counters.cut_off);
+            return Some(&counters.cut_off);
         }
         if self.answers_check <= now {
             self.answers_check = now + self.options.write_timeout;
             // The socket may take all bytes, and HTTP/2's flow control none.
             if activity.has_stalled_answers() {
-                return Event::End(&counters.failed);
+                return Some(&counters.failed);
             }
         }
         if is_due(self.age) {
             ServerCounters::count(&counters.aged);
             self.close(self.options.max_connection_age_grace);
-            return Event::AskToGo;
+            return None;
         }
         if let (true, Some(idle)) = (is_due(self.idle_check), self.options.max_connection_idle) {
             let idle_since = activity.idle_since();
             if activity.entry.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
                 self.close(self.options.max_connection_age_grace);
-                return Event::AskToGo;
+                return None;
             }
             self.idle_check = Some((idle_since + idle).max(now + idle / 8));
         }
-        Event::Wait
+        None
     }
 }
 

@@ -124,7 +124,8 @@ impl HttpHandler {
         if let Some(cors) = self.config.cors.as_ref().filter(|_| !asked.is_preflight) {
             cors.apply(asked.origin.as_ref(), headers);
         }
-        headers.extend(self.config.response_headers.iter().cloned());
+        let configured = self.config.response_headers.iter();
+        headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
         if asked.is_http1 && !self.config.keep_alive {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }

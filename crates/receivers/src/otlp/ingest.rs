@@ -10,11 +10,12 @@ use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{BodyReader, BodyTimeouts, ReadScheduler, RequestBody};
+use sluice_net::server::{BodyReader, ReadScheduler, RequestBody};
 use sluice_otlp::Signal;
 
+use super::config::SharedConfig;
 use super::counters::{Counters, Transport};
-use super::inspect::{Inspected, Inspector, Work};
+use super::inspect::{Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 use super::waiting::Body;
@@ -30,10 +31,7 @@ pub(super) struct Ingest {
     pub ingress: Arc<dyn Ingress>,
     pub authenticator: Option<Arc<dyn ServerAuth>>,
     pub counters: Arc<Counters>,
-    /// Of a request as sent, and again after decompression.
-    pub limit_bytes: usize,
-    pub body_timeouts: BodyTimeouts,
-    pub include_metadata: bool,
+    pub config: SharedConfig,
     pub scheduler: Arc<ReadScheduler>,
     pub inspector: Inspector,
 }
@@ -84,9 +82,9 @@ impl Ingest {
     /// which may be a frame of the longest kind: of both only what metadata may need is kept.
     fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, Body) {
         let (mut head, body) = request.into_parts();
-        let authority = head.uri.authority().filter(|_| self.include_metadata);
+        let authority = head.uri.authority().filter(|_| self.config.include_metadata);
         head.uri = authority.and_then(|it| it.as_str().parse().ok()).unwrap_or_default();
-        (head, Body::new(BodyReader::new(body, self.body_timeouts)))
+        (head, Body::new(BodyReader::new(body, self.config.body_timeouts)))
     }
 
     /// All steps but the answer. Counts what becomes of the request. `packing_of`: how its headers
@@ -120,8 +118,8 @@ impl Ingest {
         let arrived = self.read(incoming, packing_of).await.map_err(uncounted)?;
         let Arrived { route, work, metadata, permit } = arrived;
         let len_bytes = work.body.len();
-        let (inspected, permit) = self.inspector.inspect(work, permit).await.map_err(uncounted)?;
-        let Inspected { items, payload } = inspected;
+        let inspected = self.inspector.inspect(work, permit).await;
+        let ((items, payload), permit) = inspected.map_err(uncounted)?;
         if items == 0 {
             return Ok((0, len_bytes));
         }
@@ -150,9 +148,9 @@ impl Ingest {
                 (body, packing, permit)
             }
         };
-        let keys = if self.include_metadata { route.metadata_keys() } else { &[] };
+        let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
         let metadata = sender.metadata(&head, keys, &mut permit)?;
-        let work = Work::new(&*route, signal, format, packing, body, self.limit_bytes);
+        let work = Work::new(&*route, signal, format, packing, body, self.config.limit_bytes);
         Ok(Arrived { route, work, metadata, permit })
     }
 }

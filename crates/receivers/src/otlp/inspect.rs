@@ -22,12 +22,8 @@ const JSON_GROWTH: usize = 4;
 /// And is given at least this much.
 const JSON_LEAST_BYTES: usize = 1024;
 
-/// A request that is known to be valid.
-#[derive(Debug)]
-pub(super) struct Inspected {
-    pub items: u32,
-    pub payload: Payload,
-}
+/// A request that is known to be valid: its items, and what is passed on.
+pub(super) type Inspected = (u32, Payload);
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
@@ -174,7 +170,7 @@ impl Work {
             Format::Protobuf => plain,
             Format::Json => self.translate(&plain, &mut ledger)?,
         };
-        Ok(Inspected { items: self.count(&protobuf)?, payload: Payload::identity(protobuf) })
+        Ok((self.count(&protobuf)?, Payload::identity(protobuf)))
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
@@ -203,7 +199,7 @@ impl Work {
             (None, Packing::Zlib | Packing::Lz4) => unreachable!("these are never kept"),
             (Some(plain), _) => Payload::identity(plain),
         };
-        Ok(Inspected { items, payload })
+        Ok((items, payload))
     }
 
     /// JSON as protobuf, which hardly ever is longer.

@@ -107,20 +107,19 @@ impl BoundReceiver for Bound {
             let address = listener.local_address();
             addresses.extend(address.map(|address| (transport.as_str(), address.to_string())));
             listeners.push(listener.clone());
-            let authenticator =
-                config.authenticator.and_then(|name| context.authenticators.get(&name).cloned());
+            let name = config.authenticator.as_ref();
+            let authenticator = name.and_then(|name| context.authenticators.get(name).cloned());
+            let options = config.server.clone();
             let ingest = ingest::Ingest {
                 ingress: Arc::clone(&context.ingress),
                 authenticator,
                 counters: Arc::clone(&counters),
-                limit_bytes: config.limit_bytes,
-                body_timeouts: config.body_timeouts,
-                include_metadata: config.include_metadata,
+                config,
                 scheduler: Arc::clone(&context.resources.scheduler),
                 inspector: inspector.clone(),
             };
             let serving = Serving {
-                options: config.server,
+                options,
                 tls,
                 counters: Arc::clone(counters.connections(transport)),
                 resources: context.resources.clone(),

@@ -25,14 +25,14 @@ impl Ingest {
         packing: Packing,
     ) -> Result<(Bytes, Packing, Permit), Refused> {
         const PLAIN: Packing = Packing::Known(Encoding::Identity);
-        let mut reader = MessageReader::new(self.limit_bytes);
+        let mut reader = MessageReader::new(self.config.limit_bytes);
         let prefix = loop {
             let Some(mut chunk) = body.next().await? else {
                 reader.finish()?;
                 return Err(FrameError::Missing.into());
             };
             if let Some(prefix) = reader.feed_prefix(&mut chunk)? {
-                body.put_back(chunk);
+                body.last = Some(chunk);
                 break prefix;
             }
         };
@@ -58,15 +58,15 @@ impl Ingest {
     ) -> Result<(Bytes, Permit), Refused> {
         let announced =
             body.announced_len_bytes.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        if announced.is_some_and(|length| length > self.limit_bytes) {
-            return Err(Refused::too_large(self.limit_bytes));
+        if announced.is_some_and(|length| length > self.config.limit_bytes) {
+            return Err(Refused::too_large(self.config.limit_bytes));
         }
         let mut admitted = self.admit(route, announced.unwrap_or(STEP_BYTES), body).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = admitted.next().await? {
             let length = bytes.len() + chunk.len();
-            if length > self.limit_bytes {
-                return Err(Refused::too_large(self.limit_bytes));
+            if length > self.config.limit_bytes {
+                return Err(Refused::too_large(self.config.limit_bytes));
             }
             admitted.reach(length)?;
             // All that is admitted, and no more: a buffer that grows by itself holds twice as much.

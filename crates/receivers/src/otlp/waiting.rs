@@ -19,7 +19,7 @@ pub(super) struct Body {
     pub(super) announced_len_bytes: Option<u64>,
     /// What was read and is not used yet, in this order.
     held: Vec<u8>,
-    last: Option<Bytes>,
+    pub(super) last: Option<Bytes>,
     charged: Option<Permit>,
     has_ended: bool,
 }
@@ -29,11 +29,6 @@ impl Body {
         let announced_len_bytes = reader.announced_len_bytes();
         let (held, last, charged) = (Vec::new(), None, None);
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
-    }
-
-    /// Gives back the rest of the last piece.
-    pub(super) fn put_back(&mut self, piece: Bytes) {
-        self.last = Some(piece);
     }
 
     /// The next piece; `None` at the end.

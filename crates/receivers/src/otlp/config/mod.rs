@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::http::{HeaderName, HeaderValue};
+use ::http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
@@ -49,7 +49,7 @@ pub struct HttpConfig {
     pub url_paths: [String; 3],
     pub cors: Option<Cors>,
     /// Added to every answer.
-    pub response_headers: Vec<(HeaderName, HeaderValue)>,
+    pub response_headers: HeaderMap,
     /// The content codings that are taken, by name: `identity` and `compression_algorithms`.
     pub encodings: Vec<(&'static str, Packing)>,
     /// False: `connection: close` on every HTTP/1 answer.
