@@ -12,7 +12,7 @@ mod self_signed;
 mod server;
 
 pub use client::ClientTls;
-pub use options::{ClientTlsOptions, Pem, TlsOptions, TlsVersion};
+pub use options::{ClientTlsOptions, Pem, TlsOptions};
 pub use server::{ServerTls, server_tls};
 
 /// Why TLS settings cannot be used.

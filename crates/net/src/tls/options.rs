@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustls::ProtocolVersion::{self, TLSv1_2, TLSv1_3};
 use rustls::pki_types::ServerName;
 use sluice_config::{Fields, Secret};
 
@@ -17,12 +18,6 @@ pub enum Pem {
     Inline(Secret),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    V1_2,
-    V1_3,
-}
-
 /// What both sides have in common: all that a server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
@@ -35,8 +30,8 @@ pub struct TlsOptions {
     pub authorities: Option<Pem>,
     /// `include_system_ca_certs_pool`: a client trusts the system's in addition to `authorities`.
     pub include_system_authorities: bool,
-    pub min_version: TlsVersion,
-    pub max_version: TlsVersion,
+    pub min_version: ProtocolVersion,
+    pub max_version: ProtocolVersion,
     /// TLS 1.2 cipher suites by their IANA names, as the Collector takes them; those of 1.3 are not
     /// configurable there either. Empty: all that ring has, which are all without known weakness.
     pub cipher_suites: Vec<String>,
@@ -53,8 +48,8 @@ impl Default for TlsOptions {
             key: None,
             authorities: None,
             include_system_authorities: false,
-            min_version: TlsVersion::V1_2,
-            max_version: TlsVersion::V1_3,
+            min_version: TLSv1_2,
+            max_version: TLSv1_3,
             cipher_suites: Vec::new(),
             curve_preferences: Vec::new(),
             reload_interval: Some(DEFAULT_RELOAD_INTERVAL),
@@ -75,7 +70,7 @@ pub struct ClientTlsOptions {
     pub server_name_override: Option<String>,
 }
 
-const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
+const VERSIONS: [(&str, ProtocolVersion); 2] = [("1.2", TLSv1_2), ("1.3", TLSv1_3)];
 
 impl Pem {
     /// Reads PEM data that is in a file or stands in the configuration. `what` begins the options'
@@ -99,10 +94,8 @@ impl TlsOptions {
     /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at.
     /// Whose certificates there are is left to the caller.
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
-        let min_version =
-            fields.choice("min_version", TlsVersion::V1_2, &VERSIONS, "Lowest TLS version.");
-        let max_version =
-            fields.choice("max_version", TlsVersion::V1_3, &VERSIONS, "Highest TLS version.");
+        let min_version = fields.choice("min_version", TLSv1_2, &VERSIONS, "Lowest TLS version.");
+        let max_version = fields.choice("max_version", TLSv1_3, &VERSIONS, "Highest TLS version.");
         let names = cipher_suite_names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let doc = "Cipher suites of TLS 1.2; those of 1.3 are always there. Without it, all that \
@@ -117,7 +110,7 @@ impl TlsOptions {
         let reason = "insecure cipher suites are not available";
         fields.no_effect("include_insecure_cipher_suites", reason);
         fields.not_yet("tpm", "keys in a TPM");
-        if min_version > max_version {
+        if u16::from(min_version) > u16::from(max_version) {
             fields.error_at("min_version", "is above `max_version`");
         }
         TlsOptions {

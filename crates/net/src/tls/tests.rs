@@ -6,7 +6,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ProtocolVersion, ServerConnection};
 
 use super::*;
 
@@ -202,10 +202,10 @@ fn versions_suites_and_curves_are_kept_to() {
         max_version: version,
         ..common
     };
-    let modern = server(only(TlsVersion::V1_3, authority.identity()), None);
+    let modern = server(only(ProtocolVersion::TLSv1_3, authority.identity()), None);
     let old = |cipher_suites: &[&str]| {
         let mut options = trusting(&authority);
-        options.common = only(TlsVersion::V1_2, options.common);
+        options.common = only(ProtocolVersion::TLSv1_2, options.common);
         options.common.cipher_suites =
             cipher_suites.iter().map(|name| (*name).to_owned()).collect();
         options

@@ -77,7 +77,7 @@ impl ReceiverConfig for OtlpConfig {
                 let (config, http) = (config.clone(), http.cloned());
                 ports.push(Port { transport, listener, tls, config, http });
             }
-            Ok(Box::new(Bound(ports)) as Box<dyn BoundReceiver>)
+            Ok(Box::new(ports) as Box<dyn BoundReceiver>)
         })
     }
 }
@@ -93,9 +93,7 @@ struct Port {
 }
 
 /// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
-struct Bound(Vec<Port>);
-
-impl BoundReceiver for Bound {
+impl BoundReceiver for Vec<Port> {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
         let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
@@ -103,7 +101,7 @@ impl BoundReceiver for Bound {
         let shutdown = CancellationToken::new();
         let inspector = inspect::Inspector::new();
         let (mut addresses, mut listeners, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
-        for Port { transport, listener, tls, config, http } in self.0 {
+        for Port { transport, listener, tls, config, http } in *self {
             let address = listener.local_address();
             addresses.extend(address.map(|address| (transport.as_str(), address.to_string())));
             listeners.push(listener.clone());
