@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use prost::Message as _;
-use sluice_net::compress::{compress, compress_lz4, compress_zlib};
+use sluice_net::compress::{Packing, compress};
 use sluice_net::grpc::status::{Code, GRPC_MESSAGE, GRPC_STATUS, GRPC_STATUS_DETAILS, Status};
 use sluice_otlp::json::to_json;
 use sluice_otlp::{Encoding, Signal};
@@ -97,8 +97,8 @@ fn write_packed(sample: &[u8]) {
             ("gunzip", pack(Encoding::Gzip)),
             ("unzstd", pack(Encoding::Zstd)),
             ("unsnappy", pack(Encoding::Snappy)),
-            ("inflate", compress_zlib(&content, None).expect("it can be packed")),
-            ("unlz4", compress_lz4(&content).expect("it can be packed")),
+            ("inflate", compress(Packing::Zlib, &content, None).expect("it can be packed")),
+            ("unlz4", compress(Packing::Lz4, &content, None).expect("it can be packed")),
         ] {
             write(target, name, &packed);
             write(target, &format!("{name}-twice"), &[&packed[..], &packed[..]].concat());

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::ALLOW;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::server::{
-    Address, Family, Handler, Listener, Peer, Protocols, ReplyBody, RequestBody, ServerOptions,
-    ServerResources, Serving, serve,
+    Address, Family, Handler, Listener, Protocols, ReplyBody, RequestBody, ServerOptions,
+    ServerResources, Serving, reply, serve,
 };
 use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -102,7 +101,7 @@ struct AdminHandler {
 impl Handler for AdminHandler {
     type Connection = ();
 
-    fn connected(&self, _: &Peer) {}
+    fn connected(&self, _: Option<SocketAddr>) {}
 
     async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
         match &self.health_path {
@@ -116,18 +115,7 @@ impl Handler for AdminHandler {
     }
 }
 
-const PLAIN: &str = "text/plain; charset=utf-8";
-
-fn reply(
-    status: StatusCode,
-    content_type: &'static str,
-    body: impl Into<Bytes>,
-) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::full(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 impl AdminHandler {
     /// 200 from the start of all components to the shutdown, 503 before and after; the body names
@@ -139,7 +127,7 @@ impl AdminHandler {
         }
         let (is_ready, body) = self.status.health();
         let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        reply(code, "application/json", body)
+        reply(code, HeaderValue::from_static("application/json"), body)
     }
 
     /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`.
@@ -152,7 +140,7 @@ impl AdminHandler {
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD"));
             return refusal;
         }
-        let text = "text/plain; version=0.0.4; charset=utf-8";
+        let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         match path {
             "/metrics" => reply(StatusCode::OK, text, metrics::render(&self.status)),
             "/log" => reply(StatusCode::OK, PLAIN, metrics::log::text(&self.status)),

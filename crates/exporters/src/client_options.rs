@@ -6,7 +6,7 @@ use http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::auth::client::read_authenticator;
 use sluice_net::client::{ConnectOptions, Proxy, read_headers};
-use sluice_net::tls::ClientTlsSection;
+use sluice_net::tls::ClientTlsOptions;
 
 use crate::exporter::BuildError;
 use crate::sending::Sending;
@@ -25,7 +25,7 @@ pub struct ClientOptions {
     /// Deadline of one request.
     pub timeout: Duration,
     pub compression_level: Option<i32>,
-    pub tls: ClientTlsSection,
+    pub tls: ClientTlsOptions,
     pub headers: HeaderMap,
     pub authenticator: Option<String>,
     pub max_request_bytes: usize,
@@ -48,7 +48,7 @@ impl ClientOptions {
         ClientOptions {
             timeout: if timeout.is_zero() { TIMEOUT_MAX } else { timeout },
             compression_level: compression_level(fields, highest_level),
-            tls: ClientTlsSection::read(fields),
+            tls: ClientTlsOptions::read(fields),
             headers: read_headers(fields),
             authenticator: read_authenticator(fields),
             max_request_bytes: {
@@ -69,12 +69,7 @@ impl ClientOptions {
         proxy: Result<Option<Proxy>, String>,
     ) -> Result<(), BuildError> {
         connect.connect_timeout = self.timeout.min(CONNECT_TIMEOUT_LIMIT);
-        connect.proxy = proxy.map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
-        if tls {
-            connect.tls = Some(self.tls.build().map_err(|error| format!("tls: {error}"))?);
-            connect.server_name = self.tls.options.server_name_override.clone();
-        }
-        Ok(())
+        Ok(connect.secure(tls.then_some(&self.tls), proxy)?)
     }
 }
 

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 const REQUESTS: usize = 16;
 
 /// Both sides' TLS settings, with a certificate for 127.0.0.1.
-fn tls() -> (TlsAcceptor, Arc<ClientTls>) {
+fn tls() -> (TlsAcceptor, ClientTls) {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
     let der = PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -33,10 +33,10 @@ fn tls() -> (TlsAcceptor, Arc<ClientTls>) {
     let authorities = Some(Pem::Inline(Secret::new(key.cert.pem())));
     let common = TlsOptions { authorities, ..TlsOptions::default() };
     let client = ClientTls::new(ClientTlsOptions { common, ..ClientTlsOptions::default() });
-    (TlsAcceptor::from(Arc::new(server)), Arc::new(client.expect("good settings")))
+    (TlsAcceptor::from(Arc::new(server)), client.expect("good settings"))
 }
 
-fn client(address: SocketAddr, tls: Arc<ClientTls>) -> (HttpClient, Uri) {
+fn client(address: SocketAddr, tls: ClientTls) -> (HttpClient, Uri) {
     let connect = ConnectOptions { tls: Some(tls), ..ConnectOptions::default() };
     let target = Target::Host { host: "127.0.0.1".to_owned(), port: address.port() };
     let uri = format!("https://{address}/v1/traces").parse().expect("a URI");

@@ -112,12 +112,12 @@ impl Engine {
         let memory = plan.memory;
         let connections =
             ConnectionBudget::new(memory.connections_bytes as usize, memory.waiting_bytes as usize);
-        let resources = ServerResources { connections, scheduler };
+        let scheduler = scheduler.unwrap_or_else(ReadScheduler::off);
+        let resources = ServerResources { connections, scheduler: Arc::clone(&scheduler) };
         let pool_bytes = plan.pool_bytes();
-        let backlog = Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, {
-            let resources = resources.clone();
-            move || resources.is_cpu_bound()
-        });
+        let is_cpu_bound = move || scheduler.is_cpu_bound();
+        let backlog =
+            Backlog::new(storage.memory.clone(), storage.logs.clone(), pool_bytes, is_cpu_bound);
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
         let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));
         let status = Arc::new(EngineStatus {

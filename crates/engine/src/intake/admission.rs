@@ -73,7 +73,7 @@ impl ReceiverRoute {
         }
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
-        admitted.inspect_err(|_| self.door.resources.note_memory_short()).map(Some)
+        admitted.inspect_err(|_| self.door.resources.scheduler.note_memory_short()).map(Some)
     }
 
     /// What other requests were admitted for and has not arrived yet counts too: in the pool all of

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{Exporter, Outcome, Packed};
 use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Target, TransportError};
-use sluice_net::compress;
+use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
@@ -160,15 +160,14 @@ impl Protocol for Http {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = self.format.write(signal, chunks)?;
         let (Coding { token, encoding, .. }, level) = (self.coding, self.level);
-        let text = |error: compress::CompressError| error.to_string();
         let packed = match token {
             _ if encoding == Encoding::Identity => return Ok((chunks, encoding)),
-            "snappy" => compress::compress_snappy_block(&chunks).map_err(text),
-            "zlib" | "deflate" => compress::compress_zlib(&chunks, level).map_err(text),
-            "lz4" => compress::compress_lz4(&chunks).map_err(|error| error.to_string()),
-            _ => compress::compress(encoding, &chunks, level).map_err(text),
+            "snappy" => compress_snappy_block(&chunks),
+            "zlib" | "deflate" => compress(Packing::Zlib, &chunks, level),
+            "lz4" => compress(Packing::Lz4, &chunks, level),
+            _ => compress(encoding, &chunks, level),
         };
-        Ok((vec![packed?], encoding))
+        Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

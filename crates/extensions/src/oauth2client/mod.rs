@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::client::Origin;
-use sluice_net::tls::ClientTlsSection;
+use sluice_net::tls::ClientTlsOptions;
 
 use crate::extension::{BuildError, ClientExtension, Extension};
 use crate::secret::{SecretSource, optional_path};
@@ -34,7 +34,7 @@ pub struct Config {
     pub expiry_buffer: Duration,
     /// For one request to the token endpoint.
     pub timeout: Duration,
-    pub tls: ClientTlsSection,
+    pub tls: ClientTlsOptions,
 }
 
 impl Config {
@@ -61,7 +61,7 @@ impl Config {
             endpoint_params,
             expiry_buffer,
             timeout,
-            tls: ClientTlsSection::read(fields),
+            tls: ClientTlsOptions::read(fields),
         };
         fields.not_yet("grant_type", "grants other than client credentials");
         if config.client_id.is_unset() {

@@ -1,6 +1,7 @@
 //! A request body that is sent from the chunks in which it lies, without copying them together.
 
 use std::io::IoSlice;
+use std::iter;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -12,33 +13,42 @@ use crate::grpc::frame::PREFIX_BYTES;
 #[derive(Clone, Debug)]
 pub struct ChunkedBuf {
     prefix: [u8; PREFIX_BYTES],
-    /// Bytes of the prefix still to be read; they are its last ones.
-    prefix_left: usize,
+    /// Zero: none.
+    prefix_len: usize,
     chunks: Arc<[Bytes]>,
+    /// Of the current part: the prefix, then each chunk.
     index: usize,
-    /// Bytes of the current chunk that were read.
+    /// Bytes of the current part that were read.
     offset: usize,
     remaining: usize,
 }
 
 impl ChunkedBuf {
     pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBuf {
-        let remaining = chunks.iter().map(Bytes::len).sum();
-        let prefix = [0; PREFIX_BYTES];
-        let mut buf = ChunkedBuf { prefix, prefix_left: 0, chunks, index: 0, offset: 0, remaining };
-        buf.skip_empty();
-        buf
+        ChunkedBuf::behind([0; PREFIX_BYTES], 0, chunks)
     }
 
     /// With the prefix of a message in front.
     pub fn prefixed(prefix: [u8; PREFIX_BYTES], chunks: Arc<[Bytes]>) -> ChunkedBuf {
-        let buf = ChunkedBuf::new(chunks);
-        let remaining = buf.remaining + PREFIX_BYTES;
-        ChunkedBuf { prefix, prefix_left: PREFIX_BYTES, remaining, ..buf }
+        ChunkedBuf::behind(prefix, PREFIX_BYTES, chunks)
+    }
+
+    fn behind(prefix: [u8; PREFIX_BYTES], prefix_len: usize, chunks: Arc<[Bytes]>) -> ChunkedBuf {
+        let remaining = prefix_len + chunks.iter().map(Bytes::len).sum::<usize>();
+        let mut buf = ChunkedBuf { prefix, prefix_len, chunks, index: 0, offset: 0, remaining };
+        buf.skip_empty();
+        buf
+    }
+
+    fn part(&self, index: usize) -> Option<&[u8]> {
+        match index.checked_sub(1) {
+            None => Some(&self.prefix[..self.prefix_len]),
+            Some(index) => self.chunks.get(index).map(Bytes::as_ref),
+        }
     }
 
     fn skip_empty(&mut self) {
-        while self.chunks.get(self.index).is_some_and(|chunk| chunk.len() == self.offset) {
+        while self.part(self.index).is_some_and(|part| part.len() == self.offset) {
             self.index += 1;
             self.offset = 0;
         }
@@ -64,40 +74,21 @@ impl Buf for ChunkedBuf {
     }
 
     fn chunk(&self) -> &[u8] {
-        if self.prefix_left > 0 {
-            return &self.prefix[PREFIX_BYTES - self.prefix_left..];
-        }
-        self.chunks.get(self.index).map_or(&[], |chunk| &chunk[self.offset..])
+        self.part(self.index).map_or(&[], |part| &part[self.offset..])
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut filled = 0;
-        if self.prefix_left > 0 && !slices.is_empty() {
-            slices[0] = IoSlice::new(self.chunk());
-            filled = 1;
-        }
-        let mut offset = self.offset;
-        for chunk in self.chunks.iter().skip(self.index) {
-            if filled == slices.len() {
-                break;
-            }
-            if chunk.len() > offset {
-                slices[filled] = IoSlice::new(&chunk[offset..]);
-                filled += 1;
-            }
-            offset = 0;
-        }
-        filled
+        let later = (self.index + 1..).map_while(|index| self.part(index));
+        let parts = iter::once(self.chunk()).chain(later).filter(|part| !part.is_empty());
+        let filled = slices.iter_mut().zip(parts).map(|(slice, part)| *slice = IoSlice::new(part));
+        filled.count()
     }
 
     fn advance(&mut self, mut count: usize) {
         assert!(count <= self.remaining, "advanced past the end of a body");
         self.remaining -= count;
-        let of_prefix = count.min(self.prefix_left);
-        self.prefix_left -= of_prefix;
-        count -= of_prefix;
         while count > 0 {
-            let step = count.min(self.chunks[self.index].len() - self.offset);
+            let step = count.min(self.chunk().len());
             self.offset += step;
             count -= step;
             self.skip_empty();

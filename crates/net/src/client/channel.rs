@@ -17,7 +17,7 @@ use super::connect::{ConnectOptions, Connector, PeerAddress};
 use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Driver, Keepalive};
 use super::endpoint::Target;
 use super::error::{Result, TransportError};
-use super::slot::{Readiness, Slot};
+use super::slot::Slot;
 
 /// How requests are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,25 +195,17 @@ impl Inner {
         let slots = self.slots.load();
         let now = Instant::now();
         if slots.is_empty() {
-            match self.lookup.readiness(now) {
-                Readiness::Waiting(error) => return Err(error),
-                Readiness::Start => self.start_resolving(),
-                Readiness::Connecting | Readiness::Ready(_) => {}
-            }
+            self.lookup.take(now, || self.start_resolving())?;
             return Ok(None);
         }
         let first = if slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
         let (mut underway, mut failed) = (false, None);
         for index in 0..slots.len() {
             let slot = &slots[(first.wrapping_add(index)) % slots.len()];
-            match slot.readiness(now) {
-                Readiness::Ready(connection) => return Ok(Some((slot.clone(), connection))),
-                Readiness::Start => {
-                    underway = true;
-                    self.start(slot.clone());
-                }
-                Readiness::Connecting => underway = true,
-                Readiness::Waiting(error) => failed = failed.or(Some(error)),
+            match slot.take(now, || self.start(slot.clone())) {
+                Ok(Some(connection)) => return Ok(Some((slot.clone(), connection))),
+                Ok(None) => underway = true,
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.filter(|_| !underway).map_or(Ok(None), Err)

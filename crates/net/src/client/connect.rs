@@ -17,7 +17,7 @@ use super::endpoint::{Origin, Target};
 use super::error::{Result, TransportError, rustls_reason};
 use super::proxy::{self, Proxy};
 use super::resolve::{ADDRESSES_LIMIT, Resolve, SystemResolver};
-use crate::tls::{ClientTls, ClientTlsSection};
+use crate::tls::{ClientTls, ClientTlsOptions};
 
 /// The kernel probes a silent peer after this time: a vanished one is noticed without pings.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -48,9 +48,7 @@ impl fmt::Display for PeerAddress {
 pub struct ConnectOptions {
     /// For each address: TCP, proxy and TLS handshake together.
     pub connect_timeout: Duration,
-    pub tls: Option<Arc<ClientTls>>,
-    /// The name that the certificate must bear, where it is not the target's host.
-    pub server_name: Option<String>,
+    pub tls: Option<ClientTls>,
     pub resolver: Arc<dyn Resolve>,
     pub proxy: Option<Proxy>,
 }
@@ -59,17 +57,25 @@ impl ConnectOptions {
     /// To `origin`, through the proxy that the environment names. Reads the certificates of `tls`.
     pub fn to(
         origin: &Origin,
-        tls: &ClientTlsSection,
+        tls: &ClientTlsOptions,
         connect_timeout: Duration,
     ) -> Result<ConnectOptions, String> {
         let mut connect = ConnectOptions { connect_timeout, ..ConnectOptions::default() };
-        if origin.tls {
-            connect.tls = Some(tls.build().map_err(|error| format!("tls: {error}"))?);
-            connect.server_name = tls.options.server_name_override.clone();
-        }
-        connect.proxy = Proxy::from_environment(&origin.target, origin.tls)
-            .map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
+        let proxy = Proxy::from_environment(&origin.target, origin.tls);
+        connect.secure(origin.tls.then_some(tls), proxy)?;
         Ok(connect)
+    }
+
+    /// With this TLS, or without, and through this proxy. Reads the certificates of `tls`.
+    pub fn secure(
+        &mut self,
+        tls: Option<&ClientTlsOptions>,
+        proxy: Result<Option<Proxy>, String>,
+    ) -> Result<(), String> {
+        self.proxy = proxy.map_err(|reason| format!("the proxy cannot be used: {reason}"))?;
+        let tls = tls.cloned().map(ClientTls::new).transpose();
+        self.tls = tls.map_err(|error| format!("tls: {error}"))?;
+        Ok(())
     }
 }
 
@@ -78,7 +84,6 @@ impl Default for ConnectOptions {
         ConnectOptions {
             connect_timeout: Duration::from_secs(5),
             tls: None,
-            server_name: None,
             resolver: Arc::new(SystemResolver),
             proxy: None,
         }
@@ -153,7 +158,7 @@ impl Connector {
             io = proxy::tunnel(io, proxy, &self.target).await?;
         }
         let Some(tls) = &self.options.tls else { return Ok((io, false)) };
-        let name = self.options.server_name.as_deref().unwrap_or(self.target.server_name());
+        let name = tls.server_name.as_deref().unwrap_or(self.target.server_name());
         let name =
             ServerName::try_from(name.to_owned()).map_err(|_| TransportError::TlsSettings {
                 reason: format!("{name:?} is neither a host name nor an address"),

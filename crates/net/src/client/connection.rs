@@ -70,18 +70,15 @@ impl ConnectionState {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-
     /// Pings as configured, and when requests go unanswered. Ends if the peer does not answer one.
     async fn watch(&self, mut pings: PingPong, keepalive: Option<Keepalive>) -> String {
+        let is_busy = || self.in_flight.load(Ordering::Relaxed) > 0;
         let time = keepalive.map_or(Duration::MAX, |keepalive| keepalive.time);
         loop {
             let limit = tokio::select! {
                 () = self.probe.notified() => PROBE_TIMEOUT,
                 () = sleep(time) => match keepalive {
-                    Some(keepalive) if keepalive.permit_without_stream || self.in_flight() > 0 => {
+                    Some(keepalive) if keepalive.permit_without_stream || is_busy() => {
                         keepalive.timeout
                     }
                     _ => continue,

@@ -253,9 +253,8 @@ impl Inner {
         {
             return;
         }
-        let inner = Arc::downgrade(self);
+        let inner = Arc::clone(self);
         self.spawn(async move {
-            let Some(inner) = inner.upgrade() else { return };
             // While the name cannot be looked up, the old addresses serve on.
             if let Ok(addresses) = inner.connector.addresses().await {
                 inner.pool.follow(&addresses, Instant::now());

@@ -16,15 +16,6 @@ const FACTOR: f64 = 1.6;
 const JITTER: f64 = 0.2;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a request finds when it looks for a connection.
-pub(crate) enum Readiness {
-    Ready(Connection),
-    /// The caller has to connect: no attempt is under way.
-    Start,
-    Connecting,
-    Waiting(TransportError),
-}
-
 #[derive(Default)]
 enum State {
     #[default]
@@ -58,12 +49,13 @@ impl Slot {
         Slot { address, inner: Mutex::default() }
     }
 
-    /// `Start` is said once: it makes the slot connecting.
-    pub(crate) fn readiness(&self, now: Instant) -> Readiness {
+    /// The connection, if it is ready. `None`: an attempt to connect is under way, which `start`
+    /// begins if there was none. An error: the last attempt failed, and the next one has to wait.
+    pub(crate) fn take(&self, now: Instant, start: impl FnOnce()) -> Result<Option<Connection>> {
         let mut inner = self.inner.lock();
         match &inner.state {
             State::Ready(connection) if !connection.state.is_closed() => {
-                return Readiness::Ready(connection.clone());
+                return Ok(Some(connection.clone()));
             }
             State::Ready(connection) => {
                 let state = connection.state.clone();
@@ -80,12 +72,14 @@ impl Slot {
         match &inner.state {
             State::Idle => {
                 inner.state = State::Connecting;
-                Readiness::Start
+                drop(inner);
+                start();
+                Ok(None)
             }
-            State::Connecting => Readiness::Connecting,
-            State::Waiting { error, .. } => Readiness::Waiting(error.clone()),
+            State::Connecting => Ok(None),
+            State::Waiting { error, .. } => Err(error.clone()),
             State::Ready(_) => unreachable!("a closed connection was just removed"),
-            State::Removed => Readiness::Waiting(TransportError::ShutDown),
+            State::Removed => Err(TransportError::ShutDown),
         }
     }
 

@@ -21,8 +21,8 @@ fn payloads(plain: &[u8]) -> Vec<(&'static str, Packing, Vec<u8>)> {
         ("zstd without its size", Encoding::Zstd.into(), unsized_zstd.finish().expect("packs")),
         ("framed snappy", Encoding::Snappy.into(), pack(Encoding::Snappy)),
         ("a snappy block", Encoding::Snappy.into(), block),
-        ("zlib", Packing::Zlib, compress_zlib(&chunks, None).expect("packs").to_vec()),
-        ("lz4", Packing::Lz4, compress_lz4(&chunks).expect("packs").to_vec()),
+        ("zlib", Packing::Zlib, compress(Packing::Zlib, &chunks, None).expect("packs").to_vec()),
+        ("lz4", Packing::Lz4, compress(Packing::Lz4, &chunks, None).expect("packs").to_vec()),
     ]
 }
 

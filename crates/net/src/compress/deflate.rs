@@ -8,7 +8,6 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use libdeflater::{CompressionLvl, Compressor};
-use sluice_otlp::Encoding;
 
 use super::CompressError;
 
@@ -20,6 +19,12 @@ const DEFAULT_LEVEL: i32 = 1;
 pub(super) enum Wrapping {
     Gzip,
     Zlib,
+}
+
+impl Wrapping {
+    pub(super) const fn name(self) -> &'static str {
+        ["gzip", "zlib"][self as usize]
+    }
 }
 
 thread_local! {
@@ -80,7 +85,7 @@ fn with_libdeflate(
     level: i32,
     scratch: &mut Scratch,
 ) -> Result<usize, CompressError> {
-    let refused = |reason: String| CompressError { encoding: Encoding::Gzip, reason };
+    let refused = |reason: String| CompressError(wrapping.name(), reason);
     let valid = CompressionLvl::new(level)
         .map_err(|_| refused(format!("there is no level {level}; use 1 to 9")))?;
     COMPRESSOR.with_borrow_mut(|kept| {

@@ -13,7 +13,6 @@ use libdeflater::{Crc, DecompressionError, Decompressor};
 use memchr::memmem;
 #[cfg(target_arch = "x86_64")]
 use sluice_inflate::Inflater;
-use sluice_otlp::Encoding;
 
 use super::deflate::Wrapping;
 use super::output::Pieces;
@@ -47,25 +46,19 @@ thread_local! {
 }
 
 const fn corrupt(wrapping: Wrapping, reason: &'static str) -> DecompressError {
-    let format = match wrapping {
-        Wrapping::Gzip => "gzip",
-        Wrapping::Zlib => "zlib",
-    };
-    DecompressError::Corrupt { format, reason }
+    DecompressError::Corrupt { format: wrapping.name(), reason }
 }
 
-const TOO_MANY_MEMBERS: DecompressError = DecompressError::Unsupported {
-    encoding: Encoding::Gzip,
-    reason: "it has more than 2048 members",
-};
+const TOO_MANY_MEMBERS: DecompressError =
+    DecompressError::Unsupported { format: "gzip", reason: "it has more than 2048 members" };
 
 /// Returns whether it is exactly one member.
 pub(super) fn decompress<R>(
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<bool, InflateError<R>> {
-    if let Some(claimed) = claimed_len_bytes(input).filter(|claimed| *claimed <= limit_bytes) {
+    let claimed = claimed_len_bytes(input);
+    if let Some(claimed) = claimed.filter(|claimed| *claimed <= output.limit_bytes) {
         if inflates_whole(input, output.room(claimed)?) {
             output.filled = claimed;
             return Ok(true);
@@ -91,7 +84,7 @@ pub(super) fn decompress<R>(
     // Several members take long, even if they hold little.
     output.ask(Ask::Measure)?;
     let mut members = Inflate::new(Wrapping::Gzip, input);
-    output.fill_from(&mut members, limit_bytes)?;
+    output.fill_from(&mut members)?;
     Ok(members.begun == 1)
 }
 
@@ -132,11 +125,10 @@ fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
 
 pub(super) fn decompress_zlib<R>(
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<(), InflateError<R>> {
     ask_about_blocks(input, output)?;
-    output.fill_from(&mut Inflate::new(Wrapping::Zlib, input), limit_bytes)
+    output.fill_from(&mut Inflate::new(Wrapping::Zlib, input))
 }
 
 /// Before a decoder that does not give up where blocks hold little.

@@ -7,14 +7,14 @@
 //! (`benches/compression_speed.rs`). It also takes a frame that ends early for a whole one, and
 //! ends at a skippable frame.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use lz4_flex::block;
 use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use twox_hash::XxHash32;
 
-use super::{DecompressError, InflateError, Output};
+use super::{CompressError, DecompressError, InflateError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
 /// Sixteen numbers from here: frames with anything in them, to be passed over.
@@ -74,7 +74,6 @@ struct Descriptor {
 /// are looked through first: that tells their size, and costs little beside decoding.
 pub(super) fn decompress<R>(
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<(), InflateError<R>> {
     let mut length = 0;
@@ -96,9 +95,6 @@ pub(super) fn decompress<R>(
         }
         Ok(())
     })?;
-    if length > limit_bytes {
-        return Err(DecompressError::TooLarge { limit_bytes }.into());
-    }
     let room = output.room(length)?;
     let mut filled = 0;
     for_each_frame(input, |descriptor, rest| {
@@ -213,7 +209,8 @@ fn descriptor(rest: &mut Rest<'_>) -> Result<Descriptor, DecompressError> {
 
 /// One frame of independent blocks with a checksum of the whole, as Go's library writes it by
 /// default.
-pub(super) fn compress(chunks: &[Bytes]) -> std::io::Result<Bytes> {
+pub(super) fn compress(chunks: &[Bytes]) -> Result<Bytes, CompressError> {
+    let refused = |error: io::Error| CompressError("lz4", error.to_string());
     let whole: usize = chunks.iter().map(Bytes::len).sum();
     let block_size = match whole {
         0..=0x1_0000 => BlockSize::Max64KB,
@@ -223,9 +220,9 @@ pub(super) fn compress(chunks: &[Bytes]) -> std::io::Result<Bytes> {
     let info = FrameInfo::new().block_size(block_size).content_checksum(true);
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
     for chunk in chunks {
-        encoder.write_all(chunk)?;
+        encoder.write_all(chunk).map_err(refused)?;
     }
-    Ok(Bytes::from(encoder.finish()?))
+    encoder.finish().map(Bytes::from).map_err(|error| refused(error.into()))
 }
 
 #[cfg(test)]
@@ -239,8 +236,8 @@ mod tests {
 
     fn unpacked(input: &[u8], limit_bytes: usize) -> Result<Vec<u8>, DecompressError> {
         let mut ask = super::super::admit;
-        let mut output = Output::reusing(Vec::new(), &mut ask);
-        decompress(input, limit_bytes, &mut output).map_err(super::super::failure)?;
+        let mut output = Output::reusing(Vec::new(), limit_bytes, &mut ask);
+        decompress(input, &mut output).map_err(super::super::failure)?;
         Ok(output.filled().to_vec())
     }
 
@@ -307,8 +304,8 @@ mod tests {
         let bomb =
             packed(FrameInfo::new().block_size(BlockSize::Max4MB), &vec![0; 16 << 20]).repeat(64);
         let mut ask = super::super::admit;
-        let mut output = Output::reusing(Vec::new(), &mut ask);
-        let result = decompress(&bomb, 1 << 20, &mut output);
+        let mut output = Output::reusing(Vec::new(), 1 << 20, &mut ask);
+        let result = decompress(&bomb, &mut output);
         assert_eq!(result, Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()));
         assert!(output.bytes.capacity() <= 2 << 20, "grew to {}", output.bytes.capacity());
     }
@@ -318,11 +315,11 @@ mod tests {
     fn claims_alone_allocate_nothing() {
         let good = packed(FrameInfo::new().block_size(BlockSize::Max4MB), b"x");
         let mut ask = super::super::admit;
-        let mut output = Output::reusing(Vec::new(), &mut ask);
+        let mut output = Output::reusing(Vec::new(), usize::MAX >> 1, &mut ask);
         for length in [0x7fff_ffff_u32, 0xffff_ffff, 4 << 20] {
             let input =
                 [&good[..7], &length.to_le_bytes()[..], &[0x1f, b'x', 1, 0, 255, 255]].concat();
-            assert!(decompress(&input, usize::MAX >> 1, &mut output).is_err());
+            assert!(decompress(&input, &mut output).is_err());
         }
         assert!(output.bytes.capacity() < 64 << 10, "allocated {}", output.bytes.capacity());
     }

@@ -55,17 +55,14 @@ pub enum DecompressError {
     #[error("the {format} data is corrupt: {reason}")]
     Corrupt { format: &'static str, reason: &'static str },
     /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
-    #[error("the {encoding} data cannot be decoded here: {reason}", encoding = .encoding.as_str())]
-    Unsupported { encoding: Encoding, reason: &'static str },
+    #[error("the {format} data cannot be decoded here: {reason}")]
+    Unsupported { format: &'static str, reason: &'static str },
 }
 
 /// Why a payload could not be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot compress with {encoding}: {reason}", encoding = .encoding.as_str())]
-pub struct CompressError {
-    pub encoding: Encoding,
-    pub reason: String,
-}
+#[error("cannot compress with {0}: {1}")]
+pub struct CompressError(&'static str, String);
 
 /// Why a payload was not unpacked by a function that asks its caller for memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,8 +106,8 @@ pub fn decompress_admitted<R>(
     limit_bytes: usize,
     ask: &mut dyn FnMut(Ask) -> Result<(), R>,
 ) -> Result<Bytes, InflateError<R>> {
-    let mut output = Output::reusing(Vec::new(), ask);
-    unpack(packing.into(), input, limit_bytes, &mut output)?;
+    let mut output = Output::reusing(Vec::new(), limit_bytes, ask);
+    unpack(packing.into(), input, &mut output)?;
     output.into_bytes()
 }
 
@@ -137,8 +134,8 @@ pub fn with_decompressed_admitted<T, R>(
     inspect: impl FnOnce(Unpacked<'_>) -> T,
 ) -> Result<T, InflateError<R>> {
     // Taken out of its cell, so that `inspect` may come back here.
-    let mut output = Output::reusing(SCRATCH.with(RefCell::take), ask);
-    let result = unpack(packing.into(), input, limit_bytes, &mut output)
+    let mut output = Output::reusing(SCRATCH.with(RefCell::take), limit_bytes, ask);
+    let result = unpack(packing.into(), input, &mut output)
         .map(|is_passable| inspect(Unpacked { bytes: output.filled(), is_passable }));
     if output.bytes.len() <= SCRATCH_KEPT_BYTES {
         SCRATCH.with(|cell| cell.replace(output.bytes));
@@ -160,30 +157,24 @@ fn failure(error: InflateError<Infallible>) -> DecompressError {
 fn unpack<R>(
     packing: Packing,
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<bool, InflateError<R>> {
     match packing {
         Packing::Known(Encoding::Identity) => {
-            if input.len() > limit_bytes {
-                return Err(DecompressError::TooLarge { limit_bytes }.into());
-            }
             output.room(input.len())?.copy_from_slice(input);
             output.filled = input.len();
             Ok(true)
         }
-        Packing::Known(Encoding::Gzip) => gzip::decompress(input, limit_bytes, output),
+        Packing::Known(Encoding::Gzip) => gzip::decompress(input, output),
         Packing::Known(Encoding::Zstd) => {
-            zstd::decompress(input, limit_bytes, output)?;
+            zstd::decompress(input, output)?;
             Ok(zstd::is_single_plain_frame(input))
         }
         // Two formats share snappy's name, and not every receiver takes both; the other two have no
         // encoding.
-        Packing::Known(Encoding::Snappy) => {
-            snappy::decompress(input, limit_bytes, output).map(|()| false)
-        }
-        Packing::Zlib => gzip::decompress_zlib(input, limit_bytes, output).map(|()| false),
-        Packing::Lz4 => lz4::decompress(input, limit_bytes, output).map(|()| false),
+        Packing::Known(Encoding::Snappy) => snappy::decompress(input, output).map(|()| false),
+        Packing::Zlib => gzip::decompress_zlib(input, output).map(|()| false),
+        Packing::Lz4 => lz4::decompress(input, output).map(|()| false),
     }
 }
 
@@ -199,30 +190,22 @@ pub fn claimed_len_bytes(packing: impl Into<Packing>, input: &[u8]) -> Option<us
     }
 }
 
-/// Packs the concatenation of `chunks`. `level` is the encoding's own scale (gzip 1–9, zstd 1–22);
-/// `None` is its fastest sensible level. Snappy means the framing format, which gRPC peers and
-/// Collectors take.
+/// Packs the concatenation of `chunks`. `level` is the format's own scale (gzip and zlib 1–9, zstd
+/// 1–22); `None` is its fastest sensible level. Snappy means the framing format, which gRPC peers
+/// and Collectors take, LZ4 one frame.
 pub fn compress(
-    encoding: Encoding,
+    packing: impl Into<Packing>,
     chunks: &[Bytes],
     level: Option<i32>,
 ) -> Result<Bytes, CompressError> {
-    match encoding {
-        Encoding::Identity => Ok(joined(chunks)),
-        Encoding::Gzip => deflate::compress(&joined(chunks), Wrapping::Gzip, level),
-        Encoding::Zstd => zstd::compress(chunks, level),
-        Encoding::Snappy => snappy::compress_framed(chunks),
+    match packing.into() {
+        Packing::Known(Encoding::Identity) => Ok(joined(chunks)),
+        Packing::Known(Encoding::Gzip) => deflate::compress(&joined(chunks), Wrapping::Gzip, level),
+        Packing::Known(Encoding::Zstd) => zstd::compress(chunks, level),
+        Packing::Known(Encoding::Snappy) => snappy::compress_framed(chunks),
+        Packing::Zlib => deflate::compress(&joined(chunks), Wrapping::Zlib, level),
+        Packing::Lz4 => lz4::compress(chunks),
     }
-}
-
-/// Packs into a zlib stream, for `content-encoding: deflate` and `zlib`.
-pub fn compress_zlib(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
-    deflate::compress(&joined(chunks), Wrapping::Zlib, level)
-}
-
-/// Packs into an LZ4 frame, for `content-encoding: lz4`.
-pub fn compress_lz4(chunks: &[Bytes]) -> std::io::Result<Bytes> {
-    lz4::compress(chunks)
 }
 
 /// The chunks as one buffer: shared if it is one already, copied otherwise.

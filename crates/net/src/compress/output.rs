@@ -65,16 +65,29 @@ pub(super) struct Output<'a, R> {
     pub(super) filled: usize,
     /// What the decoder keeps beside the output, as far as the output reaches: zstd's window.
     pub(super) window_bytes: usize,
+    /// Of what is unpacked. [`Output::room`] keeps to it.
+    pub(super) limit_bytes: usize,
     asked: &'a mut dyn FnMut(Ask) -> Result<(), R>,
 }
 
 impl<'a, R> Output<'a, R> {
-    pub(super) fn reusing(bytes: Vec<u8>, asked: &'a mut dyn FnMut(Ask) -> Result<(), R>) -> Self {
-        Output { bytes, filled: 0, window_bytes: 0, asked }
+    pub(super) fn reusing(
+        bytes: Vec<u8>,
+        limit_bytes: usize,
+        asked: &'a mut dyn FnMut(Ask) -> Result<(), R>,
+    ) -> Self {
+        Output { bytes, filled: 0, window_bytes: 0, limit_bytes, asked }
     }
 
-    /// Room for exactly `length` bytes. What was in the buffer is lost.
+    /// An error if so many bytes are more than the limit.
+    pub(super) fn check_limit(&self, length: usize) -> Result<(), DecompressError> {
+        let limit_bytes = self.limit_bytes;
+        if length > limit_bytes { Err(DecompressError::TooLarge { limit_bytes }) } else { Ok(()) }
+    }
+
+    /// Room for exactly `length` bytes, within the limit. What was in the buffer is lost.
     pub(super) fn room(&mut self, length: usize) -> Result<&mut [u8], InflateError<R>> {
+        self.check_limit(length)?;
         self.filled = 0;
         if self.bytes.len() < length {
             self.bytes = Vec::new();
@@ -91,20 +104,12 @@ impl<'a, R> Output<'a, R> {
 
     /// Unpacks what does not tell its size: what is long is unpacked once to learn it, and again
     /// into memory of that size. A buffer that grows would hold twice as much at times.
-    pub(super) fn fill_from(
-        &mut self,
-        pieces: &mut impl Pieces,
-        limit_bytes: usize,
-    ) -> Result<(), InflateError<R>> {
-        let too_large = DecompressError::TooLarge { limit_bytes };
+    pub(super) fn fill_from(&mut self, pieces: &mut impl Pieces) -> Result<(), InflateError<R>> {
         pieces.restart()?;
         self.filled = PIECE.with_borrow_mut(|piece| -> Result<usize, InflateError<R>> {
             piece.resize(PIECE_BYTES, 0);
             let mut length = pieces.fill(piece)?;
             if length < PIECE_BYTES {
-                if length > limit_bytes {
-                    return Err(too_large.into());
-                }
                 self.room(length)?.copy_from_slice(&piece[..length]);
                 return Ok(length);
             }
@@ -112,9 +117,7 @@ impl<'a, R> Output<'a, R> {
             self.bytes = Vec::new();
             self.ask(Ask::Hold { bytes: self.window_bytes })?;
             loop {
-                if length > limit_bytes {
-                    return Err(too_large.into());
-                }
+                self.check_limit(length)?;
                 match pieces.fill(piece)? {
                     0 => break,
                     more => length += more,

@@ -5,7 +5,6 @@
 use std::io::{Read, Write};
 
 use bytes::Bytes;
-use sluice_otlp::Encoding;
 
 use super::{CompressError, DecompressError, InflateError, Output};
 
@@ -59,13 +58,9 @@ fn framed_len_bytes(mut input: &[u8]) -> Option<usize> {
 
 pub(super) fn decompress<R>(
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<(), InflateError<R>> {
     let claimed = claimed_len_bytes(input).ok_or(MALFORMED)?;
-    if claimed > limit_bytes {
-        return Err(DecompressError::TooLarge { limit_bytes }.into());
-    }
     let room = output.room(claimed)?;
     if is_framed(input) {
         let mut decoder = snap::read::FrameDecoder::new(input);
@@ -82,12 +77,14 @@ pub(super) fn decompress<R>(
 }
 
 pub(super) fn compress_framed(chunks: &[Bytes]) -> Result<Bytes, CompressError> {
-    let refused = |reason: String| CompressError { encoding: Encoding::Snappy, reason };
     let mut encoder = snap::write::FrameEncoder::new(Vec::new());
     for chunk in chunks {
-        encoder.write_all(chunk).map_err(|error| refused(error.to_string()))?;
+        encoder.write_all(chunk).map_err(|error| CompressError("snappy", error.to_string()))?;
     }
-    encoder.into_inner().map(Bytes::from).map_err(|error| refused(error.to_string()))
+    encoder
+        .into_inner()
+        .map(Bytes::from)
+        .map_err(|error| CompressError("snappy", error.to_string()))
 }
 
 /// Packs the concatenation of `chunks` into one bare block: HTTP's `content-encoding: snappy`.
@@ -95,5 +92,5 @@ pub fn compress_block(chunks: &[Bytes]) -> Result<Bytes, CompressError> {
     snap::raw::Encoder::new()
         .compress_vec(&super::joined(chunks))
         .map(Bytes::from)
-        .map_err(|error| CompressError { encoding: Encoding::Snappy, reason: error.to_string() })
+        .map_err(|error| CompressError("snappy", error.to_string()))
 }

@@ -54,7 +54,7 @@ fn every_encoding_round_trips_and_chunks_are_one_message() {
             .expect("unpacks");
             assert_eq!(seen, plain, "{encoding:?} {length} through the scratch buffer");
         }
-        let zlib = compress_zlib(&chunks, None).expect("packs");
+        let zlib = compress(Packing::Zlib, &chunks, None).expect("packs");
         assert_eq!(decompress(Packing::Zlib, &zlib, LIMIT).expect("unpacks"), plain);
     }
 }
@@ -109,7 +109,7 @@ fn the_limit_is_exact_in_every_encoding() {
         let refused = decompress(encoding, &packed, 99_999);
         assert_eq!(refused, Err(DecompressError::TooLarge { limit_bytes: 99_999 }), "{encoding:?}");
     }
-    let zlib = compress_zlib(&[plain], None).expect("packs");
+    let zlib = compress(Packing::Zlib, &[plain], None).expect("packs");
     assert!(decompress(Packing::Zlib, &zlib, 100_000).is_ok());
     assert_eq!(
         decompress(Packing::Zlib, &zlib, 99_999),
@@ -126,8 +126,8 @@ fn bombs_stop_at_the_limit_with_a_bounded_buffer() {
         let bomb = one.repeat(16);
         for payload in [&one[..], &bomb[..]] {
             let mut ask = admit;
-            let mut output = Output::reusing(Vec::new(), &mut ask);
-            let result = unpack(encoding.into(), payload, 1 << 20, &mut output);
+            let mut output = Output::reusing(Vec::new(), 1 << 20, &mut ask);
+            let result = unpack(encoding.into(), payload, &mut output);
             assert_eq!(
                 result,
                 Err(DecompressError::TooLarge { limit_bytes: 1 << 20 }.into()),
@@ -157,11 +157,8 @@ fn a_claimed_size_alone_allocates_nothing() {
     {
         assert_eq!(claimed_len_bytes(encoding, &payload), None, "{encoding:?}");
         let mut ask = admit;
-        let mut output = Output::reusing(Vec::new(), &mut ask);
-        assert!(
-            unpack(encoding.into(), &payload, usize::MAX >> 1, &mut output).is_err(),
-            "{encoding:?}"
-        );
+        let mut output = Output::reusing(Vec::new(), usize::MAX >> 1, &mut ask);
+        assert!(unpack(encoding.into(), &payload, &mut output).is_err(), "{encoding:?}");
         assert!(
             output.bytes.capacity() < 1 << 20,
             "{encoding:?} allocated {}",
@@ -245,7 +242,7 @@ fn truncated_payloads_are_corrupt_wherever_they_are_cut() {
             );
         }
     }
-    let zlib = compress_zlib(&[plain], None).expect("packs");
+    let zlib = compress(Packing::Zlib, &[plain], None).expect("packs");
     assert!(
         (0..zlib.len()).all(|length| decompress(Packing::Zlib, &zlib[..length], LIMIT).is_err())
     );

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use sluice_otlp::Encoding;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -38,7 +37,7 @@ const fn corrupt(reason: &'static str) -> DecompressError {
 }
 
 const fn unsupported(reason: &'static str) -> DecompressError {
-    DecompressError::Unsupported { encoding: Encoding::Zstd, reason }
+    DecompressError::Unsupported { format: "zstd", reason }
 }
 
 /// What the header of a frame says.
@@ -91,7 +90,6 @@ pub(super) fn is_single_plain_frame(input: &[u8]) -> bool {
 
 pub(super) fn decompress<R>(
     input: &[u8],
-    limit_bytes: usize,
     output: &mut Output<'_, R>,
 ) -> Result<(), InflateError<R>> {
     if input.is_empty() {
@@ -101,9 +99,8 @@ pub(super) fn decompress<R>(
         if header.has_dictionary {
             return Err(unsupported("it needs a dictionary").into());
         }
-        if header.content_bytes.is_some_and(|content_bytes| content_bytes > limit_bytes as u64) {
-            return Err(DecompressError::TooLarge { limit_bytes }.into());
-        }
+        let content_bytes = header.content_bytes.unwrap_or(0);
+        output.check_limit(usize::try_from(content_bytes).unwrap_or(usize::MAX))?;
     }
     if input.len() > BLOCKS_UNASKED_BYTES {
         output.ask(Ask::Measure)?;
@@ -115,14 +112,11 @@ pub(super) fn decompress<R>(
         };
         let mut frames = Frames { context, input, rest: input, has_ended: false };
         let result = match claimed_len_bytes(input) {
-            Some(claimed) if claimed > limit_bytes => {
-                Err(DecompressError::TooLarge { limit_bytes }.into())
-            }
             Some(claimed) => frames.decompress_at_once(claimed, output),
             None => {
                 output.window_bytes = ZSTD_WINDOW_LIMIT_BYTES as usize;
                 output
-                    .fill_from(&mut frames, limit_bytes)
+                    .fill_from(&mut frames)
                     .and_then(|()| Ok(check_claimed_sizes(input, output.filled)?))
             }
         };
@@ -238,9 +232,8 @@ fn stream_error(code: zstd_safe::ErrorCode) -> DecompressError {
 
 pub(super) fn compress(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, CompressError> {
     let level = level.unwrap_or(DEFAULT_LEVEL);
-    let refused = |reason: String| CompressError { encoding: Encoding::Zstd, reason };
     if !(1..=22).contains(&level) {
-        return Err(refused(format!("there is no level {level}; use 1 to 22")));
+        return Err(CompressError("zstd", format!("there is no level {level}; use 1 to 22")));
     }
     let input = super::joined(chunks);
     let packed = COMPRESSOR.with_borrow_mut(|kept| {
@@ -256,5 +249,5 @@ pub(super) fn compress(chunks: &[Bytes], level: Option<i32>) -> Result<Bytes, Co
         let (_, compressor) = kept.as_mut().expect("was just put there");
         compressor.compress(&input)
     });
-    packed.map(Bytes::from).map_err(|error| refused(error.to_string()))
+    packed.map(Bytes::from).map_err(|error| CompressError("zstd", error.to_string()))
 }

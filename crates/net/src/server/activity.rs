@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::budget::{ConnectionBudget, STREAM_BYTES};
-use super::charges::StreamCharges;
+use super::budget::ConnectionBudget;
+use super::charges::{STREAM_BYTES, StreamCharges};
 use super::header_blocks::HeaderBlocks;
 use super::scheduler::{Arriving, ConnectionEntry};
 
@@ -85,14 +85,14 @@ impl Activity {
     }
 
     /// A stream whose request is answered lives on until this is dropped.
-    pub(super) fn keep_stream(self: &Arc<Self>) -> KeptStream {
+    pub(super) fn keep_stream(self: &Arc<Self>) -> Counted {
         self.try_charge(STREAM_BYTES);
-        KeptStream(Arc::clone(self))
+        Counted { activity: Arc::clone(self), undo: |it| it.charges.give_back(STREAM_BYTES) }
     }
 
     /// A body makes no progress, until this is dropped. `None`: it has to go, because others need
     /// its memory.
-    pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Idle> {
+    pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Counted> {
         if self.charges.budget.is_short() {
             self.times.lock().standing = Standing::Stalled;
             return None;
@@ -101,9 +101,10 @@ impl Activity {
     }
 
     /// A request waits, until this is dropped.
-    pub(super) fn note_waits(self: &Arc<Self>) -> Idle {
+    pub(super) fn note_waits(self: &Arc<Self>) -> Counted {
         self.idle.fetch_add(1, Ordering::Relaxed);
-        Idle(Arc::clone(self))
+        let undo = |it: &Activity| _ = it.idle.fetch_sub(1, Ordering::Relaxed);
+        Counted { activity: Arc::clone(self), undo }
     }
 
     /// Something was read. What headers keep beside those of requests is charged: the peer's table
@@ -118,7 +119,7 @@ impl Activity {
             self.evicted.notify_one();
         }
         let has_too_much =
-            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished();
+            uncharged_bytes > UNCHARGED_MAX_BYTES || uncharged_bytes > 0 && headers.is_unfinished;
         if read.is_err() || has_too_much {
             self.must_end.store(true, Ordering::Relaxed);
         }
@@ -164,21 +165,16 @@ impl Activity {
     }
 }
 
-/// A stream beyond its request: the charge for it.
-pub(super) struct KeptStream(Arc<Activity>);
-
-impl Drop for KeptStream {
-    fn drop(&mut self) {
-        self.0.charges.give_back(STREAM_BYTES);
-    }
+/// What a connection counts or is charged with until this is dropped: a stream beyond its request,
+/// or a request that is no progress of its connection.
+pub(super) struct Counted {
+    activity: Arc<Activity>,
+    undo: fn(&Activity),
 }
 
-/// A request that is no progress of its connection: it waits, or its body makes none.
-pub(super) struct Idle(Arc<Activity>);
-
-impl Drop for Idle {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.idle.fetch_sub(1, Ordering::Relaxed);
+        (self.undo)(&self.activity);
     }
 }
 

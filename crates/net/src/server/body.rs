@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -15,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::BodyTimeouts;
-use super::activity::{Activity, Idle, InFlight, KeptStream};
+use super::activity::{Activity, Counted, InFlight};
 use super::scheduler::Arriving;
 
 /// How much of a body that no handler wants is drained, and for how long.
@@ -40,7 +41,7 @@ pub enum BodyError {
 /// answer, within bounds: HTTP/2 ends a connection for data of streams that were closed early, and
 /// HTTP/1 can only close one that has unread data, which may cost the client its answer.
 pub struct RequestBody {
-    /// Until its end was read.
+    /// `None`: nothing more is read of it.
     incoming: Option<Incoming>,
     /// Counts the request as arriving until its body is dropped, even if it was read while it
     /// waited.
@@ -71,11 +72,6 @@ impl RequestBody {
         }
         frame
     }
-
-    /// Nothing more is read of it.
-    fn end(&mut self) {
-        self.incoming = None;
-    }
 }
 
 impl Drop for RequestBody {
@@ -95,7 +91,7 @@ impl Drop for RequestBody {
     }
 }
 
-async fn drain(body: RequestBody, _stream: KeptStream) {
+async fn drain(body: RequestBody, _stream: Counted) {
     let mut body = BodyReader::new(body, BodyTimeouts { gap: DRAIN_TIME, total: DRAIN_TIME });
     let mut drained_bytes = 0;
     while drained_bytes <= DRAINED_MAX_BYTES
@@ -104,7 +100,7 @@ async fn drain(body: RequestBody, _stream: KeptStream) {
         drained_bytes += data.len();
     }
     // What comes later is the peer's loss.
-    body.body.end();
+    body.body.incoming = None;
 }
 
 /// Reads a body piece by piece. A slow peer is given up.
@@ -117,9 +113,9 @@ pub struct BodyReader {
     /// When its progress is looked at, and what has come since the last look.
     check_at: Instant,
     came_bytes: usize,
-    stalled: Option<Idle>,
+    stalled: Option<Counted>,
     /// Its request waits, and counts as one that does.
-    waits: Option<Idle>,
+    waits: Option<Counted>,
 }
 
 impl BodyReader {
@@ -177,11 +173,11 @@ impl BodyReader {
                 Err(_) if moment <= until => return Ok(None),
                 Err(_) => self.check_progress()?,
                 Ok(None) => {
-                    self.body.end();
+                    self.body.incoming = None;
                     return Ok(Some(None));
                 }
                 Ok(Some(Err(error))) => {
-                    self.body.end();
+                    self.body.incoming = None;
                     return Err(BodyError::BrokenOff(error));
                 }
                 Ok(Some(Ok(frame))) => {
@@ -216,17 +212,21 @@ pub struct ReplyBody {
 }
 
 impl ReplyBody {
-    pub const fn empty() -> Self {
-        ReplyBody { data: Bytes::new(), trailers: None }
-    }
-
-    pub fn full(data: impl Into<Bytes>) -> Self {
-        ReplyBody { data: data.into(), trailers: None }
-    }
-
     pub fn with_trailers(data: Bytes, trailers: HeaderMap) -> Self {
         ReplyBody { data, trailers: Some(Box::new(trailers)) }
     }
+}
+
+/// An answer without trailers.
+pub fn reply(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody { data: body.into(), trailers: None });
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 /// A body while it is being sent, with what is charged for it until it is.

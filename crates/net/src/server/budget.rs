@@ -18,6 +18,8 @@ use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use super::charges::STREAM_BYTES;
+use super::counters::ServerCounters;
 use super::open::{OpenConnections, Port};
 use super::windows::WindowSizes;
 
@@ -27,9 +29,6 @@ const OPEN_BYTES: usize = 18 << 10;
 const TLS_BYTES: usize = 12 << 10;
 /// Of the budget, open connections leave this part to streams.
 const STREAMS_PART: usize = 8;
-/// A request beside its headers and its body: h2's stream, the task that answers it. After the
-/// answer it is the stream, until the answer is sent and the body drained.
-pub(super) const STREAM_BYTES: usize = 3 << 10;
 /// New connections may have so many streams at least, and otherwise their share of this part of the
 /// budget.
 const STREAMS_LEAST: usize = 16;
@@ -64,9 +63,10 @@ pub struct ConnectionBudget {
     refused_at: Mutex<Option<Instant>>,
 }
 
-/// The place of an open connection, given back when it is dropped.
+/// The place of an open connection, given back when it is dropped. It counts as open until then.
 pub(super) struct ConnectionPlace {
     budget: Arc<ConnectionBudget>,
+    port: Arc<Port>,
     id: u64,
 }
 
@@ -177,7 +177,8 @@ impl ConnectionBudget {
         }
         self.open_bytes.store(open_bytes + bytes, Ordering::Relaxed);
         let id = open.insert(port, Arc::clone(activity), bytes);
-        Some(ConnectionPlace { budget: Arc::clone(self), id })
+        ServerCounters::count(&port.counters.open);
+        Some(ConnectionPlace { budget: Arc::clone(self), port: Arc::clone(port), id })
     }
 
     /// Asks the connection that is idle longest to go, if there is one: the process is short of
@@ -224,6 +225,7 @@ const fn open_limit_bytes(limit_bytes: usize) -> usize {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
+        self.port.counters.open.fetch_sub(1, Ordering::Relaxed);
         let mut open = self.budget.open.lock();
         // Nothing, if it was evicted: then its place is another's.
         self.budget.open_bytes.fetch_sub(open.remove(self.id), Ordering::Relaxed);
@@ -252,7 +254,7 @@ mod tests {
     fn connections_of_all_ports_share_one_budget() {
         let budget = budget_for(3);
         let open = |has_tls| {
-            let port = Port::new(has_tls, usize::MAX, EVICTED_AFTER_IDLE);
+            let port = Port::new(has_tls, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
             budget.try_open(&port, &activity(&budget), Instant::now())
         };
         let (plain, tls) = (open(false).expect("fits"), open(true).expect("fits"));
@@ -272,7 +274,7 @@ mod tests {
         let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
         let lender = Arc::clone(&free_bytes);
         budget.set_lender(move || lender.load(Ordering::Relaxed));
-        let port = Port::new(false, usize::MAX, EVICTED_AFTER_IDLE);
+        let port = Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
         let open = || budget.try_open(&port, &activity(&budget), Instant::now());
         let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
         assert!(open().is_none());
@@ -290,9 +292,12 @@ mod tests {
         let mut few_descriptors = ConnectionBudget::unlimited();
         Arc::get_mut(&mut few_descriptors).expect("is not shared").max_connections = 3;
         for (budget, port) in [
-            (budget_for(3), Port::new(false, usize::MAX, EVICTED_AFTER_IDLE)),
-            (ConnectionBudget::unlimited(), Port::new(false, 3, EVICTED_AFTER_IDLE)),
-            (few_descriptors, Port::new(false, usize::MAX, EVICTED_AFTER_IDLE)),
+            (budget_for(3), Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE)),
+            (
+                ConnectionBudget::unlimited(),
+                Port::new(false, Arc::default(), 3, EVICTED_AFTER_IDLE),
+            ),
+            (few_descriptors, Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE)),
         ] {
             the_longest_idle_makes_room(&budget, &port);
         }
@@ -324,7 +329,7 @@ mod tests {
     #[test]
     fn a_port_may_evict_at_once() {
         let budget = ConnectionBudget::unlimited();
-        let port = Port::new(false, 2, Duration::ZERO);
+        let port = Port::new(false, Arc::default(), 2, Duration::ZERO);
         let activities: Vec<_> = (0..4).map(|_| activity(&budget)).collect();
         let now = Instant::now();
         let open = |index: usize| budget.try_open(&port, &activities[index], now);
@@ -341,7 +346,7 @@ mod tests {
     fn the_more_connections_there_are_the_fewer_streams_has_a_new_one() {
         const LIMIT: usize = 16 << 20;
         let budget = ConnectionBudget::new(LIMIT, 0);
-        let port = Port::new(false, usize::MAX, EVICTED_AFTER_IDLE);
+        let port = Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
         let mut places = Vec::new();
         let streams: Vec<_> = (0..ConnectionBudget::connections(LIMIT))
             .map(|_| {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::ready;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,14 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, InFlight};
 use super::body::Answer;
-use super::budget::STREAM_BYTES;
+use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES, STREAM_BYTES};
 use super::counters::ServerCounters;
 use super::header_blocks::HeaderBlocks;
 use super::header_timer::HeaderTimer;
-use super::scheduler::ScheduledReads;
 use super::transport::{ScheduledSocket, Socket, Transport};
-use super::windows::WindowSizes;
-use super::{Handler, Peer, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
+use super::{ConnectionBudget, Handler, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};
 use crate::grpc::status::GRPC_STATUS;
 
 /// The client's part of an HTTP/2 handshake: the preface and an empty SETTINGS frame.
@@ -39,14 +38,10 @@ const HANDSHAKE_BYTES: u64 = 24 + 9;
 /// The client's part of a TLS handshake, with its certificates.
 const TLS_HANDSHAKE_MAX_BYTES: u64 = 32 << 10;
 
-/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
-pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
 /// Streams that a peer may have reset before they were looked at.
 const PENDING_RESETS_MAX: usize = 64;
 /// Places for headers that [`STREAM_BYTES`] covers.
 const STREAM_FIELDS: usize = 16;
-/// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
-pub(super) const FIELD_BYTES: usize = 110;
 /// A further value of a name: 72 bytes in a list that grows by doubling.
 const REPEATED_FIELD_BYTES: usize = 144;
 /// Streams of one connection that may end for their peer's mistakes. It is counted over the whole
@@ -66,33 +61,15 @@ pub(super) struct Context<H> {
     pub cut_off: CancellationToken,
 }
 
-/// Counts a connection for as long as it lives.
-struct Open(Arc<ServerCounters>);
-
-impl Open {
-    fn new(counters: &Arc<ServerCounters>) -> Self {
-        ServerCounters::count(&counters.open);
-        Open(Arc::clone(counters))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 pub(super) async fn serve_connection<H: Handler>(
     socket: Socket,
-    mut peer: Peer,
+    peer: Option<SocketAddr>,
     activity: Arc<Activity>,
     context: Arc<Context<H>>,
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
-    let _open = Open::new(counters);
-    let reads = ScheduledReads::new(resources.scheduler.clone(), Arc::clone(&activity.entry));
-    let write_timeout = options.write_timeout;
-    let mut socket = ScheduledSocket::new(socket, reads, Arc::clone(&activity), write_timeout);
+    let scheduler = &resources.scheduler;
+    let mut socket = ScheduledSocket::new(socket, scheduler, &activity, options.write_timeout);
     let stream = match tls {
         None => Either::Left(socket),
         Some(tls) => {
@@ -110,17 +87,16 @@ pub(super) async fn serve_connection<H: Handler>(
             match handshake {
                 Ok(Ok(mut stream)) => {
                     stream.get_mut().0.left_bytes = u64::MAX;
-                    peer.is_tls = true;
                     Either::Right(Box::new(stream))
                 }
                 Ok(Err(error)) => {
                     ServerCounters::count(&counters.tls_failures);
-                    report_failed_handshake(&context.tls_warned_at, &peer, &error);
+                    report_failed_handshake(&context.tls_warned_at, peer, &error);
                     return;
                 }
                 Err(_) => {
                     ServerCounters::count(&counters.tls_failures);
-                    tracing::debug!(peer = ?peer.address, "a TLS handshake took too long");
+                    tracing::debug!(?peer, "a TLS handshake took too long");
                     return;
                 }
             }
@@ -129,19 +105,23 @@ pub(super) async fn serve_connection<H: Handler>(
     let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
     let transport =
         InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut headers));
-    drive(transport, activity, &peer, &context).await;
+    drive(transport, activity, peer, &context).await;
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
-fn report_failed_handshake(warned_at: &Mutex<Option<Instant>>, peer: &Peer, error: &io::Error) {
+fn report_failed_handshake(
+    warned_at: &Mutex<Option<Instant>>,
+    peer: Option<SocketAddr>,
+    error: &io::Error,
+) {
     let is_refusal = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     if is_refusal && is_due(&mut warned_at.lock(), TLS_WARNING_INTERVAL) {
         tracing::warn!(
-            peer = ?peer.address, %error,
+            ?peer, %error,
             "a TLS handshake failed (such warnings are at least {TLS_WARNING_INTERVAL:?} apart)"
         );
     } else {
-        tracing::debug!(peer = ?peer.address, %error, "a TLS handshake failed");
+        tracing::debug!(?peer, %error, "a TLS handshake failed");
     }
 }
 
@@ -157,7 +137,7 @@ pub(super) fn is_due(warned_at: &mut Option<Instant>, interval: Duration) -> boo
 async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     activity: Arc<Activity>,
-    peer: &Peer,
+    peer: Option<SocketAddr>,
     context: &Arc<Context<H>>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
@@ -181,17 +161,13 @@ async fn drive<H: Handler>(
         Box::pin(async move {
             let response = context.handler.handle(&known, request).await;
             in_flight.answered(is_accepted(&response));
-            if context.serving.resources.holds_answers() {
+            if context.serving.resources.scheduler.holds_answers() {
                 in_flight.hold().await;
             }
             Ok::<_, Infallible>(answer(response, in_flight))
         })
     });
-    let budget = &resources.connections;
-    let sizes = budget.windows();
-    let streams = budget.streams(options.max_concurrent_streams);
-    let header_timer = HeaderTimer(Arc::clone(&activity));
-    let builder = protocol(options, sizes, streams, budget.frame_bytes(), header_timer);
+    let builder = protocol(options, &resources.connections, HeaderTimer(Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(options);
     let mut timer = pin!(sleep_until(schedule.next()));
@@ -199,34 +175,35 @@ async fn drive<H: Handler>(
     let mut cut_off = pin!(context.cut_off.cancelled());
     let mut evicted = pin!(activity.evicted.notified());
     loop {
-        let event = tokio::select! {
+        let was_closing = schedule.closing;
+        let ended = tokio::select! {
             biased;
             result = connection.as_mut() => {
                 if let Err(error) = result {
                     ServerCounters::count(&counters.failed);
-                    tracing::debug!(peer = ?peer.address, %error, "a connection failed");
+                    tracing::debug!(?peer, %error, "a connection failed");
                 }
                 return;
             }
-            () = cut_off.as_mut() => Event::End(&counters.cut_off),
-            () = shutdown.as_mut(), if !schedule.closing => {
+            () = cut_off.as_mut() => Some(&counters.cut_off),
+            () = shutdown.as_mut(), if !was_closing => {
                 schedule.close(None);
-                Event::AskToGo
+                None
             }
-            () = evicted.as_mut(), if !schedule.closing => {
+            () = evicted.as_mut(), if !was_closing => {
                 ServerCounters::count(&counters.evicted);
                 schedule.close(Some(options.evicted_after));
-                Event::AskToGo
+                None
             }
             () = timer.as_mut() => schedule.fire(&activity, counters),
         };
-        match event {
-            Event::Wait => {}
-            Event::AskToGo => connection.as_mut().graceful_shutdown(),
-            Event::End(counter) => {
-                ServerCounters::count(counter);
-                return;
-            }
+        if let Some(counter) = ended {
+            ServerCounters::count(counter);
+            return;
+        }
+        if schedule.closing && !was_closing {
+            // GOAWAY, or `connection: close` after the request in flight.
+            connection.as_mut().graceful_shutdown();
         }
         timer.as_mut().reset(schedule.next());
     }
@@ -258,14 +235,13 @@ fn map_bytes(headers: &HeaderMap) -> usize {
     2 * texts.sum::<usize>() + fields * FIELD_BYTES + repeated * REPEATED_FIELD_BYTES
 }
 
-/// hyper's settings for a port.
+/// hyper's settings for a new connection.
 fn protocol(
     options: &ServerOptions,
-    windows: WindowSizes,
-    streams: u32,
-    frame_bytes: u32,
+    budget: &ConnectionBudget,
     header_timer: HeaderTimer,
 ) -> auto::Builder<TokioExecutor> {
+    let windows = budget.windows();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder = match options.protocols {
         Protocols::Http2 => builder.http2_only(),
@@ -281,25 +257,16 @@ fn protocol(
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(streams)
+        .max_concurrent_streams(budget.streams(options.max_concurrent_streams))
         .max_header_list_size(HEADERS_MAX_BYTES)
         .initial_stream_window_size(windows.stream_bytes)
         .initial_connection_window_size(windows.connection_bytes)
-        .max_frame_size(frame_bytes)
+        .max_frame_size(budget.frame_bytes())
         .keep_alive_interval(options.keepalive_time)
         .keep_alive_timeout(options.keepalive_timeout)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(LOCAL_RESETS_MAX);
     builder
-}
-
-/// What a connection's timer asks for.
-enum Event<'a> {
-    Wait,
-    /// GOAWAY, or `connection: close` after the request in flight.
-    AskToGo,
-    /// Close it now, and count it here.
-    End(&'a AtomicU64),
 }
 
 /// The deadlines of one connection, behind one timer.
@@ -311,6 +278,7 @@ struct Schedule<'a> {
     answers_check: Instant,
     /// When a connection that was asked to go is cut off.
     end: Option<Instant>,
+    /// It is asked to go.
     closing: bool,
 }
 
@@ -342,41 +310,46 @@ impl<'a> Schedule<'a> {
         self.end = grace.map(|grace| Instant::now() + grace);
     }
 
-    fn fire<'c>(&mut self, activity: &Activity, counters: &'c ServerCounters) -> Event<'c> {
+    /// A deadline has passed. `Some`: the connection ends now, and is counted there.
+    fn fire<'c>(
+        &mut self,
+        activity: &Activity,
+        counters: &'c ServerCounters,
+    ) -> Option<&'c AtomicU64> {
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.handshake) {
             self.handshake = None;
             let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
             if !activity.has_served() && read_bytes < HANDSHAKE_BYTES {
-                return Event::End(&counters.handshake_timeouts);
+                return Some(&counters.handshake_timeouts);
             }
         }
         if is_due(self.end) {
-            return Event::End(&counters.cut_off);
+            return Some(&counters.cut_off);
         }
         if self.answers_check <= now {
             self.answers_check = now + self.options.write_timeout;
             // The socket may take all bytes, and HTTP/2's flow control none.
             if activity.has_stalled_answers() {
-                return Event::End(&counters.failed);
+                return Some(&counters.failed);
             }
         }
         if is_due(self.age) {
             ServerCounters::count(&counters.aged);
             self.close(self.options.max_connection_age_grace);
-            return Event::AskToGo;
+            return None;
         }
         if let (true, Some(idle)) = (is_due(self.idle_check), self.options.max_connection_idle) {
             let idle_since = activity.idle_since();
             if activity.entry.in_flight() == 0 && idle_since + idle <= now {
                 ServerCounters::count(&counters.idled);
                 self.close(self.options.max_connection_age_grace);
-                return Event::AskToGo;
+                return None;
             }
             self.idle_check = Some((idle_since + idle).max(now + idle / 8));
         }
-        Event::Wait
+        None
     }
 }
 

@@ -63,7 +63,7 @@ impl Cors {
         if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
         }
-        let mut response = Response::new(ReplyBody::empty());
+        let mut response = Response::new(ReplyBody::default());
         *response.status_mut() = StatusCode::NO_CONTENT;
         if self.apply(headers.get(ORIGIN), response.headers_mut()) {
             response.headers_mut().extend(self.preflight.clone());

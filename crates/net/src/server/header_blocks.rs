@@ -8,7 +8,7 @@
 //!
 //! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
 
-use super::connection::{FIELD_BYTES, HEADERS_MAX_BYTES};
+use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES};
 
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -58,7 +58,7 @@ pub(super) struct HeaderBlocks {
     /// The latest stream of the peer. Further headers of it and of earlier ones are trailers.
     last_stream: u32,
     /// The last block goes on in a further frame, or in the rest of its last one.
-    is_unfinished: bool,
+    pub(super) is_unfinished: bool,
 }
 
 #[derive(Debug)]
@@ -147,10 +147,6 @@ impl HeaderBlocks {
         let buffers = self.pins().saturating_sub(1) as usize;
         let block = if self.is_unfinished { self.block.decoded_bytes() } else { 0 };
         buffers * KEPT_BUFFER_BYTES + block
-    }
-
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.is_unfinished
     }
 
     /// How many buffers the peer's table may keep.
@@ -248,21 +244,14 @@ struct Block {
 enum Field {
     #[default]
     Start,
-    /// An index or a size that goes on.
-    Index(Kind, Integer),
+    /// An index or a size that goes on; of a literal, whether it enters the table.
+    Index(Option<bool>, Integer),
     /// The length of a string comes next, or goes on.
     Length(Text, Option<Integer>),
     /// The first byte of a name comes next; the length of the name.
     Name(Text, u32),
     /// So many bytes of a string are left.
     Text(Text, u32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Indexed,
-    Literal { is_inserted: bool },
-    SizeUpdate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -329,13 +318,14 @@ impl Block {
         let mut ended = None;
         self.field = match self.field {
             Field::Start => {
-                let (kind, mask) = match byte {
-                    0x80.. => (Kind::Indexed, 0x7f),
-                    0x40.. => (Kind::Literal { is_inserted: true }, 0x3f),
-                    0x20.. => (Kind::SizeUpdate, 0x1f),
-                    _ => (Kind::Literal { is_inserted: false }, 0x0f),
+                let (is_inserted, mask) = match byte {
+                    0x80.. => (None, 0x7f),
+                    0x40.. => (Some(true), 0x3f),
+                    0x20.. => (None, 0x1f),
+                    _ => (Some(false), 0x0f),
                 };
-                if kind == Kind::SizeUpdate {
+                let is_size_update = (0x20..0x40).contains(&byte);
+                if is_size_update {
                     self.size_updates += 1;
                     if self.size_updates > SIZE_UPDATES_MAX {
                         return Err(Malformed);
@@ -343,9 +333,11 @@ impl Block {
                 } else {
                     self.note_field()?;
                 }
-                after_index(kind, Integer::begin(byte, mask), slices)
+                after_index(is_inserted, Integer::begin(byte, mask), slices)
             }
-            Field::Index(kind, integer) => after_index(kind, integer.next(byte)?, slices),
+            Field::Index(is_inserted, integer) => {
+                after_index(is_inserted, integer.next(byte)?, slices)
+            }
             Field::Length(mut text, integer) => {
                 let length = match integer {
                     None => {
@@ -371,16 +363,16 @@ impl Block {
     }
 }
 
-fn after_index(kind: Kind, index: Result<u32, Integer>, slices: u128) -> Field {
-    match (kind, index) {
-        (_, Err(integer)) => Field::Index(kind, integer),
-        (Kind::Literal { is_inserted }, Ok(index)) => {
+fn after_index(is_inserted: Option<bool>, index: Result<u32, Integer>, slices: u128) -> Field {
+    match (is_inserted, index) {
+        (_, Err(integer)) => Field::Index(is_inserted, integer),
+        (None, Ok(_)) => Field::Start,
+        (Some(is_inserted), Ok(index)) => {
             let is_slice = KEPT_AS_SLICES.contains(&index)
                 || index >= DYNAMIC && slices.checked_shr(index - DYNAMIC).unwrap_or(0) & 1 == 1;
             let text = Text { is_name: index == 0, is_huffman: false, is_inserted, is_slice };
             Field::Length(text, None)
         }
-        (Kind::Indexed | Kind::SizeUpdate, Ok(_)) => Field::Start,
     }
 }
 

@@ -5,13 +5,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
-use super::Peer;
 use super::transport::Socket;
 
 /// Connections that the kernel holds until they are accepted.
@@ -111,16 +110,6 @@ enum Inner {
 #[derive(Clone)]
 pub struct Listener(Arc<Inner>);
 
-/// Finds a listener while another owner keeps it open.
-#[derive(Clone)]
-pub struct WeakListener(Weak<Inner>);
-
-impl WeakListener {
-    pub fn upgrade(&self) -> Option<Listener> {
-        self.0.upgrade().map(Listener)
-    }
-}
-
 impl Listener {
     pub async fn bind(address: &Address) -> Result<Self, BindError> {
         Listener::bind_or_take_over(address, &[]).await
@@ -143,10 +132,6 @@ impl Listener {
         Ok(Listener(Arc::new(Inner::Unix(listener, path.clone()))))
     }
 
-    pub fn downgrade(&self) -> WeakListener {
-        WeakListener(Arc::downgrade(&self.0))
-    }
-
     /// True if it is bound to this, and takes as many families there.
     fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
         let Inner::Tcp(listener) = &*self.0 else { return false };
@@ -163,18 +148,18 @@ impl Listener {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(Socket, Peer)> {
-        let (socket, address) = match &*self.0 {
+    /// The next connection, and its peer's address if it has one.
+    pub(super) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        match &*self.0 {
             Inner::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // A small answer must not wait for the acknowledgement of the one before.
                 let _ = stream.set_nodelay(true);
                 let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                (Either::Left(stream), Some(address))
+                Ok((Either::Left(stream), Some(address)))
             }
-            Inner::Unix(listener, _) => (Either::Right(listener.accept().await?.0), None),
-        };
-        Ok((socket, Peer { address, is_tls: false }))
+            Inner::Unix(listener, _) => Ok((Either::Right(listener.accept().await?.0), None)),
+        }
     }
 }
 
@@ -285,7 +270,7 @@ mod tests {
             .await
             .expect("is shared");
         assert_eq!(second.local_address(), held[0].local_address());
-        let weak = second.downgrade();
+        let weak = Arc::downgrade(&second.0);
         drop(held);
         let address = tcp(&format!("127.0.0.1:{port}"));
         assert!(matches!(Listener::bind(&address).await, Err(BindError::InUse { .. })));

@@ -53,50 +53,28 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-pub use body::{BodyError, BodyReader, ReplyBody, RequestBody};
+pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
 pub use budget::ConnectionBudget;
 pub use cors::Cors;
 pub use counters::ServerCounters;
-pub use listener::{Address, BindError, Family, Listener, WeakListener};
+pub use listener::{Address, BindError, Family, Listener};
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule, UnknownRule};
 pub use serve::{Serving, serve};
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// `None` over a Unix socket.
-    pub address: Option<SocketAddr>,
-    pub is_tls: bool,
-}
 
 /// What all ports of a process share.
 #[derive(Clone)]
 pub struct ServerResources {
     pub connections: Arc<ConnectionBudget>,
-    /// `None`: connections are read from as soon as there is something to read.
-    pub scheduler: Option<Arc<ReadScheduler>>,
+    pub scheduler: Arc<ReadScheduler>,
 }
 
 impl ServerResources {
     /// No bound but the ports' own.
     pub fn unlimited() -> Self {
-        ServerResources { connections: ConnectionBudget::unlimited(), scheduler: None }
-    }
-
-    /// Whether the CPU is the bottleneck of receiving, as far as that is known.
-    pub fn is_cpu_bound(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.is_cpu_bound())
-    }
-
-    fn holds_answers(&self) -> bool {
-        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.holds_answers())
-    }
-
-    /// A request found no memory, because of others that are being received.
-    pub fn note_memory_short(&self) {
-        if let Some(scheduler) = &self.scheduler {
-            scheduler.note_memory_short();
+        ServerResources {
+            connections: ConnectionBudget::unlimited(),
+            scheduler: ReadScheduler::off(),
         }
     }
 }
@@ -106,7 +84,8 @@ pub trait Handler: Send + Sync + 'static {
     /// What a handler needs of a connection at each of its requests, made once.
     type Connection: Send + Sync + 'static;
 
-    fn connected(&self, peer: &Peer) -> Self::Connection;
+    /// `peer`: its address, `None` over a Unix socket.
+    fn connected(&self, peer: Option<SocketAddr>) -> Self::Connection;
 
     /// Answers one request. Dropped if the client goes away before the answer.
     fn handle(

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use super::counters::ServerCounters;
 
 /// As a rule a connection is evicted only if no request was accepted for so long: a burst of new
 /// connections must not chase each other out.
@@ -23,17 +24,23 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 /// What the connections of one port have in common.
 pub(super) struct Port {
     pub(super) has_tls: bool,
+    pub(super) counters: Arc<ServerCounters>,
     max_connections: usize,
     evicted_after: Duration,
-    /// Changed under the lock of [`OpenConnections`].
+    /// Without those that were evicted. Changed under the lock of [`OpenConnections`].
     open: AtomicUsize,
     candidates: Mutex<Candidates>,
 }
 
 impl Port {
-    pub(super) fn new(has_tls: bool, max_connections: usize, evicted_after: Duration) -> Arc<Self> {
+    pub(super) fn new(
+        has_tls: bool,
+        counters: Arc<ServerCounters>,
+        max_connections: usize,
+        evicted_after: Duration,
+    ) -> Arc<Self> {
         let (open, candidates) = (AtomicUsize::new(0), Mutex::default());
-        Arc::new(Port { has_tls, max_connections, evicted_after, open, candidates })
+        Arc::new(Port { has_tls, counters, max_connections, evicted_after, open, candidates })
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -42,7 +42,8 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     let cut_off = CancellationToken::new();
     let context = Arc::new(Context { serving, handler, tls_warned_at: Mutex::default(), cut_off });
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
-    let port = Port::new(tls.is_some(), options.max_connections, options.evicted_after);
+    let counted = Arc::clone(counters);
+    let port = Port::new(tls.is_some(), counted, options.max_connections, options.evicted_after);
     let (mut warned_at, mut warned_of) = (None, counters.crowded_out());
     let mut accept_warned_at = None;
     loop {

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::activity::Activity;
-use super::scheduler::ScheduledReads;
+use super::scheduler::{ReadScheduler, ScheduledReads};
 
 /// A socket as it was accepted.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
@@ -41,14 +41,14 @@ pub(super) struct ScheduledSocket {
 impl ScheduledSocket {
     pub(super) fn new(
         socket: Socket,
-        reads: ScheduledReads,
-        activity: Arc<Activity>,
+        scheduler: &Arc<ReadScheduler>,
+        activity: &Arc<Activity>,
         write_timeout: Duration,
     ) -> Self {
         ScheduledSocket {
             socket,
-            reads,
-            activity,
+            reads: ScheduledReads::new(scheduler, Arc::clone(&activity.entry)),
+            activity: Arc::clone(activity),
             read_at_once_bytes: 0,
             left_bytes: u64::MAX,
             write_timeout,

@@ -10,22 +10,28 @@ use super::{ClientTlsOptions, TlsError, material, provider, self_signed, unusabl
 use crate::reload::{Reloading, Snapshot};
 
 /// A client's TLS settings, following their files.
-pub struct ClientTls(Arc<Reloading<ClientConfig>>);
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<Reloading<ClientConfig>>,
+    /// See [`ClientTlsOptions::server_name_override`].
+    pub(crate) server_name: Option<String>,
+}
 
 impl ClientTls {
+    /// Reads certificates; they are read again when their files change.
     pub fn new(options: ClientTlsOptions) -> Result<Self, TlsError> {
-        let provider = provider::provider(&options.common);
-        let common = &options.common;
-        let files = material::files([&common.certificate, &common.key, &common.authorities]);
-        let interval = common.reload_interval;
-        let build = move |snapshot: &Snapshot| build(&options, &provider, snapshot);
-        Reloading::start("a client's TLS certificates", files, interval, build).map(ClientTls)
+        let (common, server_name) = (options.common.clone(), options.server_name_override.clone());
+        let config =
+            material::follow("a client's TLS certificates", &common, move |provider, snapshot| {
+                build(&options, provider, snapshot)
+            })?;
+        Ok(ClientTls { config, server_name })
     }
 
     /// The settings as the files are now: ask at every new connection. `alpn`: the protocols to ask
     /// for, the preferred one first (`h2`, `http/1.1`).
     pub fn current(&self, alpn: &[&[u8]]) -> Arc<ClientConfig> {
-        let mut config = ClientConfig::clone(&self.0.current());
+        let mut config = ClientConfig::clone(&self.config.current());
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         Arc::new(config)
     }

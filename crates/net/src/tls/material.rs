@@ -1,21 +1,33 @@
 //! Certificates, keys and authorities out of PEM.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::provider::provider;
 use super::{Pem, TlsError, TlsOptions};
-use crate::reload::Snapshot;
+use crate::reload::{Reloading, Snapshot};
 
-/// The files among the sources.
-pub(super) fn files<'a>(sources: impl IntoIterator<Item = &'a Option<Pem>>) -> Vec<PathBuf> {
-    let sources = sources.into_iter().flatten();
-    sources
-        .filter_map(|source| if let Pem::File(path) = source { Some(path.clone()) } else { None })
-        .collect()
+/// Settings that are built from the options' files, and again when those change. `what` names them
+/// in logs.
+pub(super) fn follow<T: Send + Sync + 'static>(
+    what: &str,
+    options: &TlsOptions,
+    build: impl Fn(&Arc<CryptoProvider>, &Snapshot) -> Result<T, TlsError> + Send + Sync + 'static,
+) -> Result<Arc<Reloading<T>>, TlsError> {
+    let sources = [&options.certificate, &options.key, &options.authorities];
+    let files = sources.into_iter().flatten().filter_map(|source| match source {
+        Pem::File(path) => Some(path.clone()),
+        Pem::Inline(_) => None,
+    });
+    let provider = provider(options);
+    Reloading::start(what, files.collect(), options.reload_interval, move |snapshot: &Snapshot| {
+        build(&provider, snapshot)
+    })
 }
 
 /// The certificate chain and its key, if the options name both.

@@ -8,14 +8,12 @@ mod client;
 mod material;
 mod options;
 mod provider;
-mod section;
 mod self_signed;
 mod server;
 
 pub use client::ClientTls;
-pub use options::{ClientTlsOptions, Pem, ServerTlsOptions, TlsOptions, TlsVersion};
-pub use section::ClientTlsSection;
-pub use server::ServerTls;
+pub use options::{ClientTlsOptions, Pem, TlsOptions};
+pub use server::{ServerTls, server_tls};
 
 /// Why TLS settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

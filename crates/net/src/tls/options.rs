@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustls::ProtocolVersion::{self, TLSv1_2, TLSv1_3};
+use rustls::pki_types::ServerName;
 use sluice_config::{Fields, Secret};
 
 use super::provider::{CURVES, cipher_suite_names};
@@ -16,25 +18,20 @@ pub enum Pem {
     Inline(Secret),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    V1_2,
-    V1_3,
-}
-
-/// What both sides have in common.
+/// What both sides have in common: all that a server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `cert_file` or `cert_pem`: the chain, leaf first.
     pub certificate: Option<Pem>,
     /// `key_file` or `key_pem`.
     pub key: Option<Pem>,
-    /// `ca_file` or `ca_pem`: the authorities that are trusted. Without them, the system's.
+    /// A client's `ca_file` or `ca_pem`: the authorities that are trusted. Without them, the
+    /// system's. A server's `client_ca_file`: clients must show a certificate of one of them.
     pub authorities: Option<Pem>,
-    /// `include_system_ca_certs_pool`: the system's authorities in addition to `authorities`.
+    /// `include_system_ca_certs_pool`: a client trusts the system's in addition to `authorities`.
     pub include_system_authorities: bool,
-    pub min_version: TlsVersion,
-    pub max_version: TlsVersion,
+    pub min_version: ProtocolVersion,
+    pub max_version: ProtocolVersion,
     /// TLS 1.2 cipher suites by their IANA names, as the Collector takes them; those of 1.3 are not
     /// configurable there either. Empty: all that ring has, which are all without known weakness.
     pub cipher_suites: Vec<String>,
@@ -51,8 +48,8 @@ impl Default for TlsOptions {
             key: None,
             authorities: None,
             include_system_authorities: false,
-            min_version: TlsVersion::V1_2,
-            max_version: TlsVersion::V1_3,
+            min_version: TLSv1_2,
+            max_version: TLSv1_3,
             cipher_suites: Vec::new(),
             curve_preferences: Vec::new(),
             reload_interval: Some(DEFAULT_RELOAD_INTERVAL),
@@ -60,10 +57,12 @@ impl Default for TlsOptions {
     }
 }
 
-/// The client side. (`insecure`, which means no TLS at all, is the caller's to decide.)
+/// The client side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsOptions {
     pub common: TlsOptions,
+    /// No TLS, unless the endpoint says `https://`: the caller's to decide.
+    pub insecure: bool,
     /// Takes any certificate of the server. The connection is encrypted, but the server may be an
     /// impostor.
     pub insecure_skip_verify: bool,
@@ -71,14 +70,7 @@ pub struct ClientTlsOptions {
     pub server_name_override: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerTlsOptions {
-    pub common: TlsOptions,
-    /// `client_ca_file`: clients must show a certificate of one of these authorities (mTLS).
-    pub client_authorities: Option<Pem>,
-}
-
-const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
+const VERSIONS: [(&str, ProtocolVersion); 2] = [("1.2", TLSv1_2), ("1.3", TLSv1_3)];
 
 impl Pem {
     /// Reads PEM data that is in a file or stands in the configuration. `what` begins the options'
@@ -102,10 +94,8 @@ impl TlsOptions {
     /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at.
     /// Whose certificates there are is left to the caller.
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
-        let min_version =
-            fields.choice("min_version", TlsVersion::V1_2, &VERSIONS, "Lowest TLS version.");
-        let max_version =
-            fields.choice("max_version", TlsVersion::V1_3, &VERSIONS, "Highest TLS version.");
+        let min_version = fields.choice("min_version", TLSv1_2, &VERSIONS, "Lowest TLS version.");
+        let max_version = fields.choice("max_version", TLSv1_3, &VERSIONS, "Highest TLS version.");
         let names = cipher_suite_names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let doc = "Cipher suites of TLS 1.2; those of 1.3 are always there. Without it, all that \
@@ -120,7 +110,7 @@ impl TlsOptions {
         let reason = "insecure cipher suites are not available";
         fields.no_effect("include_insecure_cipher_suites", reason);
         fields.not_yet("tpm", "keys in a TPM");
-        if min_version > max_version {
+        if u16::from(min_version) > u16::from(max_version) {
             fields.error_at("min_version", "is above `max_version`");
         }
         TlsOptions {
@@ -131,5 +121,44 @@ impl TlsOptions {
             reload_interval: (!reload_interval.is_zero()).then_some(reload_interval),
             ..TlsOptions::default()
         }
+    }
+}
+
+impl ClientTlsOptions {
+    /// Reads the section `tls` of a client: an exporter, a receiver that fetches, a token endpoint.
+    pub fn read(fields: &mut Fields<'_>) -> ClientTlsOptions {
+        fields.section_or_default("tls", "TLS towards the backend.", Self::read_section)
+    }
+
+    fn read_section(fields: &mut Fields<'_>) -> ClientTlsOptions {
+        let doc = "Connect without TLS. An endpoint that starts with `https://` overrides it.";
+        let insecure = fields.boolean("insecure", false, doc);
+        let doc = "Take any certificate of the backend. The connection is encrypted, but the \
+                   backend may be an impostor.";
+        let insecure_skip_verify = fields.boolean("insecure_skip_verify", false, doc);
+        let doc =
+            "The name that the backend's certificate has to bear, instead of the endpoint's host.";
+        let server_name_override = fields.optional_string("server_name_override", doc);
+        let server_name_override = server_name_override.filter(|name| !name.is_empty());
+        if server_name_override.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
+            fields.error_at("server_name_override", "must be a host name or an address");
+        }
+        let doc = "Our certificate for mTLS, followed by its chain";
+        let certificate = Pem::read(fields, "cert_file", "cert_pem", doc);
+        let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
+        let doc = "The authorities that the backend's certificate may come from. Without it, the \
+                   system's";
+        let authorities = Pem::read(fields, "ca_file", "ca_pem", doc);
+        let doc = "Trust the system's authorities in addition to `ca_file`.";
+        let include_system_authorities = fields.boolean("include_system_ca_certs_pool", false, doc);
+        let protocol = TlsOptions::read_protocol(fields);
+        match (&certificate, &key) {
+            (Some(_), None) => fields.error("has `cert_file` without `key_file`"),
+            (None, Some(_)) => fields.error("has `key_file` without `cert_file`"),
+            _ => {}
+        }
+        let common =
+            TlsOptions { certificate, key, authorities, include_system_authorities, ..protocol };
+        ClientTlsOptions { common, insecure, insecure_skip_verify, server_name_override }
     }
 }

@@ -7,7 +7,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::{TlsOptions, TlsVersion};
+use super::TlsOptions;
 
 pub(super) fn provider(options: &TlsOptions) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
@@ -28,9 +28,8 @@ pub(super) fn provider(options: &TlsOptions) -> Arc<CryptoProvider> {
 }
 
 pub(super) fn versions(options: &TlsOptions) -> Vec<&'static SupportedProtocolVersion> {
-    let range = options.min_version..=options.max_version;
-    let all = [(TlsVersion::V1_3, &TLS13), (TlsVersion::V1_2, &TLS12)];
-    all.into_iter().filter(|(version, _)| range.contains(version)).map(|(_, it)| it).collect()
+    let range = u16::from(options.min_version)..=u16::from(options.max_version);
+    [&TLS13, &TLS12].into_iter().filter(|it| range.contains(&it.version.into())).collect()
 }
 
 /// Go has names without the hash for the two ChaCha suites as well.

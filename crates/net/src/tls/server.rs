@@ -5,43 +5,34 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 
-use super::{ServerTlsOptions, TlsError, material, provider, self_signed, unusable};
+use super::{TlsError, TlsOptions, material, provider, self_signed, unusable};
 use crate::reload::{Reloading, Snapshot};
 
-/// A server's TLS settings, following their files.
-pub struct ServerTls(pub(super) Arc<Reloading<ServerConfig>>);
+/// A server's TLS settings, following their files: as they are now at every handshake.
+pub type ServerTls = Arc<Reloading<ServerConfig>>;
 
-impl ServerTls {
-    /// `alpn`: the protocols that are offered, the preferred one first (`h2`, `http/1.1`).
-    pub fn new(
-        options: ServerTlsOptions,
-        alpn: &'static [&'static [u8]],
-    ) -> Result<Self, TlsError> {
-        let provider = provider::provider(&options.common);
-        let common = &options.common;
-        let files =
-            material::files([&common.certificate, &common.key, &options.client_authorities]);
-        let interval = common.reload_interval;
-        let build = move |snapshot: &Snapshot| build(&options, &provider, alpn, snapshot);
-        Reloading::start("the server's TLS certificate", files, interval, build).map(ServerTls)
-    }
-
-    /// The settings as the files are now: ask at every handshake.
-    pub fn current(&self) -> Arc<ServerConfig> {
-        self.0.current()
-    }
+/// Reads certificates; they are read again when their files change. `alpn`: the protocols that are
+/// offered, the preferred one first (`h2`, `http/1.1`).
+pub fn server_tls(
+    options: TlsOptions,
+    alpn: &'static [&'static [u8]],
+) -> Result<ServerTls, TlsError> {
+    let common = options.clone();
+    material::follow("the server's TLS certificate", &common, move |provider, snapshot| {
+        build(&options, provider, alpn, snapshot)
+    })
 }
 
 fn build(
-    options: &ServerTlsOptions,
+    options: &TlsOptions,
     provider: &Arc<CryptoProvider>,
     alpn: &[&[u8]],
     snapshot: &Snapshot,
 ) -> Result<ServerConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(&provider::versions(&options.common))
+        .with_protocol_versions(&provider::versions(options))
         .map_err(unusable)?;
-    let builder = match &options.client_authorities {
+    let builder = match &options.authorities {
         None => builder.with_no_client_auth(),
         Some(source) => {
             let trusted = material::authorities(source, snapshot)?;
@@ -49,7 +40,7 @@ fn build(
         }
     };
     let none = || TlsError("cert_file: a server needs a certificate and its key".to_owned());
-    let (chain, key) = material::identity(&options.common, snapshot)?.ok_or_else(none)?;
+    let (chain, key) = material::identity(options, snapshot)?.ok_or_else(none)?;
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)

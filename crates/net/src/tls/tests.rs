@@ -6,7 +6,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ProtocolVersion, ServerConnection};
 
 use super::*;
 
@@ -51,7 +51,8 @@ impl Authority {
 }
 
 fn server(common: TlsOptions, client_authorities: Option<Pem>) -> ServerTls {
-    ServerTls::new(ServerTlsOptions { common, client_authorities }, ALPN).expect("good settings")
+    let options = TlsOptions { authorities: client_authorities, ..common };
+    server_tls(options, ALPN).expect("good settings")
 }
 
 fn trusting(authority: &Authority) -> ClientTlsOptions {
@@ -201,10 +202,10 @@ fn versions_suites_and_curves_are_kept_to() {
         max_version: version,
         ..common
     };
-    let modern = server(only(TlsVersion::V1_3, authority.identity()), None);
+    let modern = server(only(ProtocolVersion::TLSv1_3, authority.identity()), None);
     let old = |cipher_suites: &[&str]| {
         let mut options = trusting(&authority);
-        options.common = only(TlsVersion::V1_2, options.common);
+        options.common = only(ProtocolVersion::TLSv1_2, options.common);
         options.common.cipher_suites =
             cipher_suites.iter().map(|name| (*name).to_owned()).collect();
         options
@@ -247,10 +248,10 @@ fn certificates_are_rotated_without_a_restart_and_never_halfway() {
     let shown = || handshake(&server, &client).expect("works").1;
     let before = shown();
     write(&at("cert"), &second.0);
-    assert!(!server.0.check());
+    assert!(!server.check());
     assert_eq!(shown(), before);
     write(&at("key"), &second.1);
-    assert!(server.0.check());
+    assert!(server.check());
     assert_ne!(shown(), before);
 }
 
@@ -261,9 +262,7 @@ fn errors_name_the_file_and_what_is_wrong() {
     let path = directory.path().join("file.pem");
     let with_certificate = |source: Pem| {
         let common = TlsOptions { certificate: Some(source), ..authority.identity() };
-        ServerTls::new(ServerTlsOptions { common, client_authorities: None }, ALPN)
-            .err()
-            .expect("is refused")
+        server_tls(common, ALPN).err().expect("is refused")
     };
     let missing = with_certificate(Pem::File(path.clone())).to_string();
     assert!(missing.contains("file.pem") && missing.contains("No such file"), "{missing}");
@@ -273,7 +272,7 @@ fn errors_name_the_file_and_what_is_wrong() {
     let other_key = with_certificate(inline(authority.issue().0));
     assert!(other_key.to_string().contains("cannot be used"), "{other_key}");
     let alone = TlsOptions { key: None, ..authority.identity() };
-    let alone = ServerTls::new(ServerTlsOptions { common: alone, client_authorities: None }, ALPN);
+    let alone = server_tls(alone, ALPN);
     assert!(alone.err().expect("is refused").to_string().starts_with("cert_file: "));
 }
 

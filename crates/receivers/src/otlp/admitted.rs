@@ -1,10 +1,11 @@
 //! Memory for a body on its way, and what becomes of a body that makes no progress.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{Permit, Refusal};
-use sluice_net::server::ServerResources;
+use sluice_net::server::ReadScheduler;
 use tokio::time::Instant;
 
 use super::refusal::Refused;
@@ -18,44 +19,45 @@ const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
 const PART: usize = 20;
 
 pub(super) struct Admitted {
-    permit: Permit,
-    resources: ServerResources,
+    body: Body,
+    pub(super) permit: Permit,
+    scheduler: Arc<ReadScheduler>,
     check_at: Instant,
+    /// Bytes of the body since it was admitted.
+    arrived: usize,
     /// When the body last made progress, and how much of it had arrived by then.
     progressed: (Instant, usize),
 }
 
 impl Admitted {
-    pub(super) fn new(permit: Permit, resources: &ServerResources) -> Self {
-        let (now, resources) = (Instant::now(), resources.clone());
-        Admitted { permit, resources, check_at: now + INTERVAL, progressed: (now, 0) }
+    pub(super) fn new(body: Body, permit: Permit, scheduler: &Arc<ReadScheduler>) -> Self {
+        let (now, scheduler) = (Instant::now(), Arc::clone(scheduler));
+        let (check_at, progressed) = (now + INTERVAL, (now, 0));
+        Admitted { body, permit, scheduler, check_at, arrived: 0, progressed }
     }
 
-    /// The next piece of a body, of which `arrived` bytes are there. A body that makes no progress
-    /// is refused if other requests wait for memory: to announce a length, or to delay the last
-    /// byte, costs a sender nothing.
-    pub(super) async fn next(
-        &mut self,
-        body: &mut Body,
-        arrived: usize,
-    ) -> Result<Option<Bytes>, Refused> {
+    /// The next piece; `None` at the end. A body that makes no progress is refused if other
+    /// requests wait for memory: to announce a length, or to delay the last byte, costs a sender
+    /// nothing.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refused> {
         loop {
-            if let Some(piece) = body.next_before(self.check_at).await? {
+            if let Some(piece) = self.body.next_before(self.check_at).await? {
+                self.arrived += piece.as_ref().map_or(0, Bytes::len);
                 return Ok(piece);
             }
-            self.check_progress(arrived)?;
+            self.check_progress()?;
         }
     }
 
-    fn check_progress(&mut self, arrived: usize) -> Result<(), Refusal> {
+    fn check_progress(&mut self) -> Result<(), Refusal> {
         let now = Instant::now();
         self.check_at = now + INTERVAL;
         let (since, arrived_then) = self.progressed;
-        if arrived - arrived_then > self.permit.bytes() / PART {
-            self.progressed = (now, arrived);
+        if self.arrived - arrived_then > self.permit.bytes() / PART {
+            self.progressed = (now, self.arrived);
             return Ok(());
         }
-        let patience = if self.resources.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
+        let patience = if self.scheduler.is_cpu_bound() { CPU_BOUND_INTERVAL } else { INTERVAL };
         match self.permit.asked_back() {
             Some(refusal) if now - since >= patience => Err(refusal),
             _ => Ok(()),
@@ -71,14 +73,5 @@ impl Admitted {
         }
         let more = length - bytes;
         self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))
-    }
-
-    /// What the body may hold by now.
-    pub(super) fn bytes(&self) -> usize {
-        self.permit.bytes()
-    }
-
-    pub(super) fn into_permit(self) -> Permit {
-        self.permit
     }
 }

@@ -58,8 +58,7 @@ pub struct Counters {
     cells: [[SignalCounters; 2]; 3],
     /// Requests to no known method or path, or with another HTTP method.
     pub unknown_requests: AtomicU64,
-    pub grpc_connections: Arc<ServerCounters>,
-    pub http_connections: Arc<ServerCounters>,
+    connections: [Arc<ServerCounters>; 2],
 }
 
 impl Counters {
@@ -71,10 +70,7 @@ impl Counters {
         self.unknown_requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
-        match transport {
-            Transport::Grpc => &self.grpc_connections,
-            Transport::Http => &self.http_connections,
-        }
+    pub fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
+        &self.connections[transport as usize]
     }
 }

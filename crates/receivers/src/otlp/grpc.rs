@@ -1,17 +1,19 @@
 //! OTLP over gRPC.
 
-use bytes::Bytes;
+use std::net::SocketAddr;
+
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use sluice_net::compress::Packing;
 use sluice_net::grpc::frame::EMPTY_MESSAGE;
 use sluice_net::grpc::status::GRPC_STATUS;
 use sluice_net::grpc::{Code, Status};
 use sluice_net::headers;
-use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
+use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
 
 use super::counters::Transport;
-use super::ingest::{Arrived, Format, Ingest, media_type};
+use super::ingest::{Format, Incoming, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
@@ -25,45 +27,10 @@ pub(super) struct GrpcHandler {
     pub(super) ingest: Ingest,
 }
 
-impl GrpcHandler {
-    async fn receive(
-        &self,
-        signal: Signal,
-        sender: &Sender,
-        request: Request<RequestBody>,
-    ) -> Result<(), Refused> {
-        let counters = self.ingest.counters.of(signal, Transport::Grpc);
-        let (head, mut body) = self.ingest.parts_of(request);
-        let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers, &mut body).await?;
-            let encoding = message_encoding(&head.headers)?;
-            let (message, mut permit) = self.ingest.read_message(&*route, body).await?;
-            // The header says how messages are compressed that are; a message may be sent as it is.
-            let encoding = if message.compressed { encoding } else { Encoding::Identity };
-            if message.compressed && encoding == Encoding::Identity {
-                return Err(Refused::invalid(
-                    "the message is marked as compressed, but grpc-encoding is identity",
-                ));
-            }
-            let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
-            Ok(Arrived {
-                route,
-                signal,
-                format: Format::Protobuf,
-                packing: encoding.into(),
-                body: message.bytes,
-                metadata,
-                permit,
-            })
-        };
-        self.ingest.receive(counters, arrived.await).await
-    }
-}
-
 impl Handler for GrpcHandler {
     type Connection = Sender;
 
-    fn connected(&self, peer: &Peer) -> Sender {
+    fn connected(&self, peer: Option<SocketAddr>) -> Sender {
         Sender::new(peer)
     }
 
@@ -84,7 +51,9 @@ impl Handler for GrpcHandler {
             let message = format!("there is no method {path}");
             return trailers_only(&Status::new(Code::Unimplemented, message));
         };
-        match self.receive(signal, sender, request).await {
+        let (transport, format) = (Transport::Grpc, Format::Protobuf);
+        let incoming = Incoming { transport, signal, format, sender, request };
+        match self.ingest.receive(incoming, message_packing).await {
             Ok(()) => success(),
             Err(refused) => {
                 let mut response = trailers_only(&refused.to_status());
@@ -111,12 +80,12 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     media_type(headers).is_some_and(|it| known.iter().any(|known| it.eq_ignore_ascii_case(known)))
 }
 
-fn message_encoding(headers: &HeaderMap) -> Result<Encoding, Refused> {
+fn message_packing(headers: &HeaderMap) -> Result<Packing, Refused> {
     let differ = |_| Refused::invalid("there are several grpc-encoding headers that differ");
     let value = headers::sole(headers, &GRPC_ENCODING).map_err(differ)?;
-    let Some(value) = value else { return Ok(Encoding::Identity) };
+    let Some(value) = value else { return Ok(Encoding::Identity.into()) };
     let name = String::from_utf8_lossy(value.as_bytes());
-    Encoding::from_name(name.trim()).ok_or_else(|| {
+    Encoding::from_name(name.trim()).map(Packing::Known).ok_or_else(|| {
         let name: String = name.chars().take(40).collect();
         let there_are = "there are identity, gzip, zstd, snappy";
         let message = format!("grpc-encoding `{name}` is not supported; {there_are}");
@@ -134,14 +103,13 @@ fn success() -> Response<ReplyBody> {
 }
 
 fn trailers_only(status: &Status) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::empty());
-    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    let mut response = reply(StatusCode::OK, GRPC, "");
     status.write_to(response.headers_mut());
     response
 }
 
 fn plain(status: StatusCode) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::full(Bytes::new()));
+    let mut response = Response::new(ReplyBody::default());
     *response.status_mut() = status;
     response
 }

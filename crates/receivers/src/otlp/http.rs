@@ -1,21 +1,24 @@
 //! OTLP over HTTP.
 
+use std::net::SocketAddr;
+
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use sluice_net::compress::Packing;
-use sluice_net::server::{Handler, Peer, ReplyBody, RequestBody};
+use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::HttpConfig;
 use super::counters::Transport;
-use super::ingest::{Arrived, Format, Ingest, media_type};
+use super::ingest::{Format, Incoming, Ingest, media_type};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 pub(super) struct HttpHandler {
     ingest: Ingest,
@@ -37,12 +40,12 @@ impl HttpHandler {
         }
         let Some(signal) = self.signal_of(&request) else {
             self.ingest.counters.count_unknown();
-            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+            return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n");
         };
         if request.method() != Method::POST {
             self.ingest.counters.count_unknown();
-            let mut response =
-                text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed, supported: [POST]\n");
+            let message = "405 method not allowed, supported: [POST]\n";
+            let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, message);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return response;
         }
@@ -51,9 +54,10 @@ impl HttpHandler {
             let message = "415 unsupported media type, supported: \
                            [application/json, application/x-protobuf]\n";
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
-            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+            return reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message);
         };
-        match self.receive(signal, format, sender, request).await {
+        let incoming = Incoming { transport: Transport::Http, signal, format, sender, request };
+        match self.ingest.receive(incoming, |headers| self.packing_of(headers)).await {
             Ok(()) => success(format),
             Err(refused) => self.refuse(format, &refused),
         }
@@ -66,25 +70,6 @@ impl HttpHandler {
     fn signal_of(&self, request: &Request<RequestBody>) -> Option<Signal> {
         let path = request.uri().path();
         Signal::ALL.into_iter().find(|signal| self.config.url_paths[*signal as usize] == path)
-    }
-
-    async fn receive(
-        &self,
-        signal: Signal,
-        format: Format,
-        sender: &Sender,
-        request: Request<RequestBody>,
-    ) -> Result<(), Refused> {
-        let counters = self.ingest.counters.of(signal, Transport::Http);
-        let (head, mut body) = self.ingest.parts_of(request);
-        let arrived = async {
-            let route = self.ingest.let_in(signal, &head.headers, &mut body).await?;
-            let packing = self.packing_of(&head.headers)?;
-            let (bytes, mut permit) = self.ingest.read_body(&*route, body).await?;
-            let metadata = self.ingest.metadata(&*route, sender, &head, &mut permit)?;
-            Ok(Arrived { route, signal, format, packing, body: bytes, metadata, permit })
-        };
-        self.ingest.receive(counters, arrived.await).await
     }
 
     fn packing_of(&self, headers: &HeaderMap) -> Result<Packing, Refused> {
@@ -113,10 +98,8 @@ impl HttpHandler {
                 (JSON, body.to_string().into_bytes())
             }
         };
-        let mut response = Response::new(ReplyBody::full(body));
-        *response.status_mut() = refused.http_status();
+        let mut response = reply(refused.http_status(), content_type, body);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, content_type);
         if let Some(delay) = refused.retry_delay {
             // The header has whole seconds: rounded up, so that no client comes too early.
             let seconds = delay.as_millis().div_ceil(1000).max(1) as u64;
@@ -141,7 +124,8 @@ impl HttpHandler {
         if let Some(cors) = self.config.cors.as_ref().filter(|_| !asked.is_preflight) {
             cors.apply(asked.origin.as_ref(), headers);
         }
-        headers.extend(self.config.response_headers.iter().cloned());
+        let configured = self.config.response_headers.iter();
+        headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
         if asked.is_http1 && !self.config.keep_alive {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -169,7 +153,7 @@ impl Asked {
 impl Handler for HttpHandler {
     type Connection = Sender;
 
-    fn connected(&self, peer: &Peer) -> Sender {
+    fn connected(&self, peer: Option<SocketAddr>) -> Sender {
         Sender::new(peer)
     }
 
@@ -201,19 +185,8 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
 
 /// The empty response message in either format: nothing was rejected.
 fn success(format: Format) -> Response<ReplyBody> {
-    let (content_type, body) = match format {
-        Format::Protobuf => (PROTOBUF, &b""[..]),
-        Format::Json => (JSON, &b"{}"[..]),
-    };
-    let mut response = Response::new(ReplyBody::full(body));
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
-}
-
-fn text(status: StatusCode, message: &'static str) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::full(message));
-    *response.status_mut() = status;
-    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
+    match format {
+        Format::Protobuf => reply(StatusCode::OK, PROTOBUF, ""),
+        Format::Json => reply(StatusCode::OK, JSON, "{}"),
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -11,11 +10,12 @@ use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
 use sluice_net::headers;
-use sluice_net::server::{BodyReader, BodyTimeouts, RequestBody, ServerResources};
+use sluice_net::server::{BodyReader, ReadScheduler, RequestBody};
 use sluice_otlp::Signal;
 
-use super::counters::{Counters, SignalCounters};
-use super::inspect::{Inspected, Inspector, Work};
+use super::config::SharedConfig;
+use super::counters::{Counters, Transport};
+use super::inspect::{Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 use super::waiting::Body;
@@ -31,23 +31,26 @@ pub(super) struct Ingest {
     pub ingress: Arc<dyn Ingress>,
     pub authenticator: Option<Arc<dyn ServerAuth>>,
     pub counters: Arc<Counters>,
-    /// Of a request as sent, and again after decompression.
-    pub limit_bytes: usize,
-    pub body_timeouts: BodyTimeouts,
-    pub include_metadata: bool,
-    pub resources: ServerResources,
+    pub config: SharedConfig,
+    pub scheduler: Arc<ReadScheduler>,
     pub inspector: Inspector,
 }
 
-/// A request that has arrived whole, with the snapshot of the routes that it began with.
-pub(super) struct Arrived {
-    pub route: Arc<dyn IngressRoute>,
+/// A request whose path and format are known.
+pub(super) struct Incoming<'a> {
+    pub transport: Transport,
     pub signal: Signal,
     pub format: Format,
-    pub packing: Packing,
-    pub body: Bytes,
-    pub metadata: Arc<Metadata>,
-    pub permit: Permit,
+    pub sender: &'a Sender,
+    pub request: http::Request<RequestBody>,
+}
+
+/// A request that has arrived whole, with the snapshot of the routes that it began with.
+struct Arrived {
+    route: Arc<dyn IngressRoute>,
+    work: Work,
+    metadata: Arc<Metadata>,
+    permit: Permit,
 }
 
 /// What the request says of its content. `None`: nothing, or several things that differ.
@@ -58,7 +61,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
 
 impl Ingest {
     /// Steps 1 and 2: may this sender send this signal here, and where does it go?
-    pub(super) async fn let_in(
+    async fn let_in(
         &self,
         signal: Signal,
         headers: &HeaderMap,
@@ -77,35 +80,23 @@ impl Ingest {
 
     /// A request whose path is known. h2 leaves path and authority in the buffer that they came in,
     /// which may be a frame of the longest kind: of both only what metadata may need is kept.
-    pub(super) fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, Body) {
+    fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, Body) {
         let (mut head, body) = request.into_parts();
-        let authority = head.uri.authority().filter(|_| self.include_metadata);
+        let authority = head.uri.authority().filter(|_| self.config.include_metadata);
         head.uri = authority.and_then(|it| it.as_str().parse().ok()).unwrap_or_default();
-        (head, Body::new(BodyReader::new(body, self.body_timeouts)))
+        (head, Body::new(BodyReader::new(body, self.config.body_timeouts)))
     }
 
-    /// What is kept of the sender, charged to the request.
-    pub(super) fn metadata(
-        &self,
-        route: &dyn IngressRoute,
-        sender: &Sender,
-        head: &Parts,
-        permit: &mut Permit,
-    ) -> Result<Arc<Metadata>, Refused> {
-        let keys = if self.include_metadata { route.metadata_keys() } else { &[] };
-        Ok(sender.metadata(head, keys, permit)?)
-    }
-
-    /// Steps 5 to 7, unless the request was refused by then. Counts what becomes of it.
+    /// All steps but the answer. Counts what becomes of the request. `packing_of`: how its headers
+    /// say that it is packed.
     pub(super) async fn receive(
         &self,
-        counters: &SignalCounters,
-        arrived: Result<Arrived, Refused>,
+        incoming: Incoming<'_>,
+        packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
     ) -> Result<(), Refused> {
-        let arrived = arrived.inspect_err(|refused| counters.count_refused(refused, 0))?;
-        let len_bytes = arrived.body.len();
-        match self.submit(arrived).await {
-            Ok(items) => {
+        let counters = self.counters.of(incoming.signal, incoming.transport);
+        match self.submit(incoming, packing_of).await {
+            Ok((items, len_bytes)) => {
                 counters.count_accepted(items, len_bytes);
                 Ok(())
             }
@@ -116,22 +107,50 @@ impl Ingest {
         }
     }
 
-    /// Steps 5 to 7: inspects the body and submits it. Returns the items accepted; with an error,
-    /// the items refused as far as they were counted.
-    async fn submit(&self, arrived: Arrived) -> Result<u32, (Refused, u32)> {
-        let Arrived { route, signal, format, packing, body, metadata, permit } = arrived;
-        let work = Work::new(&*route, signal, format, packing, body, self.limit_bytes);
-        let (inspected, permit) =
-            self.inspector.inspect(work, permit).await.map_err(|refused| (refused, 0))?;
-        let Inspected { items, payload } = inspected;
+    /// Returns the items accepted, and the length of the body as sent; with an error, the items
+    /// refused as far as they were counted.
+    async fn submit(
+        &self,
+        incoming: Incoming<'_>,
+        packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
+    ) -> Result<(u32, usize), (Refused, u32)> {
+        let uncounted = |refused| (refused, 0);
+        let arrived = self.read(incoming, packing_of).await.map_err(uncounted)?;
+        let Arrived { route, work, metadata, permit } = arrived;
+        let len_bytes = work.body.len();
+        let inspected = self.inspector.inspect(work, permit).await;
+        let ((items, payload), permit) = inspected.map_err(uncounted)?;
         if items == 0 {
-            return Ok(0);
+            return Ok((0, len_bytes));
         }
         let request = Request { payload, items, metadata, position: None };
         let accepted = match route.submit(request, permit) {
             Ok(receipt) => receipt.accepted().await,
             Err(refusal) => Err(refusal),
         };
-        accepted.map(|()| items).map_err(|refusal| (refusal.into(), items))
+        accepted.map(|()| (items, len_bytes)).map_err(|refusal| (refusal.into(), items))
+    }
+
+    /// Steps 1 to 4.
+    async fn read(
+        &self,
+        incoming: Incoming<'_>,
+        packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
+    ) -> Result<Arrived, Refused> {
+        let Incoming { transport, signal, format, sender, request } = incoming;
+        let (head, mut body) = self.parts_of(request);
+        let route = self.let_in(signal, &head.headers, &mut body).await?;
+        let packing = packing_of(&head.headers)?;
+        let (body, packing, mut permit) = match transport {
+            Transport::Grpc => self.read_message(&*route, body, packing).await?,
+            Transport::Http => {
+                let (body, permit) = self.read_body(&*route, body).await?;
+                (body, packing, permit)
+            }
+        };
+        let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
+        let metadata = sender.metadata(&head, keys, &mut permit)?;
+        let work = Work::new(&*route, signal, format, packing, body, self.config.limit_bytes);
+        Ok(Arrived { route, work, metadata, permit })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
-use sluice_flow::source::{IngressRoute, Permit, Refusal};
+use sluice_flow::source::{IngressRoute, Permit};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::Semaphore;
@@ -22,12 +22,8 @@ const JSON_GROWTH: usize = 4;
 /// And is given at least this much.
 const JSON_LEAST_BYTES: usize = 1024;
 
-/// A request that is known to be valid.
-#[derive(Debug)]
-pub(super) struct Inspected {
-    pub items: u32,
-    pub payload: Payload,
-}
+/// A request that is known to be valid: its items, and what is passed on.
+pub(super) type Inspected = (u32, Payload);
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
@@ -38,7 +34,7 @@ pub(super) struct Work {
     signal: Signal,
     format: Format,
     packing: Packing,
-    body: Bytes,
+    pub body: Bytes,
     limit_bytes: usize,
     /// It may travel on in its compressed form.
     keeps_compressed: bool,
@@ -56,12 +52,6 @@ enum Stop {
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Self {
         Stop::Refused(refused)
-    }
-}
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refused(refusal.into())
     }
 }
 
@@ -98,7 +88,7 @@ impl Ledger<'_> {
             return Err(Stop::Large);
         }
         self.permit.shrink_to(self.base_bytes + bytes);
-        Ok(self.permit.grow_to(self.base_bytes + bytes)?)
+        Ok(self.permit.grow_to(self.base_bytes + bytes).map_err(Refused::from)?)
     }
 }
 
@@ -180,7 +170,7 @@ impl Work {
             Format::Protobuf => plain,
             Format::Json => self.translate(&plain, &mut ledger)?,
         };
-        Ok(Inspected { items: self.count(&protobuf)?, payload: Payload::identity(protobuf) })
+        Ok((self.count(&protobuf)?, Payload::identity(protobuf)))
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
@@ -209,7 +199,7 @@ impl Work {
             (None, Packing::Zlib | Packing::Lz4) => unreachable!("these are never kept"),
             (Some(plain), _) => Payload::identity(plain),
         };
-        Ok(Inspected { items, payload })
+        Ok((items, payload))
     }
 
     /// JSON as protobuf, which hardly ever is longer.

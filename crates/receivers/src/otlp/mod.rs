@@ -32,8 +32,8 @@ use std::sync::Arc;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
-use sluice_net::server::{BindError, Listener, Serving, WeakListener, serve};
-use sluice_net::tls::ServerTls;
+use sluice_net::server::{BindError, Listener, Serving, serve};
+use sluice_net::tls::{ServerTls, server_tls};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,7 @@ impl ReceiverConfig for OtlpConfig {
             for (transport, config, http) in self.ports() {
                 let protocol = transport.as_str();
                 let alpn = config.server.protocols.alpn();
-                let tls = config.tls.clone().map(|tls| ServerTls::new(tls, alpn)).transpose();
+                let tls = config.tls.clone().map(|tls| server_tls(tls, alpn)).transpose();
                 let tls = tls
                     .map_err(|error| ReceiverError::failed(format!("{protocol}: tls: {error}")))?;
                 let bound = Listener::bind_or_take_over(&config.address, context.held).await;
@@ -77,7 +77,7 @@ impl ReceiverConfig for OtlpConfig {
                 let (config, http) = (config.clone(), http.cloned());
                 ports.push(Port { transport, listener, tls, config, http });
             }
-            Ok(Box::new(Bound(ports)) as Box<dyn BoundReceiver>)
+            Ok(Box::new(ports) as Box<dyn BoundReceiver>)
         })
     }
 }
@@ -93,9 +93,7 @@ struct Port {
 }
 
 /// A receiver whose ports are bound and whose certificates are loaded: nothing can fail any more.
-struct Bound(Vec<Port>);
-
-impl BoundReceiver for Bound {
+impl BoundReceiver for Vec<Port> {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
         let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
         let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
@@ -103,24 +101,23 @@ impl BoundReceiver for Bound {
         let shutdown = CancellationToken::new();
         let inspector = inspect::Inspector::new();
         let (mut addresses, mut listeners, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
-        for Port { transport, listener, tls, config, http } in self.0 {
+        for Port { transport, listener, tls, config, http } in *self {
             let address = listener.local_address();
             addresses.extend(address.map(|address| (transport.as_str(), address.to_string())));
-            listeners.push(listener.downgrade());
-            let authenticator =
-                config.authenticator.and_then(|name| context.authenticators.get(&name).cloned());
+            listeners.push(listener.clone());
+            let name = config.authenticator.as_ref();
+            let authenticator = name.and_then(|name| context.authenticators.get(name).cloned());
+            let options = config.server.clone();
             let ingest = ingest::Ingest {
                 ingress: Arc::clone(&context.ingress),
                 authenticator,
                 counters: Arc::clone(&counters),
-                limit_bytes: config.limit_bytes,
-                body_timeouts: config.body_timeouts,
-                include_metadata: config.include_metadata,
-                resources: context.resources.clone(),
+                config,
+                scheduler: Arc::clone(&context.resources.scheduler),
                 inspector: inspector.clone(),
             };
             let serving = Serving {
-                options: config.server,
+                options,
                 tls,
                 counters: Arc::clone(counters.connections(transport)),
                 resources: context.resources.clone(),
@@ -142,7 +139,7 @@ struct Running {
     /// With the real ports. Not those on Unix sockets.
     addresses: Vec<(&'static str, String)>,
     counters: Arc<Counters>,
-    listeners: Vec<WeakListener>,
+    listeners: Vec<Listener>,
     tasks: JoinSet<()>,
     shutdown: CancellationToken,
 }
@@ -153,7 +150,7 @@ impl StartedReceiver for Running {
     }
 
     fn listeners(&self) -> Vec<Listener> {
-        self.listeners.iter().filter_map(WeakListener::upgrade).collect()
+        self.listeners.clone()
     }
 
     fn counters(&self) -> Arc<dyn ReceiverCounters> {
@@ -162,6 +159,8 @@ impl StartedReceiver for Running {
 
     fn shutdown(mut self: Box<Self>) -> BoxFuture<'static, Streams> {
         Box::pin(async move {
+            // Ports close as soon as they take nothing more.
+            self.listeners.clear();
             self.shutdown.cancel();
             // Until all ports are closed and all their requests answered or cut off.
             while self.tasks.join_next().await.is_some() {}

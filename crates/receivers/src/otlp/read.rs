@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use sluice_flow::source::{IngressRoute, Permit};
+use sluice_net::compress::Packing;
 use sluice_net::grpc::MessageReader;
-use sluice_net::grpc::frame::{FrameError, Message};
+use sluice_net::grpc::frame::FrameError;
+use sluice_otlp::Encoding;
 
 use super::admitted::Admitted;
 use super::ingest::Ingest;
@@ -15,68 +17,75 @@ const STEP_BYTES: usize = 64 << 10;
 
 impl Ingest {
     /// Reads the one message of a unary call. Memory is asked for as soon as its prefix is there.
+    /// `packing` is that of messages that are compressed; one may be sent as it is.
     pub(super) async fn read_message(
         &self,
         route: &dyn IngressRoute,
         mut body: Body,
-    ) -> Result<(Message, Permit), Refused> {
-        let mut reader = MessageReader::new(self.limit_bytes);
-        let mut admitted: Option<Admitted> = None;
-        loop {
-            let piece = match &mut admitted {
-                None => body.next().await?,
-                Some(admitted) => admitted.next(&mut body, reader.received_bytes()).await?,
+        packing: Packing,
+    ) -> Result<(Bytes, Packing, Permit), Refused> {
+        const PLAIN: Packing = Packing::Known(Encoding::Identity);
+        let mut reader = MessageReader::new(self.config.limit_bytes);
+        let prefix = loop {
+            let Some(mut chunk) = body.next().await? else {
+                reader.finish()?;
+                return Err(FrameError::Missing.into());
             };
-            let Some(mut chunk) = piece else { break };
-            if admitted.is_some() {
-                reader.feed(chunk)?;
-            } else if let Some(prefix) = reader.feed_prefix(&mut chunk)? {
-                body.put_back(chunk);
-                admitted = Some(self.admit(route, prefix.len_bytes, &mut body).await?);
+            if let Some(prefix) = reader.feed_prefix(&mut chunk)? {
+                body.last = Some(chunk);
+                break prefix;
             }
+        };
+        let mut admitted = self.admit(route, prefix.len_bytes, body).await?;
+        while let Some(chunk) = admitted.next().await? {
+            reader.feed(chunk)?;
         }
         let message = reader.finish()?;
-        let admitted = admitted.ok_or(FrameError::Missing)?;
-        Ok((message, admitted.into_permit()))
+        if message.compressed && packing == PLAIN {
+            return Err(Refused::invalid(
+                "the message is marked as compressed, but grpc-encoding is identity",
+            ));
+        }
+        let packing = if message.compressed { packing } else { PLAIN };
+        Ok((message.bytes, packing, admitted.permit))
     }
 
     /// Reads a whole HTTP body, whose length may or may not be known.
     pub(super) async fn read_body(
         &self,
         route: &dyn IngressRoute,
-        mut body: Body,
+        body: Body,
     ) -> Result<(Bytes, Permit), Refused> {
         let announced =
-            body.announced_len_bytes().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        if announced.is_some_and(|length| length > self.limit_bytes) {
-            return Err(Refused::too_large(self.limit_bytes));
+            body.announced_len_bytes.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if announced.is_some_and(|length| length > self.config.limit_bytes) {
+            return Err(Refused::too_large(self.config.limit_bytes));
         }
-        let at_first = announced.unwrap_or(STEP_BYTES);
-        let mut admitted = self.admit(route, at_first, &mut body).await?;
+        let mut admitted = self.admit(route, announced.unwrap_or(STEP_BYTES), body).await?;
         let mut bytes = Vec::new();
-        while let Some(chunk) = admitted.next(&mut body, bytes.len()).await? {
+        while let Some(chunk) = admitted.next().await? {
             let length = bytes.len() + chunk.len();
-            if length > self.limit_bytes {
-                return Err(Refused::too_large(self.limit_bytes));
+            if length > self.config.limit_bytes {
+                return Err(Refused::too_large(self.config.limit_bytes));
             }
             admitted.reach(length)?;
             // All that is admitted, and no more: a buffer that grows by itself holds twice as much.
-            bytes.reserve_exact(admitted.bytes() - bytes.len());
+            bytes.reserve_exact(admitted.permit.bytes() - bytes.len());
             bytes.extend_from_slice(&chunk);
         }
         bytes.shrink_to_fit();
-        Ok((Bytes::from(bytes), admitted.into_permit()))
+        Ok((Bytes::from(bytes), admitted.permit))
     }
 
     async fn admit(
         &self,
         route: &dyn IngressRoute,
         len_bytes: usize,
-        body: &mut Body,
+        mut body: Body,
     ) -> Result<Admitted, Refused> {
         let pool = || self.ingress.waiting(true);
         let waited = body.read_while(route.admit(len_bytes), pool).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
-        Ok(Admitted::new(permit, &self.resources))
+        Ok(Admitted::new(body, permit, &self.scheduler))
     }
 }

@@ -1,5 +1,6 @@
 //! What is kept of a request's sender.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -7,14 +8,13 @@ use http::header::HOST;
 use http::request::Parts;
 use sluice_flow::Metadata;
 use sluice_flow::source::{Permit, Refusal};
-use sluice_net::server::Peer;
 
 /// A connection's part of the metadata, shared by its requests where headers are not kept.
 pub(super) struct Sender(Arc<Metadata>);
 
 impl Sender {
-    pub(super) fn new(peer: &Peer) -> Self {
-        let peer = peer.address.map(|address| address.to_string());
+    pub(super) fn new(peer: Option<SocketAddr>) -> Self {
+        let peer = peer.map(|address| address.to_string());
         Sender(Arc::new(Metadata { peer, headers: Vec::new() }))
     }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn only_headers_that_something_reads_are_kept_and_charged_before_they_are_copied() {
         let address = "192.0.2.1:5000".parse().expect("an address");
-        let sender = Sender::new(&Peer { address: Some(address), is_tls: false });
+        let sender = Sender::new(Some(address));
         let mut headers = HeaderMap::new();
         for (name, value) in
             [("authorization", "Bearer secret"), ("cookie", "secret"), ("other", "x")]
@@ -112,7 +112,7 @@ mod tests {
     /// Guarantee: the host can be read whether it stands in a header or, as in HTTP/2, beside them.
     #[test]
     fn the_host_is_metadata_too() {
-        let sender = Sender::new(&Peer { address: None, is_tls: false });
+        let sender = Sender::new(None);
         let mut permit = Permit::take(Arc::new(Pool::default()), 0).expect("there is memory");
         let keys = [":authority".to_owned(), "host".to_owned()];
         let mut kept = |uri: &'static str, host: Option<&'static str>| {

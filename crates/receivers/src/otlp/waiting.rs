@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 pub(super) struct Body {
     reader: BodyReader,
-    announced_len_bytes: Option<u64>,
+    /// The length that the peer announced, if it did.
+    pub(super) announced_len_bytes: Option<u64>,
     /// What was read and is not used yet, in this order.
     held: Vec<u8>,
-    last: Option<Bytes>,
+    pub(super) last: Option<Bytes>,
     charged: Option<Permit>,
     has_ended: bool,
 }
@@ -28,16 +29,6 @@ impl Body {
         let announced_len_bytes = reader.announced_len_bytes();
         let (held, last, charged) = (Vec::new(), None, None);
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
-    }
-
-    /// The length that the peer announced, if it did.
-    pub(super) fn announced_len_bytes(&self) -> Option<u64> {
-        self.announced_len_bytes
-    }
-
-    /// Gives back the rest of the last piece.
-    pub(super) fn put_back(&mut self, piece: Bytes) {
-        self.last = Some(piece);
     }
 
     /// The next piece; `None` at the end.

@@ -147,7 +147,9 @@ async fn compressed_bytes_are_handed_in_verbatim_where_the_engine_keeps_them() {
 async fn http_takes_protobuf_and_json_in_every_coding_and_answers_in_kind() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let plain = traces(4);
-    let zlib = compress::compress_zlib(&[plain.clone().into()], None).expect("packs").to_vec();
+    let zlib = compress::compress(compress::Packing::Zlib, &[plain.clone().into()], None)
+        .expect("packs")
+        .to_vec();
     let block = compress::compress_snappy_block(&[plain.clone().into()]).expect("packs").to_vec();
     for (coding, body) in [
         ("identity", plain.clone()),
@@ -157,7 +159,12 @@ async fn http_takes_protobuf_and_json_in_every_coding_and_answers_in_kind() {
         ("x-snappy-framed", packed(Encoding::Snappy, &plain)),
         ("deflate", zlib.clone()),
         ("zlib", zlib),
-        ("lz4", compress::compress_lz4(&[plain.clone().into()]).expect("packs").to_vec()),
+        (
+            "lz4",
+            compress::compress(compress::Packing::Lz4, &[plain.clone().into()], None)
+                .expect("packs")
+                .to_vec(),
+        ),
     ] {
         let (code, head, body) =
             post(receiver.http, "/v1/traces", &[PROTOBUF, ("content-encoding", coding)], &body)

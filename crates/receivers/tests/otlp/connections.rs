@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sluice_otlp::Signal;
+use sluice_receivers::otlp::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -68,15 +69,13 @@ async fn slow_beginnings_are_cut_off() {
         assert!(is_closed(&mut socket).await, "{}", String::from_utf8_lossy(beginning));
     }));
     plain.undisturbed(attack).await;
-    for counters in [&encrypted.counters.grpc_connections, &encrypted.counters.http_connections] {
+    for counters in Transport::ALL.map(|transport| encrypted.counters.connections(transport)) {
         assert_eq!(counters.tls_failures.load(Ordering::Relaxed), 2);
     }
     for receiver in [plain, encrypted] {
         let counters = receiver.counters;
-        let open = || {
-            [&counters.grpc_connections, &counters.http_connections]
-                .map(|c| c.open.load(Ordering::Relaxed))
-        };
+        let open =
+            || Transport::ALL.map(|it| counters.connections(it).open.load(Ordering::Relaxed));
         until("no connection is left", || open() == [0, 0]).await;
     }
 }
@@ -152,7 +151,7 @@ async fn header_blocks_that_never_end_are_cut_off() {
 async fn connections_above_the_limit_are_closed_and_counted_and_make_room_again() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', max_connections: 2}, http: {endpoint: 'localhost:0'}}";
     let receiver = Receiver::start(text, MockIntake::default()).await;
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     let first = TcpStream::connect(receiver.grpc).await.expect("connects");
     let _second = TcpStream::connect(receiver.grpc).await.expect("connects");
     let mut third = TcpStream::connect(receiver.grpc).await.expect("connects");
@@ -181,7 +180,7 @@ async fn aged_and_idle_connections_are_asked_to_go() {
         let ended = timeout(SOON, connection).await.expect("ends").expect("did not panic");
         assert!(ended.is_ok(), "{parameters}: {ended:?}");
         drop(client);
-        let counters = &receiver.counters.grpc_connections;
+        let counters = receiver.counters.connections(Transport::Grpc);
         let asked = counters.aged.load(Ordering::Relaxed) + counters.idled.load(Ordering::Relaxed);
         assert_eq!((asked, counters.cut_off.load(Ordering::Relaxed)), (1, 0), "{parameters}");
     }
@@ -201,7 +200,7 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
     stream.send_data(framed(0, &traces(1)).into(), true).expect("is sent");
     until("the request is admitted", || receiver.intake.outstanding() > 0).await;
     assert!(timeout(SOON, response).await.expect("ends").is_err());
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     assert_eq!(
         (counters.aged.load(Ordering::Relaxed), counters.cut_off.load(Ordering::Relaxed)),
         (1, 1)
@@ -354,6 +353,6 @@ async fn mutual_tls_lets_in_only_whom_it_should() {
         }
     }
     assert_eq!(receiver.intake.taken().len(), 1);
-    let failures = &receiver.counters.grpc_connections.tls_failures;
+    let failures = &receiver.counters.connections(Transport::Grpc).tls_failures;
     until("the failure is counted", || failures.load(Ordering::Relaxed) >= 1).await;
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use sluice_net::server::ConnectionBudget;
 use sluice_otlp::Signal;
+use sluice_receivers::otlp::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -62,7 +63,7 @@ async fn the_longest_idle_connection_makes_room() {
         assert!(!connection.is_finished());
         assert!(unary(client, Signal::Traces, &[], &framed(0, &traces(1))).await.is_ok());
     }
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     assert_eq!(
         (counters.evicted.load(Ordering::Relaxed), counters.refused.load(Ordering::Relaxed)),
         (2, 0)
@@ -79,7 +80,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
     const STREAMS: usize = 45;
     let receiver = with_budget(&ConnectionBudget::new(2 * MIB, MIB)).await;
     let value = "x".repeat(10_000);
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     for _ in 0..2 {
         let refused_before = counters.refused_streams.load(Ordering::Relaxed);
         let mut waiting = Vec::new();
@@ -179,7 +180,7 @@ async fn a_tls_handshake_makes_room_for_the_next_connection() {
     let receiver = with_tls().await;
     let mut half = TcpStream::connect(receiver.grpc).await.expect("connects");
     half.write_all(b"\x16\x03\x01").await.expect("is sent");
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     until("it is open", || counters.open.load(Ordering::Relaxed) == 1).await;
     sleep(Duration::from_millis(1_500)).await;
     let _next = TcpStream::connect(receiver.grpc).await.expect("connects");
@@ -213,7 +214,7 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
             let _ = is_accepted(response).await;
         }
     }
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     let refused = counters.refused_streams.load(Ordering::Relaxed);
     assert!(refused > 1_024, "more than HTTP/2 lets a peer reset: {refused}");
     assert!(!connection.is_finished());
@@ -248,7 +249,7 @@ async fn answers_without_a_window_end_their_connection() {
         timeout(SOON, connection).await.expect("is closed")
     };
     let _ = receiver.undisturbed(attack).await;
-    let counters = &receiver.counters.grpc_connections;
+    let counters = receiver.counters.connections(Transport::Grpc);
     until("it is counted", || counters.failed.load(Ordering::Relaxed) == 1).await;
 }
 
@@ -285,6 +286,6 @@ async fn peers_that_never_read_are_closed() {
         }
     };
     receiver.undisturbed(attack).await;
-    let counters = &receiver.counters.http_connections;
+    let counters = receiver.counters.connections(Transport::Http);
     until("both are closed", || counters.failed.load(Ordering::Relaxed) >= 2).await;
 }

@@ -120,8 +120,18 @@ async fn nothing_is_inflated_before_it_is_admitted() {
                 ("gzip", packed(Encoding::Gzip, &zeros[0])),
                 ("gzip", halves),
                 ("zstd", packed(Encoding::Zstd, &zeros[0])),
-                ("deflate", compress::compress_zlib(&zeros, Some(9)).expect("packs").to_vec()),
-                ("lz4", compress::compress_lz4(&zeros).expect("packs").to_vec()),
+                (
+                    "deflate",
+                    compress::compress(compress::Packing::Zlib, &zeros, Some(9))
+                        .expect("packs")
+                        .to_vec(),
+                ),
+                (
+                    "lz4",
+                    compress::compress(compress::Packing::Lz4, &zeros, None)
+                        .expect("packs")
+                        .to_vec(),
+                ),
             ]
         };
         let growth = Growth::from_here();

@@ -235,7 +235,7 @@ impl Receiver {
         let context = ReceiverContext {
             ingress: Arc::new(Shared(Arc::clone(&intake))),
             authenticators,
-            resources: ServerResources { connections, scheduler: Some(runtime.scheduler()) },
+            resources: ServerResources { connections, scheduler: runtime.scheduler() },
             counters: Some(Arc::clone(&counters) as _),
             client_authenticators: ClientAuths::default(),
             user_agent: "sluice/test",

@@ -17,7 +17,7 @@ use sluice_config::{Fields, Kind};
 use sluice_flow::BoxFuture;
 use sluice_net::auth::client::read_authenticator;
 use sluice_net::client::{ConnectOptions, HttpClient, HttpOptions, Origin};
-use sluice_net::tls::ClientTlsSection;
+use sluice_net::tls::ClientTlsOptions;
 use sluice_receivers::{
     BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
     ReceiverKind, StartedReceiver,
@@ -39,7 +39,7 @@ pub(crate) const KIND: ReceiverKind =
 pub(crate) struct Config {
     url: String,
     directory: PathBuf,
-    tls: ClientTlsSection,
+    tls: ClientTlsOptions,
     authenticator: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Config {
         Config {
             url: fields.required_string("url", "Of the pages; their number is added."),
             directory: fields.required_string("directory", "Where the next number is kept.").into(),
-            tls: ClientTlsSection::read(fields),
+            tls: ClientTlsOptions::read(fields),
             authenticator: read_authenticator(fields),
         }
     }

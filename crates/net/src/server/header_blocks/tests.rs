@@ -90,10 +90,10 @@ fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
     let (blocks, _) = read(std::slice::from_ref(&begun));
     assert!(blocks.kept_bytes() >= map.capacity() * FIELD_BYTES, "{}", blocks.kept_bytes());
     let (longer, _) = read(&[begun.clone(), end(0, &[0x82])]);
-    assert!(longer.is_unfinished() && longer.kept_bytes() > blocks.kept_bytes());
+    assert!(longer.is_unfinished && longer.kept_bytes() > blocks.kept_bytes());
     for payload in [&[][..], &[0x82]] {
         let (ended, _) = read(&[begun.clone(), end(END_HEADERS, payload)]);
-        assert_eq!((ended.is_unfinished(), ended.kept_bytes()), (false, 0));
+        assert_eq!((ended.is_unfinished, ended.kept_bytes()), (false, 0));
     }
     assert_eq!(read(&[headers(&[0x82; FIELDS])]).0.kept_bytes(), 0);
 }

@@ -94,6 +94,12 @@ impl ReadScheduler {
         Arc::new(ReadScheduler { rules: Rules::without(rules), ..ReadScheduler::default() })
     }
 
+    /// Without any rule, and without a runtime: connections are read from as soon as there is
+    /// something to read.
+    pub fn off() -> Arc<ReadScheduler> {
+        ReadScheduler::without(&Rule::ALL)
+    }
+
     /// Builds a runtime whose threads read from connections when they have nothing else to do.
     pub fn install(self: &Arc<Self>, builder: &mut Builder) -> io::Result<Runtime> {
         let (parks, unparks, runs) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
@@ -216,9 +222,9 @@ pub(super) struct ScheduledReads {
 }
 
 impl ScheduledReads {
-    /// Without a scheduler the connection may always be read from.
-    pub(super) fn new(scheduler: Option<Arc<ReadScheduler>>, entry: Arc<ConnectionEntry>) -> Self {
-        let scheduler = scheduler.filter(|scheduler| scheduler.rules.has(Rule::Queue));
+    /// Without the queue the connection may always be read from.
+    pub(super) fn new(scheduler: &Arc<ReadScheduler>, entry: Arc<ConnectionEntry>) -> Self {
+        let scheduler = scheduler.rules.has(Rule::Queue).then(|| Arc::clone(scheduler));
         ScheduledReads { scheduler, entry }
     }
 

@@ -18,10 +18,7 @@ struct Connection {
 impl Connection {
     fn new(scheduler: &Arc<ReadScheduler>) -> Self {
         let requests = Arc::new(ConnectionEntry::default());
-        Connection {
-            reads: ScheduledReads::new(Some(Arc::clone(scheduler)), Arc::clone(&requests)),
-            requests,
-        }
+        Connection { reads: ScheduledReads::new(scheduler, Arc::clone(&requests)), requests }
     }
 
     /// As the socket asks when there is something to read.

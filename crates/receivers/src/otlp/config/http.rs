@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ::http::{HeaderName, HeaderValue};
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
+use sluice_net::headers;
 use sluice_net::server::{Cors, Protocols, ServerOptions};
 use sluice_otlp::{Encoding, Signal};
 
@@ -38,7 +38,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     shared.read_connections(fields);
     let keep_alive = keep_alive(fields, &mut shared.server);
     let cors = cors(fields);
-    let response_headers = response_headers(fields);
+    let doc = "Headers that are added to every answer.";
+    let response_headers = headers::read(fields, "response_headers", doc, &[]);
     let encodings = encodings(fields);
     fields.not_yet("middlewares", "middleware extensions");
     HttpConfig { shared, url_paths, cors, response_headers, encodings, keep_alive }
@@ -103,21 +104,6 @@ fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
             .ok()
     });
     section.flatten()
-}
-
-fn response_headers(fields: &mut Fields<'_>) -> Vec<(HeaderName, HeaderValue)> {
-    let map = fields.secret_map("response_headers", "Headers that are added to every answer.");
-    let mut headers = Vec::new();
-    for (name, value) in map {
-        match (HeaderName::try_from(&name), HeaderValue::from_str(value.expose())) {
-            (Ok(name), Ok(value)) => headers.push((name, value)),
-            _ => {
-                let message = format!("has a header that cannot be sent: `{name}`");
-                fields.error_at("response_headers", &message);
-            }
-        }
-    }
-    headers
 }
 
 fn encodings(fields: &mut Fields<'_>) -> Vec<(&'static str, Packing)> {

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::http::{HeaderName, HeaderValue};
+use ::http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
-use sluice_net::tls::{Pem, ServerTlsOptions, TlsOptions};
+use sluice_net::tls::{Pem, TlsOptions};
 
 use super::counters::Transport;
 
@@ -32,7 +32,7 @@ pub struct OtlpConfig {
 #[derive(Clone, Debug)]
 pub struct SharedConfig {
     pub address: Address,
-    pub tls: Option<ServerTlsOptions>,
+    pub tls: Option<TlsOptions>,
     /// Name of the extension that decides who may send.
     pub authenticator: Option<String>,
     pub include_metadata: bool,
@@ -49,7 +49,7 @@ pub struct HttpConfig {
     pub url_paths: [String; 3],
     pub cors: Option<Cors>,
     /// Added to every answer.
-    pub response_headers: Vec<(HeaderName, HeaderValue)>,
+    pub response_headers: HeaderMap,
     /// The content codings that are taken, by name: `identity` and `compression_algorithms`.
     pub encodings: Vec<(&'static str, Packing)>,
     /// False: `connection: close` on every HTTP/1 answer.
@@ -187,7 +187,7 @@ fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
 }
 
 /// `tls` of a server.
-fn tls(fields: &mut Fields<'_>) -> ServerTlsOptions {
+fn tls(fields: &mut Fields<'_>) -> TlsOptions {
     let certificate =
         Pem::read(fields, "cert_file", "cert_pem", "Our certificate, followed by its chain");
     let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
@@ -204,12 +204,9 @@ fn tls(fields: &mut Fields<'_>) -> ServerTlsOptions {
     if certificate.is_none() || key.is_none() {
         fields.error_with_hint("needs a certificate and its key", "set `cert_file` and `key_file`");
     }
-    ServerTlsOptions {
-        common: TlsOptions { certificate, key, ..protocol },
-        client_authorities: client_ca_file
-            .filter(|path| !path.is_empty())
-            .map(|path| Pem::File(PathBuf::from(path))),
-    }
+    let client_ca_file = client_ca_file.filter(|path| !path.is_empty());
+    let authorities = client_ca_file.map(|path| Pem::File(PathBuf::from(path)));
+    TlsOptions { certificate, key, authorities, ..protocol }
 }
 
 #[cfg(test)]

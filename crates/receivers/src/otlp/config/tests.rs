@@ -79,10 +79,7 @@ protocols:
     assert_eq!(grpc.server.keepalive_timeout, Duration::from_secs(5));
     assert_eq!(grpc.authenticator.as_deref(), Some("basicauth/server"));
     let tls = grpc.tls.expect("is on");
-    assert!(
-        tls.client_authorities.is_some()
-            && tls.common.reload_interval == Some(Duration::from_secs(60))
-    );
+    assert!(tls.authorities.is_some() && tls.reload_interval == Some(Duration::from_secs(60)));
     let http = config.http.expect("is on");
     assert_eq!(http.url_paths[0], "/v1/t");
     assert_eq!(
