@@ -216,8 +216,10 @@ mod tests {
         {
             assert_eq!(kind(&grpc(Code::ResourceExhausted, message)), "misconfigured", "{message}");
         }
-        let status = Status::new(Code::ResourceExhausted, "message larger than max")
-            .with_retry_delay(Duration::from_secs(2));
+        let status = Status {
+            retry_delay: Some(Duration::from_secs(2)),
+            ..Status::new(Code::ResourceExhausted, "message larger than max")
+        };
         let outcome = of_grpc(&Reply { status, message: Bytes::new(), http_status: None });
         let Outcome::RetryAfter { delay, .. } = outcome else { panic!("{outcome:?}") };
         assert_eq!(delay, Some(Duration::from_secs(2)));

@@ -138,10 +138,14 @@ async fn leaves_nothing(exporter: NetworkExporter<Grpc>, backend: &Backend) {
 #[tokio::test]
 async fn every_answer_has_its_outcome() {
     let too_large = "grpc: received message larger than max (5242895 vs. 4194304)";
-    let delayed =
-        Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
-    let quota =
-        Status::new(Code::ResourceExhausted, "busy").with_retry_delay(Duration::from_secs(2));
+    let delayed = Status {
+        retry_delay: Some(Duration::from_millis(1500)),
+        ..Status::new(Code::Unavailable, "busy")
+    };
+    let quota = Status {
+        retry_delay: Some(Duration::from_secs(2)),
+        ..Status::new(Code::ResourceExhausted, "busy")
+    };
     for (act, expected) in [
         (Act::Message(Vec::new()), "delivered"),
         (Act::Message(vec![0x0a, 0x00]), "delivered"),

@@ -21,7 +21,6 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
 use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connected, Connector};
@@ -93,7 +92,6 @@ struct Inner {
     attempts: AtomicU64,
     /// For each connection that may be in use.
     permits: Semaphore,
-    tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
@@ -114,7 +112,6 @@ impl HttpClient {
             attempt: tokio::sync::Mutex::default(),
             attempts: AtomicU64::new(0),
             permits: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
-            tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
             options,
         };
@@ -169,11 +166,6 @@ impl HttpClient {
                 result => return result,
             }
         }
-    }
-
-    /// Open connections and other background work. For tests and reports.
-    pub fn tasks(&self) -> usize {
-        self.inner.tasks.len()
     }
 
     pub fn shut_down(&self) {
@@ -244,7 +236,7 @@ impl Inner {
 
     /// Drives a connection until it ends or the client does.
     fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
-        self.tasks.spawn(self.shutdown.clone().run_until_cancelled_owned(work));
+        tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(work));
     }
 
     fn refresh_addresses(self: &Arc<Self>) {

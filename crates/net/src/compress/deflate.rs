@@ -51,6 +51,11 @@ pub(super) fn compress(
 /// Packs with ISA-L what it does better. `None`: it does not, or cannot.
 #[cfg(target_arch = "x86_64")]
 fn fast(input: &[u8], wrapping: Wrapping, level: i32, scratch: &mut Scratch) -> Option<usize> {
+    /// Where nothing can be packed, input is stored in blocks (of up to 64 KiB) with a header each.
+    const STORED_BLOCK_BYTES: usize = 8 << 10;
+    const STORED_HEADER_BYTES: usize = 5;
+    /// Header and trailer, and the ends of the first and the last block.
+    const WRAPPING_BYTES: usize = 64;
     let is_taken = level == 1 && u32::try_from(input.len()).is_ok();
     let codec = match wrapping {
         Wrapping::Gzip => isal::Codec::Gzip,
@@ -69,15 +74,6 @@ fn fast(input: &[u8], wrapping: Wrapping, level: i32, scratch: &mut Scratch) -> 
 fn fast(_: &[u8], _: Wrapping, _: i32, _: &mut Scratch) -> Option<usize> {
     None
 }
-
-/// Where nothing can be packed, input is stored in blocks (of up to 64 KiB) with a header each.
-#[cfg(target_arch = "x86_64")]
-const STORED_BLOCK_BYTES: usize = 8 << 10;
-#[cfg(target_arch = "x86_64")]
-const STORED_HEADER_BYTES: usize = 5;
-/// Header and trailer, and the ends of the first and the last block.
-#[cfg(target_arch = "x86_64")]
-const WRAPPING_BYTES: usize = 64;
 
 fn with_libdeflate(
     input: &[u8],

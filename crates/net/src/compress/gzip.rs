@@ -11,8 +11,6 @@ use std::cell::RefCell;
 use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{Crc, DecompressionError, Decompressor};
 use memchr::memmem;
-#[cfg(target_arch = "x86_64")]
-use sluice_inflate::Inflater;
 
 use super::deflate::Wrapping;
 use super::output::Pieces;
@@ -28,18 +26,9 @@ const MEMBER_MIN_BYTES: usize = 20;
 /// of bgzip, which puts 64 KiB into each: 1,030 for the largest request by default.
 const MEMBERS_MAX: usize = 2_048;
 
-/// Below this length libdeflate is faster, which makes its tables sooner.
-#[cfg(target_arch = "x86_64")]
-const INFLATER_MIN_BYTES: usize = 8 << 10;
-
 /// A block costs a microsecond however little is in it, and takes ten bytes. `sluice_inflate` gives
 /// up on such streams; other decoders walk so many bytes of them unasked.
 const BLOCKS_UNASKED_BYTES: usize = 16 << 10;
-
-#[cfg(target_arch = "x86_64")]
-thread_local! {
-    static INFLATER: RefCell<Option<Inflater>> = RefCell::new(Inflater::new());
-}
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -101,7 +90,13 @@ fn inflates_whole(input: &[u8], room: &mut [u8]) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 fn inflate(stream: &[u8], room: &mut [u8]) -> Option<usize> {
-    if stream.len() < INFLATER_MIN_BYTES {
+    /// Below this length libdeflate is faster, which makes its tables sooner.
+    const LEAST_BYTES: usize = 8 << 10;
+    thread_local! {
+        static INFLATER: RefCell<Option<sluice_inflate::Inflater>> =
+            RefCell::new(sluice_inflate::Inflater::new());
+    }
+    if stream.len() < LEAST_BYTES {
         return None;
     }
     INFLATER.with_borrow_mut(|inflater| inflater.as_mut()?.inflate(stream, room))

@@ -114,11 +114,6 @@ impl Status {
         Status { code, message: message.into(), retry_delay: None }
     }
 
-    pub fn with_retry_delay(mut self, delay: Duration) -> Self {
-        self.retry_delay = Some(delay);
-        self
-    }
-
     pub fn ok() -> Self {
         Status::new(Code::Ok, "")
     }

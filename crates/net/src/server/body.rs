@@ -95,7 +95,7 @@ async fn drain(body: RequestBody, _stream: Counted) {
     let mut body = BodyReader::new(body, BodyTimeouts { gap: DRAIN_TIME, total: DRAIN_TIME });
     let mut drained_bytes = 0;
     while drained_bytes <= DRAINED_MAX_BYTES
-        && let Ok(Some(data)) = body.next().await
+        && let Ok(Some(Some(data))) = body.next(None).await
     {
         drained_bytes += data.len();
     }
@@ -150,16 +150,13 @@ impl BodyReader {
         self.waits = waits.then(|| self.body.activity.note_waits());
     }
 
-    /// The next piece; `None` at the end. Trailers are passed over.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        Ok(self.next_before(self.deadline).await?.flatten())
-    }
-
-    /// The next piece, if it comes before this moment: as [`BodyReader::next`].
-    pub async fn next_before(
+    /// The next piece; `Some(None)` at the end, `None` if it does not come before the moment that
+    /// is given. Trailers are passed over.
+    pub async fn next(
         &mut self,
-        moment: Instant,
+        before: Option<Instant>,
     ) -> Result<Option<Option<Bytes>>, BodyError> {
+        let moment = before.unwrap_or(self.deadline);
         loop {
             let until = moment.min(self.gap_end).min(self.deadline).min(self.check_at);
             // The timer is registered only if the piece is not there yet.

@@ -41,7 +41,7 @@ impl Admitted {
     /// nothing.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refused> {
         loop {
-            if let Some(piece) = self.body.next_before(self.check_at).await? {
+            if let Some(piece) = self.body.next(Some(self.check_at)).await? {
                 self.arrived += piece.as_ref().map_or(0, Bytes::len);
                 return Ok(piece);
             }

@@ -118,34 +118,25 @@ impl HttpHandler {
         response
     }
 
-    /// Adds what browsers and the configuration want of every answer.
-    fn finish(&self, mut response: Response<ReplyBody>, asked: &Asked) -> Response<ReplyBody> {
-        let headers = response.headers_mut();
-        if let Some(cors) = self.config.cors.as_ref().filter(|_| !asked.is_preflight) {
-            cors.apply(asked.origin.as_ref(), headers);
-        }
-        let configured = self.config.response_headers.iter();
-        headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
-        if asked.is_http1 && !self.config.keep_alive {
-            headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
-    }
-}
-
-/// What of a request an answer depends on, whatever is answered.
-struct Asked {
-    origin: Option<HeaderValue>,
-    is_http1: bool,
-    is_preflight: bool,
-}
-
-impl Asked {
-    fn of(request: &Request<RequestBody>) -> Self {
-        Asked {
-            origin: request.headers().get(ORIGIN).cloned(),
-            is_http1: request.version() < http::Version::HTTP_2,
-            is_preflight: request.method() == Method::OPTIONS,
+    /// Adds to a request's answer what browsers and the configuration want of every one.
+    fn finish<'a>(
+        &'a self,
+        request: &Request<RequestBody>,
+    ) -> impl FnOnce(Response<ReplyBody>) -> Response<ReplyBody> + use<'a> {
+        let origin = request.headers().get(ORIGIN).cloned();
+        let is_http1 = request.version() < http::Version::HTTP_2;
+        let is_preflight = request.method() == Method::OPTIONS;
+        move |mut response| {
+            let headers = response.headers_mut();
+            if let Some(cors) = self.config.cors.as_ref().filter(|_| !is_preflight) {
+                cors.apply(origin.as_ref(), headers);
+            }
+            let configured = self.config.response_headers.iter();
+            headers.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
+            if is_http1 && !self.config.keep_alive {
+                headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
         }
     }
 }
@@ -158,9 +149,8 @@ impl Handler for HttpHandler {
     }
 
     async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
-        let asked = Asked::of(&request);
-        let response = self.answer(sender, request).await;
-        self.finish(response, &asked)
+        let finish = self.finish(&request);
+        finish(self.answer(sender, request).await)
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
@@ -171,7 +161,7 @@ impl Handler for HttpHandler {
             }
             self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
         });
-        self.finish(response, &Asked::of(&request))
+        self.finish(&request)(response)
     }
 }
 

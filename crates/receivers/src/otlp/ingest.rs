@@ -45,14 +45,6 @@ pub(super) struct Incoming<'a> {
     pub request: http::Request<RequestBody>,
 }
 
-/// A request that has arrived whole, with the snapshot of the routes that it began with.
-struct Arrived {
-    route: Arc<dyn IngressRoute>,
-    work: Work,
-    metadata: Arc<Metadata>,
-    permit: Permit,
-}
-
 /// What the request says of its content. `None`: nothing, or several things that differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
@@ -116,7 +108,7 @@ impl Ingest {
     ) -> Result<(u32, usize), (Refused, u32)> {
         let uncounted = |refused| (refused, 0);
         let arrived = self.read(incoming, packing_of).await.map_err(uncounted)?;
-        let Arrived { route, work, metadata, permit } = arrived;
+        let (route, metadata, work, permit) = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
         let ((items, payload), permit) = inspected.map_err(uncounted)?;
@@ -131,12 +123,12 @@ impl Ingest {
         accepted.map(|()| (items, len_bytes)).map_err(|refusal| (refusal.into(), items))
     }
 
-    /// Steps 1 to 4.
+    /// Steps 1 to 4. The route is the snapshot that the request began with.
     async fn read(
         &self,
         incoming: Incoming<'_>,
         packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> Result<Arrived, Refused> {
+    ) -> Result<(Arc<dyn IngressRoute>, Arc<Metadata>, Work, Permit), Refused> {
         let Incoming { transport, signal, format, sender, request } = incoming;
         let (head, mut body) = self.parts_of(request);
         let route = self.let_in(signal, &head.headers, &mut body).await?;
@@ -151,6 +143,6 @@ impl Ingest {
         let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
         let metadata = sender.metadata(&head, keys, &mut permit)?;
         let work = Work::new(&*route, signal, format, packing, body, self.config.limit_bytes);
-        Ok(Arrived { route, work, metadata, permit })
+        Ok((route, metadata, work, permit))
     }
 }

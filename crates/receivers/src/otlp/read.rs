@@ -27,7 +27,7 @@ impl Ingest {
         const PLAIN: Packing = Packing::Known(Encoding::Identity);
         let mut reader = MessageReader::new(self.config.limit_bytes);
         let prefix = loop {
-            let Some(mut chunk) = body.next().await? else {
+            let Some(mut chunk) = body.next(None).await?.flatten() else {
                 reader.finish()?;
                 return Err(FrameError::Missing.into());
             };

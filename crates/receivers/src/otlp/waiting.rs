@@ -31,22 +31,14 @@ impl Body {
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
     }
 
-    /// The next piece; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match self.read_before() {
-            Some(piece) => Ok(piece),
-            None => self.reader.next().await,
-        }
-    }
-
-    /// The next piece, if it comes before this moment: as [`Body::next`].
-    pub(super) async fn next_before(
+    /// The next piece: see [`BodyReader::next`].
+    pub(super) async fn next(
         &mut self,
-        moment: Instant,
+        before: Option<Instant>,
     ) -> Result<Option<Option<Bytes>>, BodyError> {
         match self.read_before() {
             Some(piece) => Ok(Some(piece)),
-            None => self.reader.next_before(moment).await,
+            None => self.reader.next(before).await,
         }
     }
 
@@ -92,7 +84,7 @@ impl Body {
             tokio::select! {
                 biased;
                 result = &mut wait => return Ok(Some(result)),
-                piece = self.reader.next(), if is_read => match piece? {
+                piece = self.reader.next(None), if is_read => match piece?.flatten() {
                     Some(piece) => has_room = self.hold(piece),
                     None => self.has_ended = true,
                 },

@@ -43,8 +43,10 @@ async fn overload_says_when_to_come_back() {
         let intake = MockIntake { admit_refusal, submit_refusal, ..MockIntake::default() };
         let receiver = Receiver::start(BOTH, intake).await;
         let (status, (code, head, body)) = both(&receiver).await;
-        let expected = Status::new(Code::Unavailable, "memory is spent")
-            .with_retry_delay(Duration::from_millis(1200));
+        let expected = Status {
+            retry_delay: Some(Duration::from_millis(1200)),
+            ..Status::new(Code::Unavailable, "memory is spent")
+        };
         assert_eq!(status, expected);
         assert_eq!(code, 503);
         assert!(head.contains("retry-after: 2"), "{head}");

@@ -17,7 +17,7 @@ fn a_status_survives_its_headers() {
             Duration::from_secs(300),
             Duration::MAX / 4,
         ] {
-            let delayed = plain.clone().with_retry_delay(delay);
+            let delayed = Status { retry_delay: Some(delay), ..plain.clone() };
             assert_eq!(round_trip(&delayed), delayed);
             assert_eq!(Status::decode_details(&delayed.encode_details()), Some(delayed));
         }
@@ -45,14 +45,17 @@ fn retry_info_is_encoded_as_other_implementations_do() {
         b"\x12\x0a\x0a\x08\x08\x01\x10\x80\xca\xb5\xee\x01",
     ]
     .concat();
-    let status =
-        Status::new(Code::Unavailable, "busy").with_retry_delay(Duration::from_millis(1500));
+    let status = Status {
+        retry_delay: Some(Duration::from_millis(1500)),
+        ..Status::new(Code::Unavailable, "busy")
+    };
     assert_eq!(status.encode_details(), expected);
 }
 
 #[test]
 fn details_are_read_with_and_without_padding_and_ignored_when_malformed() {
-    let status = Status::new(Code::Unavailable, "x").with_retry_delay(Duration::from_secs(3));
+    let status =
+        Status { retry_delay: Some(Duration::from_secs(3)), ..Status::new(Code::Unavailable, "x") };
     let details = status.encode_details();
     let mut headers = HeaderMap::new();
     headers.insert(GRPC_STATUS, HeaderValue::from_static("14"));
