@@ -159,8 +159,8 @@ fn write_frames(sample: &[u8]) {
     write("grpc_frame", "trailing", &frame(0, sample.len() - 1, sample));
     write("grpc_frame", "claims-too-much", &frame(0, usize::MAX, sample));
 
-    let delay = std::time::Duration::from_millis(1500);
-    let status = Status::new(Code::Unavailable, "the queue is full").with_retry_delay(delay);
+    let retry_delay = Some(std::time::Duration::from_millis(1500));
+    let status = Status { retry_delay, ..Status::new(Code::Unavailable, "the queue is full") };
     write("grpc_status", "retry-info", &status.encode_details());
     write(
         "grpc_status",
@@ -197,11 +197,11 @@ fn write_answers() {
     for (number, text) in TOKENS.iter().enumerate() {
         write("answers", &format!("token-{}", number + 1), &prefixed(token, text.as_bytes()));
     }
+    let retry_delay = Some(std::time::Duration::from_millis(1500));
     let status = Status::new(Code::Unavailable, "100 % of the queue: \u{fc}");
-    for (name, status) in [
-        ("status-plain", status.clone()),
-        ("status-retry-info", status.with_retry_delay(std::time::Duration::from_millis(1500))),
-    ] {
+    for (name, status) in
+        [("status-plain", status.clone()), ("status-retry-info", Status { retry_delay, ..status })]
+    {
         let mut map = HeaderMap::new();
         status.write_to(&mut map);
         let lines = [GRPC_STATUS, GRPC_MESSAGE, GRPC_STATUS_DETAILS]
