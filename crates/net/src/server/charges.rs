@@ -8,10 +8,6 @@ use super::budget::ConnectionBudget;
 /// A request beside its headers and its body: h2's stream, the task that answers it. After the
 /// answer it is the stream, until the answer is sent and the body drained.
 pub(super) const STREAM_BYTES: usize = 3 << 10;
-/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
-pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
-/// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
-pub(super) const FIELD_BYTES: usize = 110;
 /// Up to these shares of the budget, blocks are granted: first blocks of connections, first blocks
 /// of those that stalled, further blocks. Beyond them they are borrowed. Connections with a few
 /// streams must not suffer from those with hundreds.

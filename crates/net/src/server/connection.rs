@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, InFlight};
 use super::body::Answer;
-use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES, STREAM_BYTES};
+use super::charges::STREAM_BYTES;
 use super::counters::ServerCounters;
-use super::header_blocks::HeaderBlocks;
+use super::header_blocks::{FIELD_BYTES, HEADERS_MAX_BYTES, HeaderBlocks};
 use super::header_timer::HeaderTimer;
 use super::transport::{ScheduledSocket, Socket, Transport};
 use super::{ConnectionBudget, Handler, Protocols, ReplyBody, RequestBody, ServerOptions, Serving};

@@ -8,7 +8,10 @@
 //!
 //! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
 
-use super::charges::{FIELD_BYTES, HEADERS_MAX_BYTES};
+/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
+pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
+/// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
+pub(super) const FIELD_BYTES: usize = 110;
 
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
