@@ -1,4 +1,4 @@
-//! A directory is looked at and checked without changing it, whatever state it is in.
+//! A directory is inspected and verified without changing it, whatever state it is in.
 
 mod support;
 
