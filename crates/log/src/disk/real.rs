@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::direct::Direct;
 use super::{Access, DirectoryEntry, Disk, DiskFile, write_all_at};
 
-/// Where the file system cannot reserve space, zeros are written in pieces of this size.
+/// Zeros are written in pieces of this size if the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
 
 /// Files and directories of the operating system.

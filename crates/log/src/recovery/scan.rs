@@ -275,7 +275,7 @@ impl<'a, T> Recovery<'a, T> {
 
     fn add_segment(&mut self, segment: Segment, last: Offset) {
         self.head = self.head.max(last.saturating_add(1));
-        // What the reader of a damaged file needs is not known.
+        // The needs of the reader of a damaged file are not known: it pins every segment.
         let needs = |index: &usize| {
             self.cursors.get(*index).is_none_or(|(_, cursor)| {
                 let from = cursor.floor.max(segment.first);
