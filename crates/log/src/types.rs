@@ -17,7 +17,7 @@ pub struct Charge {
     pub items: u64,
 }
 
-/// A number of frames with what is in them.
+/// A number of frames, with the sums of their items and charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     pub frames: u64,
@@ -43,7 +43,7 @@ impl Holding {
     }
 }
 
-/// The holding is that one frame.
+/// The holding of one frame.
 impl From<Charge> for Holding {
     fn from(Charge { bytes, items }: Charge) -> Self {
         Holding { frames: 1, items, bytes }

@@ -34,7 +34,7 @@ fn work(log: &Log<Note>, durable: &Durable) -> Vec<u64> {
                 log.resolve(id, offset);
             }
         }
-        // The maintenance thread has its turn.
+        // Gives the maintenance thread time to run.
         std::thread::sleep(Duration::from_millis(12));
     }
     left

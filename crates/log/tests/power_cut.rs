@@ -1,4 +1,4 @@
-//! Power cuts against a real file system. A process appends to a log and says what is durable;
+//! Power cuts against a real file system. A process appends to a log and prints durable values;
 //! at a random moment it is killed and the power of its disk is cut, again and again.
 //!
 //! The same on a disk whose syncs do nothing must lose acknowledged values, or this test could not

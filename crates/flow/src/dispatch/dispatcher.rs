@@ -16,7 +16,7 @@ use crate::export::Outcome;
 /// Longest delay that a backend may ask for: a larger one could overflow the clock.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Probes take turns among this many batches: one that stays refused says nothing of the others.
+/// Probes alternate among this many batches: one that stays refused says nothing of the rest.
 const PROBE_CANDIDATES: usize = 4;
 /// While a delivery is held for a fault of all data, no more data is read for other probes once
 /// this many batches wait.

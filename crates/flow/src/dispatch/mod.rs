@@ -52,7 +52,7 @@ impl<L> Batch<L> {
         Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
     }
 
-    /// Replaces its units by others. A request that was packed of the old ones is then obsolete.
+    /// Replaces its units. A request that was packed from the old units is then obsolete.
     pub fn set_units(&mut self, units: Vec<Unit<L>>) {
         (self.items, self.bytes) = sizes(&units);
         self.units = units;

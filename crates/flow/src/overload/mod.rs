@@ -1,7 +1,7 @@
-//! Decides what happens when more telemetry arrives than is delivered, in this one place. No I/O
+//! Decides, in this one place, what happens when more telemetry arrives than is delivered. No I/O
 //! and no lock; the time is an argument, and only a [`Stamp`]'s origin comes from a clock. The
-//! engine gathers the states ([`PoolState`], [`DeliveryState`]) and does what these functions
-//! return.
+//! engine gathers the states ([`PoolState`], [`DeliveryState`]) and applies the decisions.
+//!
 //! One pool of memory (or of disk) is for the backlogs of all deliveries and signals; a frame is in
 //! it once. A delivery's budget is how far it may lag behind the newest frame.
 //!

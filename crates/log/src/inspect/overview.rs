@@ -69,7 +69,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
     logs.map(overview).collect()
 }
 
-/// Names and paths of the folders below `directory` that hold a log.
+/// Names and paths of the folders below `directory` that are logs.
 pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut logs = Vec::new();
     for entry in disk.list(directory).at(directory, "cannot list")? {
@@ -81,7 +81,7 @@ pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(
     Ok(logs)
 }
 
-/// Whether a folder with these entries holds a log.
+/// Whether a folder with these entries is a log.
 pub fn is_log(entries: &[DirectoryEntry]) -> bool {
     entries.iter().any(|entry| {
         let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;

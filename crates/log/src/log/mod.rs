@@ -1,7 +1,7 @@
-//! The log of one signal: a memory tail, and segment files behind it where a directory is given.
+//! The log of one signal: a memory tail, and segment files behind it if it has a directory.
 //!
 //! Invariants
-//! - A frame is stored once, whatever the number of readers; it is let go as soon as every reader
+//! - A frame is stored once, whatever the number of readers; it is freed as soon as every reader
 //!   that it was appended for has resolved it; a reader that lags pins only its unresolved frames.
 //! - Offsets from `evicted_below` on are in memory or resolved everywhere; below it they are on
 //!   disk or resolved everywhere. Offsets below `durable_below` are durable or resolved everywhere.

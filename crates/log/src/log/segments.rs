@@ -120,7 +120,7 @@ impl Segments {
         (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
     }
 
-    /// The lowest offset that the two newest files can hold.
+    /// The lowest offset that can be in the two newest files.
     pub(crate) fn first_of_newest(&self) -> Option<Offset> {
         self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
     }

@@ -130,7 +130,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Inner<T> {
-    /// First offset, last offset and length of the segments that their readers' permissions let go.
+    /// First offset, last offset and length of the segments that all their readers may shed.
     fn sheddable_segments(&self) -> Vec<(Offset, Offset, u64)> {
         let Some(store) = &self.store else { return Vec::new() };
         let may_give_up = |segment: &Segment, id: CursorId| {
