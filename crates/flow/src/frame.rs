@@ -1,4 +1,4 @@
-//! A frame: one export request as it arrived. Immutable, and shared by all deliveries.
+//! A frame: one export request after the steps that all deliveries share. Immutable and shared.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -212,7 +212,7 @@ impl<T> Cursor<T> {
         ahead.find(|(offset, ..)| !self.is_resolved(*offset)).map(|(_, _, lease)| lease)
     }
 
-    /// When the oldest unresolved frame was received, if it is on disk only and known.
+    /// Receive time of the oldest unresolved frame that is on disk only, if it is known.
     pub(crate) fn oldest_on_disk_unix_ns(&self) -> Option<u64> {
         let leased = self.disk_leases.values().next();
         leased.into_iter().chain(self.first_ahead()).map(|lease| lease.received_unix_ns).min()

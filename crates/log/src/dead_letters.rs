@@ -288,7 +288,7 @@ impl DeadLetters {
         }
     }
 
-    /// False if there is nothing to drop.
+    /// Drops the oldest segment of letters. False if there is none.
     fn drop_oldest(&mut self) -> Result<bool> {
         let floor = self.state.floor;
         let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {

@@ -1,7 +1,7 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
-//! A log is its memory tail; one that has a directory has segment files behind it, to which a frame
-//! goes only if its readers do not resolve it soon. Users do not see which: offsets, cursors made
+//! A log is its memory tail; with a directory it also has segment files behind it, to which a frame
+//! goes only if its readers do not resolve it soon. Users see no difference: offsets, cursors made
 //! of a floor and resolved ranges, and reads by offset are the same.
 //!
 //! From the bottom up: `disk` (operations on a file system), `format` (bytes), `segment`,

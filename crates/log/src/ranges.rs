@@ -72,7 +72,7 @@ impl RangeSet {
         }
     }
 
-    /// Number of separate ranges, which is what the set costs in memory.
+    /// Number of separate ranges. The set takes memory in proportion to it.
     pub fn len(&self) -> usize {
         self.end_by_start.len()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Slots<S> {
 }
 
 impl<S> Slots<S> {
-    /// Without any slot; the first gets the offset `head`.
+    /// Without any slot. The first one gets the offset `head`.
     pub(crate) fn starting_at(head: u64) -> Self {
         let base = head / CHUNK * CHUNK;
         let mut slots = Slots { base, head: base, chunks: VecDeque::new() };

@@ -1,4 +1,4 @@
-//! The words that a log and its users share.
+//! Types that a log and its users share.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -195,7 +195,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
             disk.fail_call(number, error);
             let results = [2, 3].map(|floor| file.store(&disk, &state(floor)).is_ok());
             disk.clear_fault();
-            // One failing call fails one store at most.
+            // A failing call fails at most one store.
             assert!(results.contains(&true), "call {number}");
             file.store(&disk, &state(4)).unwrap();
             assert_eq!(CursorFile::read(&disk, &path()).unwrap(), state(4), "call {number}");

@@ -343,7 +343,7 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         letters.remove_below(u64::MAX).unwrap();
         assert!(files(&disk).is_empty());
         let disk = disk.kill_process();
-        // The store wrote it once since it was created: the second slot is the newer one.
+        // The state was written once since it was created: the second slot is the newer one.
         disk.set_unreadable("state.cursor", SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1);
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let directory = directory_of(Path::new(LOG), DELIVERY);

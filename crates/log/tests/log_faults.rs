@@ -181,7 +181,7 @@ fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
     let durable = Durable::default();
-    // Room for the cursor's file and two segments.
+    // There is room for the cursor's file and two segments.
     disk.set_capacity(Some((64 << 10) * 3 + (32 << 10)));
     for value in 0..200 {
         append(&log, value, 1000, &[id], &durable);

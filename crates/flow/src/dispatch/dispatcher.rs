@@ -49,7 +49,7 @@ pub enum State {
 /// Consequence of an outcome for the units of a batch.
 #[derive(Debug)]
 pub enum Verdict<L> {
-    /// The dispatcher keeps them and sends them again by itself.
+    /// The dispatcher keeps the units and sends them again by itself.
     Kept,
     /// The cursor may pass the units. The backend refused `rejected_items` of them for good
     /// (partial success).

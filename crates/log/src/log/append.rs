@@ -1,4 +1,4 @@
-//! Appending.
+//! Appending entries.
 
 use std::sync::Arc;
 use std::time::Instant;

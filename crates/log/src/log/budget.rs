@@ -9,7 +9,7 @@ use super::{Inner, Log};
 use crate::gauges::{ReaderGauges, Sheds};
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// Walks for one reader, each under one lock, in one call.
+/// Walks of one call for a reader, each under a lock of its own.
 const WALKS_AT_ONCE: u32 = 64;
 
 impl<T> Log<T> {

@@ -31,7 +31,7 @@ use crate::log::{Inner, Shared};
 use crate::record::Record;
 use crate::types::Offset;
 
-/// Space that is wanted is freed after this time, for all segments given up until then.
+/// Segments that were given up for their space are removed after this time, all at once.
 const REMOVED_AFTER: Duration = Duration::from_millis(50);
 
 /// Clean-up that recovery leaves to the maintenance thread.
@@ -49,7 +49,7 @@ pub(crate) struct Maintenance<T> {
     cursor_files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
     /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
-    /// it in its run: recovery would look for their frames in it.
+    /// it in its run: recovery would look in it for their frames.
     unremoved: Vec<Vec<PathBuf>>,
     /// No segment is rewritten before this time: a new file could not be created.
     rewrite_at: Instant,

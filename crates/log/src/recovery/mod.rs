@@ -79,7 +79,7 @@ impl<T: Record> Log<T> {
             flush_after: options.flush_after,
             cursor_trouble,
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            // Half of the range is left to count on.
+            // Half of the range is left for further ids.
             newest_persistent_id: random_u64() as u32 / 2,
             ..Store::default()
         };

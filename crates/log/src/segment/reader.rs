@@ -112,7 +112,7 @@ impl SegmentReader {
         })
     }
 
-    /// The same for the file at a path.
+    /// Opens the file at a path.
     pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
