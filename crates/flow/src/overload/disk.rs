@@ -3,7 +3,7 @@
 
 use super::{DeliveryState, Policy};
 
-/// With more unread bytes a delivery is behind because of its backend, not of a busy CPU.
+/// With more unread bytes a delivery is behind because of its backend, not because of the CPU.
 pub(super) const BACKLOG_BYTES: u64 = 16 << 20;
 
 /// Bytes that the file system has for the logs: their files and the free space, if it is known. No
