@@ -1,4 +1,4 @@
-//! The one question an exporter answers: what became of this request?
+//! The contract of exporters: they send one request and return its outcome.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::frame::Metadata;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A request in the form in which it goes over the wire. Cloning is cheap: the bytes are shared.
+/// A request in the form that goes over the wire. Cloning is cheap: the bytes are shared.
 #[derive(Clone, Debug)]
 pub struct Packed {
     pub signal: Signal,
@@ -46,21 +46,21 @@ pub enum Outcome {
     /// The backend has taken the request but refused some of its items for good (OTLP partial
     /// success). Never sent again.
     PartlyRejected { items: u64, reason: String },
-    /// Send it again: the backend is overloaded or not reached. `delay` is what it asked for.
+    /// Send it again: the backend is overloaded or not reached. `delay`: the delay it asks for.
     RetryAfter { delay: Option<Duration>, reason: String },
     /// The request exceeds a size limit of the backend: split it.
     TooLarge { reason: String },
-    /// The data is not at fault: credentials, path, TLS or the like have to be put right first.
+    /// The data is not at fault: credentials, path, TLS or the like have to be corrected first.
     Misconfigured { reason: String },
     /// The backend refuses this data for good.
     Rejected { reason: String },
     /// The backend fails over this data, and its protocol says not to send it again (500,
-    /// INTERNAL). It may be the data's fault or not.
+    /// INTERNAL). The data may be at fault or not.
     Failed { reason: String },
 }
 
 impl Outcome {
-    /// Nothing of the request needs to be sent again, for the backend took it.
+    /// The backend took the request: no part of it needs to be sent again.
     pub fn is_taken(&self) -> bool {
         matches!(self, Outcome::Delivered | Outcome::PartlyRejected { .. })
     }
@@ -69,33 +69,33 @@ impl Outcome {
 /// Sends requests to one backend. Knows nothing of retries, splitting, concurrency or queues.
 pub trait Exporter: Send + Sync + 'static {
     /// The encoding in which a payload can be passed on without being packed again, if any: a frame
-    /// that is compressed like this and needs no change goes out as it came in.
+    /// with this encoding that needs no change goes out as it came in.
     fn passes_through(&self) -> Option<Encoding> {
         None
     }
 
-    /// The largest body that may be passed on like that, in bytes.
+    /// The largest body that may be passed on without being packed again, in bytes.
     fn pass_through_limit_bytes(&self) -> usize {
         usize::MAX
     }
 
-    /// Turns a merged protobuf request (uncompressed chunks) into the body that goes over the wire,
-    /// and says how it is compressed. Called once a batch, however often it is sent. CPU work only.
+    /// Turns a merged protobuf request (uncompressed chunks) into the body on the wire; returns
+    /// its encoding too. Called once for each batch, however often it is sent. CPU work only.
     fn pack(&self, _signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         Ok((chunks, Encoding::Identity))
     }
 
-    /// Sends one request and says what became of it. The caller bounds the time by `timeout()`.
+    /// Sends one request and returns its outcome. The caller bounds the time by `timeout()`.
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome>;
 
     fn timeout(&self) -> Duration;
 
-    /// Request metadata (lower case) that it reads. Frames that differ in it never merge.
+    /// Request metadata keys (lower case) that it reads. Frames that differ in them never merge.
     fn metadata_keys(&self) -> &[String] {
         &[]
     }
 
-    /// Why nothing can be sent for senders with this metadata, however often it is tried.
+    /// Why no request of a sender with this metadata can be sent, however often it is tried.
     fn refuses(&self, _metadata: &Metadata) -> Option<String> {
         None
     }

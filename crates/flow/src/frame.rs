@@ -1,4 +1,4 @@
-//! A frame: one export request as it arrived. Immutable, and shared by all deliveries.
+//! A frame: one export request after the steps that all deliveries share. Immutable and shared.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use sluice_otlp::{Encoding, Signal};
 pub struct Payload {
     pub bytes: Bytes,
     pub encoding: Encoding,
-    /// Length of the protobuf message, which is `bytes.len()` where `encoding` is identity.
+    /// Length of the protobuf message: `bytes.len()` if `encoding` is identity.
     pub uncompressed_len_bytes: usize,
 }
 
@@ -22,26 +22,26 @@ impl Payload {
     }
 }
 
-/// What later steps may need to know of a frame's sender. Frames whose metadata differs are never
-/// merged where an exporter depends on it.
+/// Facts of a frame's sender that later steps may need. Frames with different metadata are never
+/// merged if an exporter depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Metadata {
     /// Address of the peer, `ip:port`.
     pub peer: Option<String>,
-    /// Headers that something downstream reads (`include_metadata`), names in lower case.
+    /// Headers that a later step reads (`include_metadata`), names in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// What a header costs beside its bytes: lengths, pointers, capacities, the allocator's rounding.
+/// Memory of a header beside its bytes: lengths, pointers, capacities, the allocator's rounding.
 const HEADER_OVERHEAD_BYTES: usize = 96;
 
 impl Metadata {
-    /// Memory that the headers hold, for as long as a frame has them.
+    /// Memory that the headers occupy as long as a frame has them.
     pub fn headers_bytes(&self) -> usize {
         self.headers.iter().map(|(name, value)| Metadata::header_bytes(name, value)).sum()
     }
 
-    /// Memory that one header holds.
+    /// Memory that one header occupies.
     pub fn header_bytes(name: &str, value: &[u8]) -> usize {
         name.len() + value.len() + HEADER_OVERHEAD_BYTES
     }
@@ -55,7 +55,7 @@ pub struct Frame {
     pub payload: Payload,
     /// Index of the receiver in the running plan.
     pub receiver: u16,
-    /// Wall clock.
+    /// Wall clock on receipt.
     pub received_wall: SystemTime,
     pub metadata: Arc<Metadata>,
 }

@@ -1,4 +1,4 @@
-//! Decisions without I/O: what a frame is, who may enter, what is sent next, what an answer means.
+//! Decisions without I/O: which request is admitted, which batch goes next, what an answer means.
 
 pub mod dispatch;
 pub mod export;

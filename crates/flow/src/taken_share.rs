@@ -1,21 +1,21 @@
-//! How much of what it is sent a backend takes.
+//! The share of its requests that a backend takes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What of the requests that it was sent lately a backend has taken, 0 to 1, as bits: a moving
-/// average over about so many of them. The task that sends the requests writes it; others read.
+/// Share of the latest requests that a backend has taken, 0 to 1, as bits: a moving average over
+/// about `REQUESTS` of them. The task that sends the requests writes it; other tasks read it.
 #[derive(Debug)]
 pub struct TakenShare<const REQUESTS: u32>(AtomicU64);
 
 impl<const REQUESTS: u32> Default for TakenShare<REQUESTS> {
-    /// Before anything was sent, a backend is thought to take everything.
+    /// A backend is assumed to take everything before the first request.
     fn default() -> Self {
         TakenShare(AtomicU64::new(1.0_f64.to_bits()))
     }
 }
 
 impl<const REQUESTS: u32> TakenShare<REQUESTS> {
-    /// A request was answered. Only one task may write.
+    /// Counts the answer to a request. Only one task may call it.
     pub fn note(&self, is_taken: bool) {
         let share = self.get() + (f64::from(is_taken) - self.get()) / f64::from(REQUESTS);
         self.0.store(share.to_bits(), Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What the log costs by itself, without a gateway around it: `cargo run --release -p sluice-log
+//! Costs of the log by itself, without a gateway around it: `cargo run --release -p sluice-log
 //! --example log_speed [DIRECTORY]`.
 //!
 //! Prints the CPU time of an append, a read and a resolve in memory and on a disk with healthy
-//! readers, and how near durable appends come to what the disk does by itself, in turns.
+//! readers. Compares the rate of durable appends with that of the disk by itself, in turns.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ struct Payload {
     told: Option<Arc<Told>>,
 }
 
-/// How long it took until each frame was durable.
+/// Times from the append of each frame until it was durable.
 #[derive(Default)]
 struct Told {
     latencies: Mutex<Vec<Duration>>,
@@ -65,14 +65,14 @@ impl Record for Payload {
 
 /// One request of a hundred spans.
 const FRAME_BYTES: usize = 192 << 10;
-/// Bytes a sync where the disk's bandwidth is measured: more would not be faster.
+/// Bytes a sync when the disk's bandwidth is measured: more would not be faster.
 const LARGE_BYTES: usize = 4 << 20;
 /// Bytes that are written at full speed.
 const WRITTEN_BYTES: usize = 2 << 30;
 /// Frames appended at a fixed rate.
 const SPACED_FRAMES: u64 = 600;
 const SPACE: Duration = Duration::from_millis(5);
-/// Appended and not durable yet, at most: what as many senders would have in flight.
+/// Limit of frames that are appended and not durable: as many senders would have in flight.
 const IN_FLIGHT_FRAMES: u64 = 128;
 const TURNS: usize = 5;
 
@@ -149,12 +149,12 @@ fn cpu_time() -> Duration {
         .split_whitespace()
         .filter_map(|field| field.parse().ok())
         .collect();
-    // Of the fields behind the name the state is no number: user and system time are the 11th and
-    // 12th of the rest.
+    // Behind the name, the state is no number: user and system time are the 11th and 12th field of
+    // the rest.
     Duration::from_millis(10 * (fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0)) as u64)
 }
 
-/// How fast bytes become durable one after the other, and how long [`FRAME_BYTES`] of them take.
+/// Rate at which bytes become durable in a row, and the times that [`FRAME_BYTES`] of them take.
 struct Durable {
     bytes_per_s: f64,
     p50: Duration,
@@ -219,7 +219,7 @@ impl Durable {
 }
 
 /// The disk by itself: writes into files whose space is reserved, through the page cache as usual,
-/// each with a sync. Returns bytes a second and the time of each.
+/// each with a sync. Returns bytes a second and the time of each write.
 fn sync_each(
     directory: &Path,
     len_bytes: usize,
@@ -246,7 +246,7 @@ fn sync_each(
 }
 
 /// Appends frames at a fixed rate, or as fast as they become durable. Returns bytes a second and
-/// how long each took.
+/// the time until each was durable.
 fn append(
     log: &Log<Payload>,
     readers: &Arc<[CursorId]>,

@@ -1,9 +1,9 @@
-//! A reader's place in the log: a floor below which everything is resolved, and resolved ranges
+//! A reader's position in the log: a floor below which everything is resolved, and resolved ranges
 //! above it.
 //!
 //! Invariants: below `floor` all is resolved; between `floor` and `next` each frame for this reader
-//! is leased or in `resolved`; from `next` on each is unread unless it is in `resolved`. What is
-//! leased and no longer in memory is in `disk_leases`.
+//! is leased or in `resolved`; from `next` on each is unread unless it is in `resolved`. A leased
+//! frame that is no longer in memory is in `disk_leases`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -14,33 +14,33 @@ use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
 use crate::types::{Charge, Holding, Offset, Wake};
 
-/// Of more ranges the lowest are joined: what lies between them counts as not taken.
+/// Above this many the lowest are joined: the offsets between them count as not taken.
 const UNTAKEN_RANGES_IN_MEMORY: usize = 16 << 10;
 
-/// What remains of a frame in memory that is on disk and leased or read ahead.
+/// The facts kept in memory of a frame that is on disk and leased or read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DiskLease {
     pub(crate) charge: Charge,
     pub(crate) received_unix_ns: u64,
 }
 
-/// What the reader thread has read for a cursor.
+/// Frames that the reader thread has read ahead of a cursor.
 pub(crate) struct Ahead<T> {
     /// In order of offsets; all at or above the cursor's `next` and below `until`.
     pub(crate) entries: VecDeque<(Offset, Arc<T>, DiskLease)>,
     /// Charge of `entries`.
     pub(crate) bytes: u64,
-    /// Everything below was looked at.
+    /// The reader thread has looked at all offsets below.
     pub(crate) until: Offset,
-    /// The cursor was told to wait for more.
+    /// A read was answered with [`crate::Next::Loading`]: the reader is to be woken.
     pub(crate) is_awaited: bool,
-    /// The reader has come to what is on disk only: the reader thread reads ahead of it.
+    /// The reader has come to frames that are on disk only: the reader thread reads ahead of it.
     pub(crate) is_active: bool,
-    /// Changes when the cursor goes elsewhere: what is being read for the old place is thrown away.
+    /// Changes when the cursor is moved: a read that is under way for the old place is discarded.
     pub(crate) generation: u64,
     /// The reader is over its budget: the reader thread drops frames that are on disk only.
     pub(crate) drops: bool,
-    /// Below which the reader thread has dropped all that may go.
+    /// The reader thread has dropped every frame below that may go.
     pub(crate) dropped_until: Offset,
 }
 
@@ -49,47 +49,47 @@ pub(crate) struct Cursor<T> {
     pub(crate) name: String,
     /// Names the reader in frames on disk.
     pub(crate) persistent_id: u32,
-    /// The unreadable file of this reader, which keeps all that was found, until it is forgotten.
+    /// Name of its unreadable file: all that was found on disk is kept until it is forgotten.
     pub(crate) damaged_file: Option<String>,
     /// It has a subscriber: it is no orphan.
     pub(crate) is_subscribed: bool,
-    /// If it is an orphan: no frame from here on is for it.
+    /// For an orphan: no frame from this offset on is for it.
     pub(crate) left_at: Offset,
     pub(crate) wake: Wake,
     pub(crate) floor: Offset,
     /// The next offset to read.
     pub(crate) next: Offset,
     pub(crate) resolved: RangeSet,
-    /// Of what is resolved and may be on disk: what this reader did not take.
+    /// Offsets that this reader resolved without taking the frame and that may be on disk.
     pub(crate) untaken: RangeSet,
     pub(crate) lease_limit_bytes: u64,
-    /// What the reader was given and has not resolved.
+    /// Frames that were given to the reader and are not resolved.
     pub(crate) leased: Holding,
-    /// What waits for the reader to come to it.
+    /// Frames for the reader that it has not read.
     pub(crate) unread: Holding,
-    /// That it took a frame is no reason to give the frame up for another reader.
+    /// A frame that it took does not count as taken for other readers.
     pub(crate) is_best_effort: bool,
-    /// For each goal of shedding: nothing below is unread and may be given up for it, as far as
-    /// shedding has looked.
+    /// For each goal of shedding: the offset at which the next walk starts. No unread frame below
+    /// may be given up for that goal, as far as walks have looked.
     pub(crate) shed_from: [Offset; 3],
-    /// What all of this comes to, for those who do not take the log's lock.
+    /// The figures of the reader, for callers that do not take the log's lock.
     pub(crate) gauges: Arc<ReaderGauges>,
-    /// Those of both that are not durable.
+    /// The part of `leased` and `unread` that is not durable.
     pub(crate) unwritten: Holding,
     pub(crate) disk_leases: BTreeMap<Offset, DiskLease>,
     pub(crate) ahead: Ahead<T>,
-    /// Its oldest unread frame has waited too long: what is appended for it is written at once.
+    /// Its oldest unread frame has waited too long: new frames for it are written at once.
     pub(crate) lags: bool,
-    /// All that policies ever dropped.
+    /// All frames that policies ever dropped.
     pub(crate) dropped: Holding,
-    /// What the reader thread dropped and the reader has not asked for yet.
+    /// Frames that the reader thread dropped since the reader last asked.
     pub(crate) dropped_unseen: Holding,
     pub(crate) dropped_ranges: VecDeque<DroppedRange>,
-    /// The cursor's file lacks something that was resolved or dropped.
+    /// Something was resolved or dropped since the cursor's file was written.
     pub(crate) is_changed: bool,
     /// There is a durable cursor file with the persistent id.
     pub(crate) has_file: bool,
-    /// Below which the file counts what is held.
+    /// The cursor's file counts the backlog below this offset.
     pub(crate) stored_below: Offset,
 }
 
@@ -164,7 +164,7 @@ impl<T> Cursor<T> {
         }
     }
 
-    /// Takes note that the reader resolved `start..end` without taking it.
+    /// Records that the reader resolved `start..end` without taking it.
     pub(crate) fn note_untaken(&mut self, start: Offset, end: Offset) {
         self.untaken.insert_run(start, end);
         while self.untaken.len() > UNTAKEN_RANGES_IN_MEMORY {
@@ -177,13 +177,13 @@ impl<T> Cursor<T> {
         !self.is_best_effort && self.is_resolved(offset) && !self.untaken.contains(offset)
     }
 
-    /// Goes on to `offset`; what is passed and was not leased is nothing to wait for.
+    /// Moves `next` up to `offset`. Offsets passed that were not leased count as resolved.
     pub(crate) fn pass_to(&mut self, offset: Offset) {
         self.resolve_run(self.next, offset);
         self.next = self.next.max(offset);
     }
 
-    /// What may go below `offset` was dropped. Passes it, unless something had to stay before.
+    /// Records that all frames below `offset` that may go were dropped. Passes them if none stayed.
     pub(crate) fn drop_until(&mut self, offset: Offset) {
         if self.ahead.dropped_until <= self.next && self.first_ahead().is_none() {
             self.pass_to(offset);
@@ -195,7 +195,7 @@ impl<T> Cursor<T> {
         offset < self.floor || self.resolved.contains(offset)
     }
 
-    /// What waits for the reader, leased or not.
+    /// Frames that wait for the reader, leased or not.
     pub(crate) fn held(&self) -> Holding {
         let mut held = self.leased;
         held.add(self.unread);
@@ -212,18 +212,18 @@ impl<T> Cursor<T> {
         ahead.find(|(offset, ..)| !self.is_resolved(*offset)).map(|(_, _, lease)| lease)
     }
 
-    /// When the oldest unresolved frame was received, if it is on disk only and known.
+    /// Receive time of the oldest unresolved frame that is on disk only, if it is known.
     pub(crate) fn oldest_on_disk_unix_ns(&self) -> Option<u64> {
         let leased = self.disk_leases.values().next();
         leased.into_iter().chain(self.first_ahead()).map(|lease| lease.received_unix_ns).min()
     }
 
-    /// What the reader has leased there of what is on disk only.
+    /// Frames in a range of offsets that are leased and on disk only.
     pub(crate) fn leased_on_disk(&self, offsets: RangeInclusive<Offset>) -> Holding {
         self.disk_leases.range(offsets).map(|(_, lease)| lease.charge).collect()
     }
 
-    /// To be called before the log's lock is released, after anything that changes what is held.
+    /// To be called before the log's lock is released, after any change of `leased` or `unread`.
     pub(crate) fn publish(&self) {
         let held = self.held();
         self.gauges.held_bytes.set(held.bytes);
@@ -232,13 +232,13 @@ impl<T> Cursor<T> {
         self.gauges.unwritten_bytes.set(self.unwritten.bytes);
     }
 
-    /// Takes back what was read ahead: the cursor goes elsewhere.
+    /// Discards frames that were read ahead, because the cursor is moved.
     pub(crate) fn forget_ahead(&mut self) {
         let (generation, drops) = (self.ahead.generation + 1, self.ahead.drops);
         self.ahead = Ahead { generation, drops, ..Ahead::at(self.next) };
     }
 
-    /// Takes note of what a policy dropped from where the reader stood up to `end`.
+    /// Records the frames of the reader that a policy dropped between `start` and `end`.
     pub(crate) fn note_dropped_range(
         &mut self,
         start: Offset,
@@ -251,7 +251,7 @@ impl<T> Cursor<T> {
         }
         self.dropped.add(dropped);
         self.is_changed = true;
-        // A reader that lags for hours loses a frame at each append: that is one range that grows.
+        // A reader that lags for hours loses a frame at each append: one range grows.
         if let Some(last) = self.dropped_ranges.back_mut().filter(|last| last.end == start) {
             last.end = end;
             last.dropped.add(dropped);

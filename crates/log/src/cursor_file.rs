@@ -1,4 +1,4 @@
-//! The file of one reader: two slots written in turn, the newer whole one counts.
+//! The file of one reader: two slots written in turn. The newer one that is whole counts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::types::Offset;
 
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
-/// Extension of files that are being written and count for nothing before they get their name.
+/// Extension of a file that is being written. It counts only after it is renamed.
 pub const TEMPORARY_EXTENSION: &str = ".tmp";
 
-/// Of unreadable cursor files, which are set aside; what is on disk is kept for their readers.
+/// Extension of unreadable cursor files, which are set aside. Frames on disk are kept for them.
 pub const DAMAGED_EXTENSION: &str = ".damaged";
 
-/// Longest stem of a file name; the longest name on usual file systems is 255 bytes.
+/// Longest stem of a file name. The longest name on usual file systems is 255 bytes.
 const STEM_LIMIT_BYTES: usize = 200;
 
-/// More offsets than can lie between the heads of two slots, or in one segment. Where the disk
-/// refuses what may be the newer one, no offset may be given again that may stand there.
+/// More offsets than can lie between the heads of two slots, or in one segment. If the disk
+/// refuses the slot that may be newer, offsets skip this many: none in that slot is given again.
 pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
 
 /// A reader's file, open for writing.
@@ -30,7 +30,7 @@ pub struct CursorFile {
     file: Arc<dyn DiskFile>,
     /// Sequence number of the newest slot.
     sequence: u64,
-    /// A write or a sync failed: the file is replaced by a new one at the next write.
+    /// A write or a sync failed: the next write replaces the file.
     failed: bool,
 }
 
@@ -40,16 +40,16 @@ impl CursorFile {
         Self::replace(disk, path, state, 0)
     }
 
-    /// Opens a file and reads the newer of its slots that are whole. An error if the disk refuses
-    /// one: it may be the newer.
+    /// Opens a file and reads the newer of its whole slots. An error if the disk refuses a slot: it
+    /// may be the newer one.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, CursorState)> {
         let (file, state, refused) = Self::open_in_part(disk, path)?;
         refused.map_or(Ok((file, state)), Err)
     }
 
-    /// The same where the disk may have refused a slot for long, with its error: the other one
-    /// counts. The head has to go on by [`UNREAD_OFFSETS`] then, and [`Self::store`] writes a new
-    /// file.
+    /// Opens a file although the disk may have refused a slot for long; returns its error. The
+    /// other slot counts. The head then has to skip [`UNREAD_OFFSETS`], and [`Self::store`] writes
+    /// a new file.
     pub(crate) fn open_in_part(
         disk: &dyn Disk,
         path: &Path,
@@ -60,7 +60,7 @@ impl CursorFile {
         Ok((CursorFile { path: path.to_owned(), file, sequence, failed }, state, refused))
     }
 
-    /// Reads a file without being able to write it.
+    /// Reads a file, opened for reading only.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         let (_, state, refused) = read_newest(&*file, path)?;
@@ -68,7 +68,7 @@ impl CursorFile {
     }
 
     /// Writes the state into the older slot; durable when this returns. After an error the newer
-    /// slot still counts, and the next call writes a new file: one that failed to sync is never
+    /// slot still counts, and the next call writes a new file: a file that failed to sync is never
     /// synced again.
     pub fn store(&mut self, disk: &dyn Disk, state: &CursorState) -> Result<()> {
         if self.failed {
@@ -101,7 +101,7 @@ impl CursorFile {
         let renamed = written.and_then(|file| {
             disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file)
         });
-        // Its space may be what is missing. The next attempt removes it otherwise.
+        // The file may take the space that is missing. If it stays, the next attempt removes it.
         let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
         let directory = path.parent().unwrap_or(Path::new("."));
         disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
@@ -109,7 +109,7 @@ impl CursorFile {
     }
 }
 
-/// Odd and even sequence numbers take turns.
+/// Slots alternate: an odd sequence number goes to the second slot.
 fn slot_position(sequence: u64) -> u64 {
     (sequence % 2) * SLOT_LEN_BYTES
 }
@@ -140,7 +140,7 @@ fn read_newest(file: &dyn DiskFile, path: &Path) -> Result<(u64, CursorState, Op
     }
 }
 
-/// A sequence number and what was stored with it.
+/// A sequence number and the state that was stored with it.
 type Slot = (u64, CursorState);
 
 /// The slots that are whole, and the last error of the disk.
@@ -162,8 +162,8 @@ fn read_slots(file: &dyn DiskFile, path: &Path) -> Result<(Vec<Slot>, Option<Fil
     Ok((whole, refused))
 }
 
-/// How many of the two slots of a file are damaged. One may be what a crash left of a write, two
-/// cost the reader's place. An error if the disk refuses one.
+/// Number of damaged slots of a file, 0 to 2. One may be left of an interrupted write; two mean
+/// that the reader's position is lost. An error if the disk refuses a slot.
 pub fn damaged_slots(disk: &dyn Disk, path: &Path) -> Result<usize> {
     let file = disk.open(path, Access::Read).at(path, "cannot open")?;
     let (whole, refused) = read_slots(&*file, path)?;
@@ -174,8 +174,8 @@ pub fn file_name(name: &str) -> String {
     escape(name) + CURSOR_EXTENSION
 }
 
-/// A name as a file or a directory can have it: letters, digits, `-`, `_` and inner dots stand for
-/// themselves, every other byte as `%xx`. Long names are cut and told apart by a hash of the whole.
+/// A name as a file or directory name: letters, digits, `-`, `_` and dots but a first one stay,
+/// every other byte becomes `%xx`. Long names are cut and told apart by a hash of the whole name.
 pub fn escape(name: &str) -> String {
     let mut stem = String::new();
     for (index, byte) in name.bytes().enumerate() {

@@ -1,9 +1,8 @@
-//! What backends refused for good, one bounded store a delivery: `<log>/dead-letters/<delivery>/`.
+//! Requests refused for good, in one bounded store a delivery: `<log>/dead-letters/<delivery>/`.
 //!
-//! Letters are frames of segment files as the log's, numbered in order of their refusal, and the
-//! reason stands before their metadata. Beside them the file `state.cursor` keeps what was removed:
-//! its floor is the first letter that is left, its dropped counters are those that made room for
-//! newer ones.
+//! Letters are frames of segment files as in the log, numbered in the order of their refusal, with
+//! the reason before their metadata. The file `state.cursor` says what was removed: its floor is
+//! the first letter that is left, its counters are letters dropped to make room or as too large.
 
 mod reader;
 
@@ -28,11 +27,11 @@ use crate::segment::{
 };
 use crate::types::{Charge, Holding};
 
-/// Name of the folder of all dead letters within a log's directory.
+/// Folder of all dead letters within a log's directory.
 pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
 
 const STATE_NAME: &str = "state";
-/// A full store has about this many segments; the oldest of them goes at once.
+/// A full store has about this many segments. The oldest one is removed as a whole.
 const SEGMENTS_WHEN_FULL: u64 = 8;
 const SEGMENT_LEN_RANGE_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 
@@ -42,22 +41,22 @@ pub struct DeadLetter {
     pub refusal: Refusal,
     pub facts: RecordFacts,
     pub items: u64,
-    /// As in the log.
+    /// Metadata of the frame, as in the log.
     pub metadata: Vec<u8>,
     pub payload: Bytes,
 }
 
-/// A segment that is not written any more.
+/// A segment that is not written to any more.
 struct Stored {
     name: SegmentName,
     len_bytes: u64,
-    /// What is in it; nothing if the disk did not say.
+    /// Totals of its letters; zero if the disk refused to read it.
     totals: Footer,
-    /// It has no letter of this number or a higher one.
+    /// All its letters have lower numbers.
     end: u64,
 }
 
-/// The dead letters of one delivery, open for writing. The directory's owner alone may have it.
+/// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
 pub struct DeadLetters {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -68,7 +67,7 @@ pub struct DeadLetters {
     state: CursorState,
     /// Number of the next letter.
     head: u64,
-    /// Segments that made room unread.
+    /// Segments that were dropped without being read and counted.
     uncounted: u64,
 }
 
@@ -77,14 +76,14 @@ pub fn directory_of(log_directory: &Path, delivery: &str) -> PathBuf {
     log_directory.join(DEAD_LETTERS_DIRECTORY).join(escape(delivery))
 }
 
-/// The file that keeps what was removed.
+/// Path of the file that says what was removed.
 pub(crate) fn state_path(directory: &Path) -> PathBuf {
     directory.join(file_name(STATE_NAME))
 }
 
 impl DeadLetters {
-    /// Opens the store of a delivery below a log's directory, or creates it. At most `limit_bytes`
-    /// of disk are used; what exceeds them goes at the next append, the oldest first.
+    /// Opens the store of a delivery below a log's directory, or creates it. It takes at most
+    /// `limit_bytes` of disk: the next append removes the oldest letters beyond that.
     pub fn open(
         disk: Arc<dyn Disk>,
         log_directory: &Path,
@@ -111,13 +110,13 @@ impl DeadLetters {
             let next = segments.peek().map(|(next, _)| next.first_offset);
             letters.recover(name, len_bytes, next)?;
         }
-        // What cannot be removed is tried again when room is needed.
+        // If a segment cannot be removed, this is tried again when room is needed.
         let _ = letters.remove_resolved();
         Ok(letters)
     }
 
-    /// Where the disk has refused a slot of the state for long: from now on the other one counts.
-    /// Letters that were removed may be back, and no number is given again.
+    /// For a disk that has refused a slot of the state for long: makes the other slot count.
+    /// Removed letters may come back, and no number is given twice.
     pub fn mend_state(disk: &dyn Disk, log_directory: &Path, delivery: &str) -> Result<()> {
         let path = state_path(&directory_of(log_directory, delivery));
         let (mut file, mut state, refused) = CursorFile::open_in_part(disk, &path)?;
@@ -125,9 +124,9 @@ impl DeadLetters {
         if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
     }
 
-    /// Adds letters and makes them durable with one sync; returns the number of the first. Older
-    /// ones make room for them; one that is larger than the whole store counts as dropped. After an
-    /// error none, some or all of them are stored, and the call can be repeated.
+    /// Adds letters and makes them durable with one sync; returns the number of the first. The
+    /// oldest letters make room for them. A letter larger than the store counts as dropped. After
+    /// an error none, some or all are stored, and the call can be repeated.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut too_large = Holding::default();
@@ -137,7 +136,7 @@ impl DeadLetters {
             && let Some(writer) = &mut self.writer
         {
             appended = writer.sync();
-            // There is a store for each delivery, and most write seldom.
+            // There is a store for each delivery, and most of them seldom write.
             writer.release_buffer();
         }
         if self.writer.as_ref().is_some_and(SegmentWriter::is_failed) {
@@ -145,7 +144,7 @@ impl DeadLetters {
         }
         if appended.is_ok() && too_large.frames > 0 {
             self.state.dropped.add(too_large);
-            // The letters are stored: if this fails, the next state that is stored has the count.
+            // The letters are stored. If this fails, the next stored state has the count.
             let _ = self.store_state();
         }
         appended.map(|()| first)
@@ -166,12 +165,12 @@ impl DeadLetters {
         self.limit_bytes = limit_bytes;
     }
 
-    /// The first letter that is left, and the number of the next one to come.
+    /// Numbers of the first letter that is left and of the next letter.
     pub fn range(&self) -> (u64, u64) {
         (self.state.floor, self.head)
     }
 
-    /// How many letters are left, as far as that is known.
+    /// Number of letters that are left. Those in segments that the disk refuses are not counted.
     pub fn letters(&self) -> u64 {
         let left =
             |totals: Footer, end: u64| totals.frames.min(end.saturating_sub(self.state.floor));
@@ -180,8 +179,8 @@ impl DeadLetters {
         stored.sum::<u64>() + written
     }
 
-    /// Segments that made room without being counted, since this was last asked: the disk refused
-    /// to read them.
+    /// Segments dropped since the last call whose letters were not counted, because the disk
+    /// refused to read them.
     pub fn take_uncounted(&mut self) -> u64 {
         std::mem::take(&mut self.uncounted)
     }
@@ -192,7 +191,7 @@ impl DeadLetters {
         stored + self.writer.as_ref().map_or(0, SegmentWriter::len_bytes)
     }
 
-    /// All that was ever dropped to make room.
+    /// All letters that were ever dropped: to make room, or as larger than the store.
     pub fn dropped(&self) -> Holding {
         self.state.dropped
     }
@@ -223,7 +222,7 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Makes sure that a segment has room for the frame. The oldest segments go for that.
+    /// Makes room for the frame in the open segment or a new one. The oldest segments go for that.
     fn make_room(&mut self, frame: &FrameRef<'_>) -> Result<()> {
         if self.writer.as_ref().is_some_and(|writer| writer.fits(frame)) {
             return Ok(());
@@ -234,7 +233,7 @@ impl DeadLetters {
         let letter_bytes = SegmentWriter::len_for(frame);
         let len_bytes = usual.max(letter_bytes);
         self.finish_segment()?;
-        // What is removed and still there takes no room, up to as much again as may be stored.
+        // Segments below the floor that are still there may take as much again as the limit.
         let removed = self.remove_resolved();
         if self.len_bytes() - self.kept_bytes() > self.limit_bytes {
             removed?;
@@ -252,7 +251,7 @@ impl DeadLetters {
         let create = |len_bytes| {
             SegmentWriter::create(&*self.disk, &self.directory, header.clone(), len_bytes)
         };
-        // A letter that cannot be stored keeps more than itself on a full disk: its whole segment.
+        // A shorter segment may fit on a full disk; a letter not stored pins a segment of the log.
         let created = create(len_bytes).or_else(|error| match error.is_out_of_space() {
             true => create(letter_bytes.max(shortest.min(len_bytes))),
             false => Err(error),
@@ -267,8 +266,8 @@ impl DeadLetters {
         sealed
     }
 
-    /// Writes no more to the open segment. Of one that failed only what was durable stays, and the
-    /// numbers of the rest are given again.
+    /// Stops writing to the open segment. If it failed, only its durable letters stay, and the
+    /// numbers of the other letters are given again.
     fn put_away(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         let (name, totals, path) =
@@ -289,14 +288,14 @@ impl DeadLetters {
         }
     }
 
-    /// False if there is nothing to drop.
+    /// Drops the oldest segment of letters. False if there is none.
     fn drop_oldest(&mut self) -> Result<bool> {
         let floor = self.state.floor;
         let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {
             return Ok(false);
         };
         let end = oldest.end;
-        // What cannot be counted goes all the same: newer letters would wait for it.
+        // A segment that cannot be counted goes all the same: newer letters would wait for it.
         let dropped = self.left_in(oldest);
         self.uncounted += u64::from(dropped.is_err());
         let dropped = dropped.unwrap_or_default();
@@ -309,7 +308,7 @@ impl DeadLetters {
         }
         self.state.floor = end;
         self.store_state()?;
-        // What cannot be removed is tried again when room is needed.
+        // If a segment cannot be removed, this is tried again when room is needed.
         let _ = self.remove_resolved();
         Ok(true)
     }
@@ -320,7 +319,7 @@ impl DeadLetters {
         kept.map(|segment| segment.len_bytes).sum()
     }
 
-    /// What a segment holds at or above the floor.
+    /// Letters of a segment at or above the floor.
     fn left_in(&self, segment: &Stored) -> Result<Holding> {
         let Footer { frames, first_offset, items, charged_bytes, .. } = segment.totals;
         if frames > 0 && first_offset >= self.state.floor {
@@ -342,8 +341,8 @@ impl DeadLetters {
         self.state_file.store(&*self.disk, &self.state)
     }
 
-    /// Removes the segments that are wholly below the floor. Those that cannot be removed stay, and
-    /// the last error is returned.
+    /// Removes the segments that are wholly below the floor. If some cannot be removed they stay,
+    /// and the last error is returned.
     fn remove_resolved(&mut self) -> Result<()> {
         let mut result = Ok(());
         self.stored.retain(|segment| {
@@ -362,8 +361,8 @@ impl DeadLetters {
         result
     }
 
-    /// Learns of a segment of an earlier run. One that the disk refuses to read stays as it is,
-    /// until its turn comes to make room. `next`: the first number of the one behind it.
+    /// Adds a segment of an earlier run. If the disk refuses to read it, it stays until it is the
+    /// oldest when room is needed. `next`: first number of the segment behind it.
     fn recover(&mut self, name: SegmentName, len_bytes: u64, next: Option<u64>) -> Result<()> {
         let stored = match self.look_into(name) {
             Err(FileError::Io { .. }) => {
@@ -378,8 +377,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// What is in a segment of an earlier run, whose unused space is cut off. None if it does not
-    /// count.
+    /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment
+    /// does not count.
     fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
         let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
@@ -388,7 +387,7 @@ impl DeadLetters {
                 self.disk.remove_file(&path).at(&path, "cannot remove")?;
                 return Ok(None);
             }
-            // Left as it is, to be looked at.
+            // It is left as it is, for inspection.
             Err(FileError::NoSegment { .. }) => return Ok(None),
             reader => reader?,
         };
@@ -402,7 +401,7 @@ impl DeadLetters {
                 len_bytes = located.end();
             }
             if totals.frames == 0 && reader.damage().is_none() {
-                // A write that failed may leave one.
+                // A failed write may leave such a file.
                 self.disk.remove_file(&path).at(&path, "cannot remove")?;
                 return Ok(None);
             }
@@ -420,12 +419,12 @@ fn open_state(
 ) -> Result<(CursorFile, CursorState)> {
     let path = state_path(directory);
     match CursorFile::open(disk, &path) {
-        // No letter is lost by damage: some that were removed are back.
+        // Damage costs no letter: some that were removed come back.
         Err(FileError::DamagedCursor { .. }) => {}
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
         Ok(opened) => {
-            // The process that made it may have been killed before it had synced its name.
+            // The process that created it may have been killed before it synced the directory.
             disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
             return Ok(opened);
         }

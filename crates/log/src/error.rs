@@ -1,4 +1,4 @@
-//! What the files of a log can refuse.
+//! Errors of the files of a log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub enum FileError {
     NewerVersion { path: PathBuf, found: Version },
     #[error("{}: belongs to another log; nothing was changed", path.display())]
     Foreign { path: PathBuf },
-    /// Nothing can be in it: the process or the power went while the file was being created.
+    /// It has no frame: the process or the power failed while the file was being created.
     #[error("{}: the segment was never finished and holds no frame", path.display())]
     Unfinished { path: PathBuf },
     #[error("{}: no segment, or one whose header cannot be read", path.display())]
@@ -29,7 +29,7 @@ pub enum FileError {
     DamagedCursor { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
-    /// An earlier write or sync failed. What was not durable has to be written to another segment.
+    /// An earlier write or sync failed. Frames that were not durable go to another segment.
     #[error("{}: an earlier write failed", path.display())]
     Failed { path: PathBuf },
 }
@@ -40,7 +40,7 @@ impl FileError {
         matches!(self, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// True if nothing but space is missing: disk full, quota exceeded, no inodes left.
+    /// True if only space is missing: disk full, quota exceeded, no inodes left.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, FileError::Io { source, .. }
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
@@ -52,7 +52,7 @@ impl FileError {
     }
 }
 
-/// Says of an I/O error where it happened, and what could not be done there.
+/// Adds to an I/O error the path and the action that failed.
 pub(crate) trait IoContext<A> {
     fn at(self, path: &Path, action: &'static str) -> Result<A>;
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// A number that the log alone changes.
+/// A number that only the log changes.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
@@ -24,12 +24,12 @@ impl Gauge {
     }
 }
 
-/// Memory of frames, in bytes of charge. Logs that share one pool of memory share one of these.
+/// Memory of frames, in bytes of charge. Logs that share their memory share one of these.
 #[derive(Debug, Default)]
 pub struct MemoryUse {
     /// Frames in memory that some reader has not resolved, each counted once.
     pub stored_bytes: Gauge,
-    /// Those of them that are not durable, of logs on disk.
+    /// The part of `stored_bytes` that is not durable, in logs on disk.
     pub unwritten_bytes: Gauge,
 }
 
@@ -39,13 +39,13 @@ pub struct MemoryUse {
 pub enum Sheds {
     #[default]
     Nothing,
-    /// Those that another reader has taken, a best-effort one not counted.
+    /// Frames that another reader has taken; best-effort readers do not count.
     Taken,
     Everything,
 }
 
 impl Sheds {
-    /// Whether a frame may go, which another reader may have taken.
+    /// Whether a frame may be given up. `is_taken`: whether another reader has taken it.
     pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
         match self {
             Sheds::Nothing => false,
@@ -55,17 +55,17 @@ impl Sheds {
     }
 }
 
-/// What waits for one reader, as of the last time that the log's lock was released.
+/// Backlog of one reader, as of the last time that the log's lock was released.
 #[derive(Debug, Default)]
 pub struct ReaderGauges {
-    /// How far the reader is behind the head: what was appended for it and is not resolved.
+    /// Lag behind the head, in bytes of charge: frames appended for the reader and not resolved.
     pub held_bytes: Gauge,
     pub held_frames: Gauge,
-    /// What of that the reader has not come to.
+    /// The part of `held_bytes` that the reader has not leased.
     pub unread_bytes: Gauge,
-    /// What of that is not durable.
+    /// The part of `held_bytes` that is not durable.
     pub unwritten_bytes: Gauge,
-    /// What of that only this reader keeps in memory.
+    /// The part of `held_bytes` that is in memory for this reader only.
     pub alone_bytes: Gauge,
     /// The reader's budget.
     pub limit_bytes: Gauge,
@@ -86,7 +86,7 @@ impl ReaderGauges {
         }
     }
 
-    /// Says what the reader may give up from now on.
+    /// Sets which frames the reader may give up from now on.
     pub fn allow(&self, sheds: Sheds) {
         self.sheds.store(sheds as u8, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Where and as what a log is kept.
+//! Paths, options and id of a log on disk, which its threads share.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::types::Offset;
 
 #[derive(Clone)]
 pub(crate) struct Home {
-    /// As they were at the start. Of those that a reload may change the store has the newest.
+    /// As they were at the start. The store has the current values of what a reload changes.
     pub(crate) options: OpenOptions,
     pub(crate) cursors_directory: PathBuf,
-    /// Where segments are written anew before they take the place of others.
+    /// Rewritten segments are created here before they replace old ones.
     pub(crate) rewrite_directory: PathBuf,
     pub(crate) log_id: u128,
 }
@@ -39,10 +39,10 @@ impl Home {
         SegmentWriter::create(&*self.options.disk, directory, header, len_bytes)
     }
 
-    /// Opens a segment up to where its durable frames end.
+    /// Opens a segment up to the end of its durable frames.
     pub(crate) fn open(&self, segment: &Segment, options: ReaderOptions) -> Result<SegmentReader> {
         let mut reader = SegmentReader::open_path(&*self.options.disk, &segment.path, options)?;
-        // Another file may have taken its place: then its own end counts.
+        // If another file has taken its place, that file's own end counts.
         let is_known = segment.epoch.is_none_or(|epoch| epoch == reader.info().header.epoch);
         segment.end.filter(|_| is_known).into_iter().for_each(|end| reader.set_end(end));
         Ok(reader)

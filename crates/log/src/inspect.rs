@@ -1,5 +1,4 @@
-//! Looks at a directory of logs without owning or changing it, whether or not a process is running
-//! on it.
+//! Inspects a directory of logs without owning or changing it. A process may be running on it.
 
 mod overview;
 mod verify;
@@ -10,5 +9,5 @@ pub use overview::{
 };
 pub use verify::{Finding, Verification, verify};
 
-/// Name of the folder of the readers' files within a log's directory.
+/// Folder of the readers' files within a log's directory.
 pub const CURSORS_DIRECTORY: &str = "cursors";

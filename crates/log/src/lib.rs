@@ -1,14 +1,14 @@
 //! The log of one signal: every frame once, in order of arrival, with one cursor a delivery.
 //!
-//! A log is its memory tail; one that has a directory has segment files behind it, to which a frame
-//! goes only if its readers do not resolve it soon. Users do not see which: offsets, cursors made
+//! A log is its memory tail; with a directory it also has segment files behind it, to which a frame
+//! goes only if its readers do not resolve it soon. Users see no difference: offsets, cursors made
 //! of a floor and resolved ranges, and reads by offset are the same.
 //!
-//! From the bottom up: `disk` (what is asked of a file system), `format` (bytes), `segment`,
-//! `cursor_file` and `dead_letters` (files), `log` (what is in memory, under one lock), and three
+//! From the bottom up: `disk` (operations on a file system), `format` (bytes), `segment`,
+//! `cursor_file` and `dead_letters` (files), `log` (the memory tail, under one lock), and three
 //! threads: `writer` (group commit), `reader` (reads ahead), `maintenance` (cursors and retention).
-//! `home` is what they share beside it; `recovery` puts them together. `inspect` looks at the files
-//! of another process.
+//! The threads share `home` beside the log; `recovery` puts the parts together. `inspect` looks at
+//! the files of another process.
 
 mod cursor;
 pub mod cursor_file;

@@ -1,4 +1,4 @@
-//! One process owns a directory.
+//! Ensures that one process owns a directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The ownership of a directory: ends when it is dropped, and with the process, however that ends.
+/// Ownership of a directory. It ends when this is dropped, and with the process, however that ends.
 pub struct DirectoryLock {
     _file: File,
 }
@@ -45,7 +45,7 @@ impl DirectoryLock {
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         if locked == Err(Errno::WOULDBLOCK) {
             let mut holder = String::new();
-            // Who holds it is only for the message.
+            // The holder's process id is only for the message.
             let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
             let holder = read.ok().and_then(|_| holder.trim().parse().ok());
             return Err(LockError::InUse { path, holder });

@@ -1,4 +1,4 @@
-//! A set of offsets kept as ranges: what lies above a cursor's floor and is resolved already.
+//! A set of offsets kept as ranges: the offsets above a cursor's floor that are resolved already.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl RangeSet {
         self.starting_by(offset).map(|(_, end)| end).filter(|&end| offset < end)
     }
 
-    /// Forgets every offset below `floor`; returns the first one from there on that is not in it.
+    /// Forgets every offset below `floor`; returns the first one from `floor` on that is not in it.
     pub fn forget_below(&mut self, floor: u64) -> u64 {
         let mut lifted = floor;
         while let Some(lowest) = self.end_by_start.first_entry()
@@ -64,7 +64,7 @@ impl RangeSet {
         }
     }
 
-    /// Makes the two lowest ranges one, with all that lies between them.
+    /// Joins the two lowest ranges into one, which includes all offsets between them.
     pub fn join_lowest(&mut self) {
         let (lowest, next) = (self.end_by_start.pop_first(), self.end_by_start.pop_first());
         if let Some((start, end)) = lowest {
@@ -72,7 +72,7 @@ impl RangeSet {
         }
     }
 
-    /// Number of separate ranges, which is what the set costs in memory.
+    /// Number of separate ranges. The set takes memory in proportion to it.
     pub fn len(&self) -> usize {
         self.end_by_start.len()
     }

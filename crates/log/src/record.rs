@@ -1,10 +1,10 @@
-//! What a log on disk must know of its entries.
+//! The facts that a log on disk needs of its entries.
 
 use bytes::Bytes;
 
 use crate::types::{Charge, Offset};
 
-/// The few facts of an entry that stand in its frame's header.
+/// Facts of an entry that stand in its frame's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFacts {
     /// Wall clock on receipt, for people.
@@ -16,10 +16,10 @@ pub struct RecordFacts {
     pub uncompressed_len_bytes: u32,
 }
 
-/// An entry, or a dead letter, as it was read back. As a record it is passed on unchanged.
+/// An entry, or a dead letter, as it was read back. Its [`Record`] methods return it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Of a dead letter: its number.
+    /// For a dead letter: its number.
     pub offset: Offset,
     pub facts: RecordFacts,
     pub charge: Charge,
@@ -36,11 +36,11 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     fn payload(&self) -> &[u8];
 
-    /// None if the bytes are whole but not understood: the entry counts as damaged.
+    /// None if the bytes are whole but cannot be decoded: the entry counts as damaged.
     fn decode(stored: StoredRecord) -> Option<Self>;
 
-    /// The entry is on disk for good. Called once by the writer thread, without a lock, after the
-    /// sync; not for entries that were read back. One that is resolved meanwhile may get it too.
+    /// The entry is durable on disk. The writer thread calls this once, without a lock, after the
+    /// sync. Not called for entries that were read back; may be called for resolved ones.
     fn durable(&self);
 }
 

@@ -1,6 +1,5 @@
-//! The kept part of a log, by offset, in chunks: a chunk of which everything is resolved is let go
-//! wherever it lies, so that one frame that waits for minutes pins its chunk and not all that came
-//! after it.
+//! The slots of a log by offset, in chunks. A chunk is freed when everything in it is resolved,
+//! wherever it lies: one frame that waits for minutes pins its chunk and not all later ones.
 
 use std::collections::VecDeque;
 
@@ -20,7 +19,7 @@ pub(crate) struct Slots<S> {
 }
 
 impl<S> Slots<S> {
-    /// Without any slot; the first gets the offset `head`.
+    /// Without any slot. The first one gets the offset `head`.
     pub(crate) fn starting_at(head: u64) -> Self {
         let base = head / CHUNK * CHUNK;
         let mut slots = Slots { base, head: base, chunks: VecDeque::new() };
@@ -35,7 +34,7 @@ impl<S> Slots<S> {
         self.head
     }
 
-    /// Adds a slot at the head; None for one that is resolved from the start.
+    /// Adds a slot at the head; None for a frame that is resolved from the start.
     pub(crate) fn push(&mut self, slot: Option<S>) -> u64 {
         if self.head.is_multiple_of(CHUNK) {
             self.chunks.push_back(Some(Box::new(Chunk {
@@ -73,7 +72,7 @@ impl<S> Slots<S> {
         Some(slot)
     }
 
-    /// The first offset from `offset` on that may hold something: skips chunks that were let go.
+    /// The first offset from `offset` on that may have a slot: skips freed chunks.
     pub(crate) fn next_live(&self, offset: u64) -> u64 {
         let mut offset = offset.max(self.base);
         let is_gone = |offset| self.index(offset).is_some_and(|index| self.chunks[index].is_none());
@@ -83,7 +82,7 @@ impl<S> Slots<S> {
         offset.min(self.head)
     }
 
-    /// What is in memory from an offset on, with its offset.
+    /// The slots from an offset on, each with its offset.
     pub(crate) fn live_from(&self, offset: u64) -> impl Iterator<Item = (u64, &S)> {
         let mut next = offset;
         std::iter::from_fn(move || {
@@ -105,7 +104,7 @@ impl<S> Slots<S> {
         usize::try_from(distance / CHUNK).ok()
     }
 
-    /// Frees the chunk of an offset if it is done with, and what is free at the tail.
+    /// Frees the chunk of an offset if nothing in it is left, and freed chunks at the tail.
     fn let_go(&mut self, offset: u64) {
         let Some(index) = self.index(offset) else { return };
         let is_done = |chunk: &Option<Box<Chunk<S>>>| {

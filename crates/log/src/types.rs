@@ -1,23 +1,23 @@
-//! The words that a log and its users share.
+//! Types that a log and its users share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Position in a log: the number of frames appended before. Never given twice.
+/// Position in a log: the number of frames appended before. An offset is never given twice.
 pub type Offset = u64;
 
 /// Index of a reader, never given to another one within the life of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CursorId(pub(crate) usize);
 
-/// What an entry costs its readers.
+/// Bytes and items that an entry counts for in the budget of each of its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     pub bytes: u64,
     pub items: u64,
 }
 
-/// A number of frames with what is in them.
+/// A number of frames, with the sums of their items and charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     pub frames: u64,
@@ -34,7 +34,7 @@ impl Holding {
         self.bytes += other.bytes;
     }
 
-    /// Saturates: after a crash too little may be known of what waits on disk.
+    /// Saturates: after a crash the count of frames on disk may be too low.
     pub(crate) fn remove(&mut self, other: impl Into<Holding>) {
         let other = other.into();
         self.frames = self.frames.saturating_sub(other.frames);
@@ -43,7 +43,7 @@ impl Holding {
     }
 }
 
-/// Of one frame.
+/// The holding of one frame.
 impl From<Charge> for Holding {
     fn from(Charge { bytes, items }: Charge) -> Self {
         Holding { frames: 1, items, bytes }
@@ -58,26 +58,26 @@ impl FromIterator<Charge> for Holding {
     }
 }
 
-/// What [`crate::Log::append`] says.
+/// Result of [`crate::Log::append`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub offset: Offset,
-    /// The readers that do not have it, as they have unsubscribed.
+    /// The given readers that have unsubscribed: they do not get the entry.
     pub gone: Vec<CursorId>,
-    /// Some reader now holds more than its budget.
+    /// More waits for some reader now than its budget allows.
     pub over_budget: bool,
 }
 
-/// What [`crate::Log::read`] says.
+/// Result of [`crate::Log::read`].
 #[derive(Debug)]
 pub enum Next<T> {
     /// The next entry, leased until it is resolved.
     Entry(Offset, Arc<T>),
-    /// It is being read from disk. The reader is woken when it is there.
+    /// The entry is being read from disk. The reader is woken when it is in memory.
     Loading,
-    /// The reader has leased as much as it may. It reads again after it has resolved some.
+    /// The reader has leased as much as it may. It reads again after it has resolved some of it.
     Full,
-    /// Nothing until something is appended.
+    /// Nothing is left to read until something is appended.
     Empty,
 }
 
@@ -91,16 +91,16 @@ impl<T> Next<T> {
 /// Called, without a lock, when a reader should read again or frames were dropped for it.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// A reader to be.
+/// A reader that is to be added.
 #[derive(Clone)]
 pub struct Subscription {
-    /// By which it is known again after a restart.
+    /// Identifies the reader after a restart.
     pub name: String,
-    /// The budget: what may wait for the reader, in bytes of charge.
+    /// The budget: bytes of charge that may wait for the reader.
     pub limit_bytes: u64,
-    /// What the reader may have leased at a time, in bytes of charge. One entry at least.
+    /// Bytes of charge that the reader may have leased at a time. It may always lease one entry.
     pub lease_limit_bytes: u64,
-    /// That it took an entry is no reason to give the entry up for another reader.
+    /// An entry that only best-effort readers took counts as taken by no reader.
     pub is_best_effort: bool,
     pub wake: Wake,
 }
@@ -118,12 +118,12 @@ impl Subscription {
     }
 }
 
-/// What becomes of what a reader has not resolved when it goes.
+/// Whether the unresolved frames of a reader are kept when it unsubscribes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is given up.
+    /// They are given up.
     Nothing,
-    /// It stays on disk for a reader of the same name, or until [`crate::Log::forget`].
+    /// They stay on disk for a reader of the same name, or until [`crate::Log::forget`].
     Backlog,
 }
 
@@ -134,15 +134,15 @@ pub struct Orphan {
     pub held: Holding,
     /// Age of its oldest frame by the wall clock, where it is known.
     pub oldest_age: Option<Duration>,
-    /// What policies ever dropped of its frames.
+    /// All of its frames that policies ever dropped.
     pub dropped: Holding,
 }
 
-/// What the disk refuses. The log goes on trying.
+/// An operation that the disk refuses. The log tries it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTrouble {
     pub reason: String,
-    /// Nothing but space (or a quota, or inodes) is missing.
+    /// Only space (or a quota, or inodes) is missing.
     pub out_of_space: bool,
     /// Frames cannot be written: nothing is made durable meanwhile. Otherwise segments cannot be
     /// read, or cursors cannot be written.
@@ -161,13 +161,13 @@ pub struct LogStats {
     pub commits: u64,
     /// Writes of cursor files.
     pub cursor_writes: u64,
-    /// Frames that were let go from memory because they are on disk.
+    /// Frames that were evicted from memory because they are on disk.
     pub frames_evicted: u64,
     /// Frames read back from disk.
     pub frames_read: u64,
     /// Frames that could not be read back because they were damaged.
     pub frames_damaged: u64,
-    /// Segments written anew with only what is still wanted.
+    /// Segments rewritten with only the frames that are still wanted.
     pub rewrites: u64,
     /// Writes that failed.
     pub failures: u64,

@@ -1,5 +1,5 @@
-//! A reader's place survives torn writes, lost syncs, flipped bits and full disks: the newest state
-//! that was stored, or the one before it.
+//! A reader's position survives torn writes, lost syncs, flipped bits and full disks: the newest
+//! state that was stored comes back, or the one before it.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn disk(seed: u64) -> FaultyDisk {
     disk
 }
 
-/// A state that is recognised by its floor.
+/// A state that is identified by its floor.
 fn state(floor: u64) -> CursorState {
     let holding = |frames| Holding { frames, items: frames * 10, bytes: frames * 1000 };
     CursorState {
@@ -143,7 +143,7 @@ fn a_power_cut_leaves_the_last_stored_state_or_the_one_that_was_being_stored() {
                 stored += 1;
                 file.store(&disk, &state(stored)).unwrap();
             }
-            // The last one is cut before its sync returns.
+            // The last write is cut before its sync returns.
             disk.fail_operation(Operation::SyncData, input_output);
             assert!(file.store(&disk, &state(stored + 1)).is_err());
             disk.clear_fault();
@@ -164,8 +164,8 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
             let disk = disk(number);
             let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
             disk.reset_counts();
-            // The first failure makes the second store write a new file: its calls are tried as
-            // well.
+            // After the first failure the second store writes a new file: its calls are made to
+            // fail too.
             let mut fails_once = true;
             disk.set_fault(move |call| {
                 let is_first_sync = fails_once && call.operation == Operation::SyncData;
@@ -187,7 +187,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
                 break;
             }
         }
-        // And without a power cut the next store is good again.
+        // Without a power cut the next store succeeds.
         for number in 0..12 {
             let disk = disk(number);
             let mut file = CursorFile::create(&disk, &path(), &state(1)).unwrap();
@@ -195,7 +195,7 @@ fn whichever_call_fails_the_place_is_kept_and_the_next_store_succeeds() {
             disk.fail_call(number, error);
             let results = [2, 3].map(|floor| file.store(&disk, &state(floor)).is_ok());
             disk.clear_fault();
-            // One failing call fails one store at most.
+            // A failing call fails at most one store.
             assert!(results.contains(&true), "call {number}");
             file.store(&disk, &state(4)).unwrap();
             assert_eq!(CursorFile::read(&disk, &path()).unwrap(), state(4), "call {number}");

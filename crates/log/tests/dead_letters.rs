@@ -1,5 +1,5 @@
-//! Dead letters are kept with their reasons, durably and within a bound; what had to make room is
-//! counted.
+//! Dead letters are kept with their reasons, durably and within a bound. Letters that made room for
+//! newer ones are counted.
 
 mod support;
 
@@ -77,7 +77,7 @@ fn a_letter_comes_back_with_its_reason_after_a_power_cut() {
         (3, 1, 2, 501)
     );
     assert_eq!(read(&disk, 2).len(), 1);
-    // The numbers go on after the restart.
+    // The numbers continue after the restart.
     assert_eq!(open(&disk, 1 << 20).append(&[letter(3, b"fourth")]).unwrap(), 3);
     assert_eq!(read(&disk, 0).len(), 4);
 }
@@ -136,8 +136,8 @@ fn a_letter_that_exceeds_the_whole_bound_counts_as_dropped_and_the_others_stay()
     assert_eq!(open(&disk.cut_power(Unsynced::Lost), 64 << 10).dropped().items, 3);
 }
 
-/// Guarantee: a letter that exceeds the bound is counted once, however often those beside it are
-/// stored in vain.
+/// Guarantee: a letter that exceeds the bound is counted once, however often storing the letters
+/// beside it fails.
 #[test]
 fn a_letter_that_exceeds_the_whole_bound_counts_once() {
     let disk = FaultyDisk::new(1);
@@ -150,8 +150,8 @@ fn a_letter_that_exceeds_the_whole_bound_counts_once() {
     assert_eq!((letters.letters(), letters.dropped().frames), (1, 1));
 }
 
-/// Scenario: a state was written anew, its directory cannot be synced, the process is killed, and
-/// the next one finds the state. Guarantee: what that one removed stays so after a power cut.
+/// Scenario: a state was rewritten, its directory cannot be synced, the process is killed, and the
+/// next one finds the state. Guarantee: letters that it removes do not come back after a power cut.
 #[test]
 fn a_state_that_was_found_counts_when_its_name_is_durable() {
     let disk = FaultyDisk::new(1);
@@ -218,7 +218,7 @@ fn a_full_disk_is_an_error_that_passes() {
     let mut letters = open(&disk, 1 << 20);
     disk.set_capacity(Some(disk.used_bytes()));
     assert!(letters.append(&[letter(0, b"payload")]).is_err());
-    // Less than half of a usual segment.
+    // Less than half of a usual segment is free.
     disk.set_capacity(Some(disk.used_bytes() + (64 << 10)));
     letters.append(&[letter(0, b"payload")]).unwrap();
     disk.set_capacity(None);
@@ -274,8 +274,8 @@ fn refuse_reads(disk: &FaultyDisk, path: PathBuf) {
 }
 
 /// Scenario: the disk refuses to read the oldest letters, while newer ones come and after a start.
-/// Guarantee: the newer ones are stored; the old ones make room when it is their turn and not
-/// before, and count if it is known how many they are.
+/// Guarantee: the newer ones are stored. The old ones make room when it is their turn and not
+/// before, and are counted if their number is known.
 #[test]
 fn letters_that_cannot_be_read_do_not_hold_up_newer_ones() {
     // Four letters fit into a segment, and three segments into the store.
@@ -310,8 +310,8 @@ fn letters_that_cannot_be_read_do_not_hold_up_newer_ones() {
     }
 }
 
-/// Scenario: the disk refuses to read the newest letters at a start, and is well again at the next.
-/// Guarantee: they are all there, and none has the number of another.
+/// Scenario: the disk refuses to read the newest letters at a start, and has recovered at the next.
+/// Guarantee: they are all there, and no number is given twice.
 #[test]
 fn a_start_that_cannot_read_letters_keeps_them() {
     let disk = FaultyDisk::new(1);
@@ -331,8 +331,8 @@ fn a_start_that_cannot_read_letters_keeps_them() {
     assert!(read.windows(2).all(|pair| pair[0].0.offset < pair[1].0.offset));
 }
 
-/// Scenario: all letters were replayed, and the disk refuses what says so, for a moment or for
-/// good. Guarantee: it is not taken for a state in which nothing was removed, and newer letters
+/// Scenario: all letters were replayed, and the disk refuses the slot that says so, for a moment or
+/// for good. Guarantee: the store does not open as if no letter had been removed, and newer letters
 /// stay.
 #[test]
 fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
@@ -343,7 +343,7 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         letters.remove_below(u64::MAX).unwrap();
         assert!(files(&disk).is_empty());
         let disk = disk.kill_process();
-        // The store wrote it once since it was created: the second slot is the newer one.
+        // The state was written once since it was created: the second slot is the newer one.
         disk.set_unreadable("state.cursor", SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1);
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let directory = directory_of(Path::new(LOG), DELIVERY);
@@ -353,7 +353,7 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         if is_for_good {
             DeadLetters::mend_state(&disk, Path::new(LOG), DELIVERY).unwrap();
         }
-        // A file that was written anew stands in another place of the disk.
+        // A rewritten file is in another place of the disk.
         disk.clear_fault();
         let mut letters = open(&disk, 1 << 20);
         (0..5).for_each(|index| assert!(letters.append(&[letter(index, b"payload")]).is_ok()));
@@ -364,8 +364,8 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
     }
 }
 
-/// Scenario: a disk refuses to sync for long. Guarantee: nothing is left of the tries: no file, and
-/// no number.
+/// Scenario: a disk refuses to sync for long. Guarantee: failed appends leave no file behind and
+/// use up no number.
 #[test]
 fn tries_that_fail_leave_nothing_behind() {
     let disk = FaultyDisk::new(1);
@@ -378,7 +378,7 @@ fn tries_that_fail_leave_nothing_behind() {
         }
     }
     assert_eq!(files(&disk).len(), 1);
-    // What cannot be removed either goes at the next start.
+    // If the file cannot be removed either, the next start removes it.
     disk.set_fault(|call| {
         let fails = [Operation::SyncData, Operation::RemoveFile].contains(&call.operation);
         fails.then(input_output)
@@ -399,9 +399,9 @@ fn tries_that_fail_leave_nothing_behind() {
     );
 }
 
-/// Scenario: the oldest file cannot be removed. Or it was removed, and the disk said no.
+/// Scenario: the oldest file cannot be removed, or it was removed although the disk said no.
 /// Guarantee: newer letters are stored and counted, the store opens, and the file goes when it can.
-/// Appends fail when such files take as much as may be stored.
+/// Appends fail when such files take as much space as the limit.
 #[test]
 fn an_old_file_that_cannot_be_removed_does_not_hold_up_newer_letters() {
     // Four letters fit into a segment, and three segments into the store.

@@ -1,4 +1,4 @@
-//! Files of older versions as a release wrote them are read; files of a newer version are refused
+//! Files of older versions, as a release wrote them, are read. Files of a newer version are refused
 //! and left as they are.
 //!
 //! The fixtures are never written again: `write_fixtures` (ignored) made them, and a new version of
@@ -93,7 +93,7 @@ fn write_fixtures() {
         payload: Bytes::from_static(b"refused"),
     };
     letters.append(&[letter]).unwrap();
-    // What was reserved is cut off, as a restart does.
+    // Reserved space is cut off, as a restart does.
     drop(letters);
     DeadLetters::open(Arc::new(RealDisk), &directory, DELIVERY, 1 << 20).unwrap();
 }
@@ -120,7 +120,7 @@ fn segments_of_version_1_are_read() {
 #[test]
 fn readers_and_dead_letters_of_version_1_are_read() {
     let directory = fixtures("version-1").join("traces");
-    // It did not say more of what was not taken than the dropped ranges do.
+    // Version 1.0 stored no untaken ranges but the dropped ones.
     let expected = CursorState { untaken: vec![(90, 101)], ..cursor_state() };
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1")).unwrap(), expected);
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1.1")).unwrap(), cursor_state());
@@ -134,7 +134,7 @@ fn readers_and_dead_letters_of_version_1_are_read() {
     assert_eq!(verification.frames, 6);
 }
 
-/// Makes a file seem to be of another version, with a checksum that fits.
+/// Gives a file another version, with a checksum that fits.
 fn with_version(bytes: &[u8], version: Version, magics: &[(usize, usize, usize)]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for &(start, len, checksum_at) in magics {
@@ -167,7 +167,7 @@ fn a_segment_of_a_newer_version_is_refused_and_left_as_it_is() {
     };
     assert_eq!((refused.as_path(), found), (path, NEWER));
     assert_eq!((disk.counts().of(Operation::Write), disk.counts().of(Operation::SetLen)), (0, 0));
-    // A higher minor version only adds what may be passed over.
+    // A higher minor version only adds parts that older code may skip.
     assert_eq!(read_all(&mut open(MORE).unwrap()).0, frames()[..3]);
 }
 
@@ -182,7 +182,7 @@ fn a_cursor_of_a_newer_version_is_refused_and_left_as_it_is() {
         CursorFile::open(&disk, path).map(|(_, state)| state)
     };
     let (first, second) = ((0, len, 16), (32 << 10, len, 16));
-    // One slot is enough: the newer release had the file.
+    // One slot of the newer version is enough: the newer release had the file.
     for slots in [&[first, second][..], &[first], &[second]] {
         assert!(matches!(read(NEWER, slots), Err(FileError::NewerVersion { found: NEWER, .. })));
     }

@@ -1,4 +1,4 @@
-//! A directory is looked at and checked without changing it, whatever state it is in.
+//! A directory is inspected and verified without changing it, whatever state it is in.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn everything_is_listed_and_nothing_is_changed() {
     assert_eq!(traces.segments.len(), 2);
     assert_eq!(traces.segments[0].info.as_ref().unwrap().footer.unwrap().frames, 8);
     assert_eq!(traces.segments[1].info.as_ref().unwrap().footer, None);
-    // What was kept, and the frames 10 and 11 that were written since.
+    // Frames that the state counts, and the frames 10 and 11 that were written since.
     assert_eq!(traces.cursors[0].held, holding(7, 50 + 11 + 12, 500 + 400));
     assert_eq!(traces.cursors[1].held, holding(4, 1 + 4 + 7 + 10, 800));
     let letters = &traces.dead_letters[0];
@@ -137,8 +137,8 @@ fn each_kind_of_damage_is_found_where_it_is() {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let logs = overview(&shared, Path::new(ROOT)).unwrap();
     assert!(logs[1].segments[1].info.is_err(), "the rest is listed all the same");
-    // A frame of a sealed segment was overwritten with zeros: nothing is damaged there, but one is
-    // missing.
+    // A frame of a sealed segment was overwritten with zeros: it is missing, but nothing counts
+    // as damaged.
     let disk = filled();
     let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
     let frame_len = TestFrame::new(0, 100).as_ref().frame_len_bytes() as usize;

@@ -1,5 +1,5 @@
-//! Disks that fail in one way at a time: nothing that was said to be durable is lost, and the log
-//! goes on when the disk does.
+//! Disks that fail in one way at a time: no frame that was called durable is lost, and the log goes
+//! on when the disk does.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::note::*;
 
 const ERRORS: [fn() -> io::Error; 3] = [no_space, input_output, too_many_open_files];
 
-/// Writes, resolves, rotates and removes segments. Returns what was appended and not resolved.
+/// Writes, resolves, rotates and removes segments. Returns the appended values not resolved.
 fn work(log: &Log<Note>, durable: &Durable) -> Vec<u64> {
     let id = subscribe(log, "a");
     let mut left = Vec::new();
@@ -34,7 +34,7 @@ fn work(log: &Log<Note>, durable: &Durable) -> Vec<u64> {
                 log.resolve(id, offset);
             }
         }
-        // The maintenance thread has its turn.
+        // Gives the maintenance thread time to run.
         std::thread::sleep(Duration::from_millis(12));
     }
     left
@@ -49,7 +49,7 @@ fn whichever_call_fails_once_all_goes_on_and_nothing_durable_is_lost() {
     assert!(disk.counts().of(Operation::Rename) > 1, "segments are written anew, too");
     assert!(calls > 60, "the workload makes {calls} calls");
     let failures = AtomicU64::new(0);
-    // Most of the time is waiting.
+    // Most of the time is waiting, so that threads help.
     std::thread::scope(|scope| {
         for first in 0..8 {
             let failures = &failures;
@@ -63,12 +63,12 @@ fn whichever_call_fails_once_all_goes_on_and_nothing_durable_is_lost() {
     assert!(failures.into_inner() > 20, "hardly any failure was seen");
 }
 
-/// Returns how many failures the log counted.
+/// Returns the number of failures that the log counted.
 fn work_while_one_call_fails(number: u64) -> u64 {
     let disk = FaultyDisk::new(number);
     let durable = Durable::default();
     disk.fail_call(number, ERRORS[number as usize % ERRORS.len()]);
-    // The process may not start on a disk that fails; it does at the next try.
+    // The process may not start on a disk that fails; it starts at the next try.
     let log = match try_open(&disk) {
         Ok((log, _)) => log,
         Err(_) => try_open(&disk).expect("only one call fails").0,
@@ -91,11 +91,11 @@ fn work_while_one_call_fails(number: u64) -> u64 {
     failures
 }
 
-/// Recovery reads a segment up to the first frame of the next file: one that stays behind must not
-/// hide what stands in another.
+/// Recovery reads a segment up to the first frame of the next file: a file that stays behind must
+/// not hide frames of another.
 #[test]
 fn whichever_file_cannot_be_removed_hides_no_frame() {
-    // What the maintenance thread finds to do at once differs from run to run.
+    // The work that the maintenance thread finds to do differs from run to run.
     for _ in 0..4 {
         std::thread::scope(|scope| {
             for number in 1..=64 {
@@ -142,7 +142,7 @@ fn a_failed_sync_is_never_tried_again_on_the_same_file_and_what_it_lost_is_writt
     let mut failures = 0;
     disk.set_fault(move |call| {
         match call.operation {
-            // Another file may get the name.
+            // Another file may get the name of one that failed.
             Operation::CreateNew => drop(failed.remove(call.path)),
             Operation::SyncData
                 if call.path.extension().is_some_and(|extension| extension == "seg") =>
@@ -181,7 +181,7 @@ fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
     let durable = Durable::default();
-    // Room for the cursor's file and two segments.
+    // There is room for the cursor's file and two segments.
     disk.set_capacity(Some((64 << 10) * 3 + (32 << 10)));
     for value in 0..200 {
         append(&log, value, 1000, &[id], &durable);
@@ -192,7 +192,7 @@ fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
     let durable_now = durable.lock().len();
     assert!(durable_now > 20 && durable_now < 200, "{durable_now}");
     assert!(log.unwritten_bytes() > 0);
-    // The reader makes room itself.
+    // Reading makes room.
     let mut read = 0;
     wait_until("all delivered and durable", || {
         while let Some((offset, note)) = next(&log, id) {
@@ -301,7 +301,7 @@ fn open_fresh(disk: &FaultyDisk) -> Vec<u64> {
 }
 
 /// Scenario: the directory of a reader's new file cannot be synced, the process is killed, and the
-/// next one finds the file. Guarantee: what that one calls durable is there after a power cut.
+/// next one finds the file. Guarantee: frames that the next one calls durable survive a power cut.
 #[test]
 fn a_cursor_file_that_was_found_counts_when_its_name_is_durable() {
     let disk = FaultyDisk::new(1);
@@ -314,7 +314,7 @@ fn a_cursor_file_that_was_found_counts_when_its_name_is_durable() {
     let disk = disk.kill_process();
     drop(log);
     assert!(is_in(&disk, ".cursor") && durable.lock().is_empty());
-    // A directory that cannot be synced now either holds up what is for its readers.
+    // If the directory cannot be synced now either, frames for its readers are not durable.
     let (log, recovered) = open(&disk);
     assert_eq!(recovered.cursors, 1);
     let id = subscribe(&log, "a");
@@ -351,7 +351,7 @@ fn a_newer_format_is_refused_and_its_files_stay_as_they_are() {
     assert_eq!(open(&disk).0.orphans().len(), 1);
 }
 
-/// Raises the major version in every copy of a header and mends its checksum.
+/// Raises the major version in every copy of a header and corrects its checksum.
 fn make_newer(file: &mut [u8]) {
     let is_segment = file.starts_with(b"SLUICSEG");
     let copies: &[usize] = if is_segment { &[0, 2048] } else { &[0, 32 << 10] };
@@ -397,7 +397,7 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
     }
     let mut lost_at_all = 0;
     for (path, bytes) in disk.contents() {
-        // Zeros are where nothing is; a few of them do.
+        // Most zeros are unused space; some of them are enough.
         let is_looked_at = |&index: &usize| bytes[index] != 0 || index % 97 == 0;
         for index in (0..bytes.len()).filter(is_looked_at) {
             let copy = FaultyDisk::new(1);
@@ -417,7 +417,7 @@ fn any_bit_of_any_file_may_flip_at_the_cost_of_one_frame_for_which_there_is_a_co
     assert!(lost_at_all > 50, "{lost_at_all}");
 }
 
-/// Guarantee: a damaged frame counts once, also where the backlog was dated before it is read.
+/// Guarantee: a damaged frame counts once, also if the backlog was dated before it was read.
 #[test]
 fn a_damaged_frame_of_a_backlog_that_was_dated_counts_once() {
     let disk = FaultyDisk::new(1);
@@ -439,7 +439,7 @@ fn a_damaged_frame_of_a_backlog_that_was_dated_counts_once() {
     assert_eq!(log.stats().frames_damaged, 1);
 }
 
-/// Guarantee: trouble with reading ends with the disk's, even if the reader that met it has gone.
+/// Guarantee: read trouble ends when the disk recovers, even if the reader that met it has gone.
 #[test]
 fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
     let disk = FaultyDisk::new(7);
@@ -465,8 +465,8 @@ fn trouble_of_a_reader_that_has_gone_ends_with_the_disks() {
     wait_until("the trouble ends", || log.trouble().is_none());
 }
 
-/// Scenario: the disk gives no answer to a read. Guarantee: the log ends all the same, with all
-/// written, and says that it left a thread behind.
+/// Scenario: the disk gives no answer to a read. Guarantee: the log closes all the same, with all
+/// frames written, and says that it left a thread behind.
 #[test]
 fn a_read_that_hangs_does_not_hold_up_the_end() {
     let disk = FaultyDisk::new(7);
@@ -485,8 +485,8 @@ fn a_read_that_hangs_does_not_hold_up_the_end() {
     assert_eq!(trouble, "threads that got no answer from it: 1, left behind");
 }
 
-/// Guarantee: a frame of which only the disk knows who took it is not given up as one that another
-/// reader has.
+/// Guarantee: if only the disk knows which readers took a frame, it is not given up as a frame that
+/// another reader has taken.
 #[test]
 fn what_is_on_disk_alone_does_not_count_as_taken() {
     let disk = FaultyDisk::new(7);
@@ -510,9 +510,9 @@ fn is_in(disk: &FaultyDisk, part_of_path: &str) -> bool {
     disk.contents().iter().any(|(path, _)| path.to_string_lossy().contains(part_of_path))
 }
 
-/// Scenario: an old file cannot be removed after six were written anew as one, once or for good.
-/// Guarantee: it is tried again and counted, those behind it stay as long as it does, and other
-/// segments are written anew.
+/// Scenario: six segments were rewritten as one, and an old file cannot be removed, once or for
+/// good. Guarantee: its removal is tried again and counted, the old files behind it stay as long as
+/// it does, and other segments are rewritten.
 #[test]
 fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting() {
     const SECOND: &str = "/log/traces/000000000000000a.seg";
@@ -535,7 +535,7 @@ fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting()
         wait_until("written anew", || disk.used_bytes() < 3_000_000);
         assert_eq!(is_in(&disk, SECOND), most_failures > 1);
         assert_eq!(is_in(&disk, LAST), most_failures > 1);
-        // What is in both is given once, also by the next process.
+        // A frame that is in both files is read once, also by the next process.
         log.close(PATIENCE);
         drop(log);
         let log: Log<Note> = Log::open(large_segments(&disk.kill_process())).unwrap().0;
@@ -545,7 +545,7 @@ fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting()
 }
 
 /// Scenario: the oldest segment can be neither removed nor replaced. Guarantee: the others are
-/// written anew.
+/// rewritten.
 #[test]
 fn a_segment_that_cannot_be_replaced_keeps_no_other_from_being_written_anew() {
     let disk = FaultyDisk::new(1);
@@ -560,8 +560,8 @@ fn a_segment_that_cannot_be_replaced_keeps_no_other_from_being_written_anew() {
     assert!(log.stats().failures > 0);
 }
 
-/// Scenario: a segment is written anew in vain, and the file for it cannot be removed, or the
-/// process ends at that moment. Guarantee: no such file stays.
+/// Scenario: the rewriting of a segment fails, and the new file cannot be removed, or the process
+/// ends at that moment. Guarantee: the file is removed later.
 #[test]
 fn a_file_that_was_written_anew_in_vain_does_not_stay() {
     for ends in [false, true] {
@@ -579,7 +579,7 @@ fn a_file_that_was_written_anew_in_vain_does_not_stay() {
         if ends {
             wait_until("left", || is_in(&disk, "/rewrite/"));
             let disk = disk.kill_process();
-            // So that nothing is written anew.
+            // Makes every rewriting fail from now on.
             disk.fail_operation(Operation::CreateNew, input_output);
             drop(log);
             let keep_interval = Duration::from_secs(3_600);
@@ -587,7 +587,7 @@ fn a_file_that_was_written_anew_in_vain_does_not_stay() {
             let _log: Log<Note> = Log::open(options).expect("the log opens").0;
             wait_until("removed by the start", || !is_in(&disk, "/rewrite/"));
         } else {
-            // Longer than it is written.
+            // Longer than the writing takes.
             let mut times = 0;
             wait_until("removed", || {
                 std::thread::sleep(Duration::from_millis(1));

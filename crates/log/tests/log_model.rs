@@ -1,8 +1,8 @@
 //! Random operations, failures, power cuts and restarts against a model that fits on a page.
 //!
-//! After each start every reader gets, once and in order, at least what was said to be durable and
-//! it had not resolved, and nothing that was not for it; after a clean end exactly what it had not
-//! resolved.
+//! After each start every reader gets, once and in order, at least the durable frames that it had
+//! not resolved, and no frame that was not for it. After a clean end it gets exactly its unresolved
+//! frames.
 
 mod support;
 
@@ -63,15 +63,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the model knows of a reader.
+/// State of a reader in the model.
 #[derive(Default)]
 struct Reader {
     id: Option<CursorId>,
-    /// Values by offset that it has to get or may get.
+    /// Values, by offset, that the reader must or may get.
     expected: BTreeMap<u64, u64>,
-    /// Taken from the log since the last rewind and not resolved.
+    /// Read from the log since the last rewind and not resolved.
     leased: BTreeMap<u64, u64>,
-    /// Everything below was read since the last start or rewind.
+    /// Every offset below was read since the last start or rewind.
     read_below: u64,
 }
 
@@ -82,12 +82,12 @@ struct World {
     durable: Durable,
     readers: [Reader; 3],
     next_value: u64,
-    /// Of everything that was said to be durable.
+    /// Values, by offset, that were ever called durable.
     durable_offsets: BTreeMap<u64, u64>,
-    /// Of this life of the log.
+    /// Values, by offset, that were appended since the log was opened.
     offsets: BTreeMap<u64, u64>,
     is_failing: bool,
-    /// The disk refused something in this life of the log: cursors may not have been stored.
+    /// The disk refused a call since the log was opened: cursors may not have been stored.
     has_failed: bool,
 }
 
@@ -137,7 +137,7 @@ impl World {
         self.log = Some(log);
     }
 
-    /// Notes what the log said to be durable.
+    /// Records the values that the log called durable.
     fn gather_durable(&mut self) {
         let durable = self.durable.lock();
         for (&offset, value) in &self.offsets {
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// The process or the power went. What was not durable may be gone.
+    /// The process or the power fails. Frames that were not durable may be gone.
     fn crash(&mut self, disk: FaultyDisk) {
         drop(self.log.take());
         self.gather_durable();
@@ -161,8 +161,8 @@ impl World {
         self.start();
         self.check_all(|durable, offset, value| durable.get(&offset) == Some(&value));
         if std::mem::take(&mut self.has_failed) {
-            // Segments that no reader needs go all the same, or a full disk would stay full. Then
-            // nothing on disk may name their offsets any more, and they may be given again.
+            // Segments that no reader needs are removed even so, or a full disk would stay full.
+            // If no file names their offsets any more, these may be given again.
             let readers = &self.readers;
             let is_needed =
                 |offset: &u64| readers.iter().any(|it| it.expected.contains_key(offset));
@@ -185,7 +185,7 @@ impl World {
         self.check_all(|_, _, _| true);
     }
 
-    /// Reads everything that every reader gets after a start.
+    /// Checks the frames that every reader gets after a start.
     fn check_all(&mut self, must_come: impl Fn(&BTreeMap<u64, u64>, u64, u64) -> bool) {
         for (index, name) in NAMES.into_iter().enumerate() {
             let id = self.id(index);
@@ -199,7 +199,7 @@ impl World {
                 }
             }
             for (offset, value) in &read {
-                // What was resolved just before a crash may come again.
+                // A frame that was resolved just before a crash may come again.
                 let is_known = self.durable_offsets.get(offset).is_none_or(|known| known == value);
                 assert!(is_known && *value < self.next_value);
             }
@@ -276,7 +276,7 @@ impl World {
         assert!(!self.log().resolve(id, offset));
     }
 
-    /// Drops to a budget. Which frames that were is what the dropped ranges say.
+    /// Drops to a budget. The dropped ranges say which frames were dropped.
     fn drop_oldest(&mut self, index: usize, limit_bytes: u64) {
         let id = self.id(index);
         self.log().set_limits(id, limit_bytes, u64::MAX);
@@ -360,7 +360,7 @@ impl World {
                 assert_eq!(self.log().unsubscribe(id, Keep::Backlog).frames, 0);
                 let orphans = self.log().orphans();
                 let orphan = orphans.iter().find(|orphan| orphan.name == NAMES[reader]);
-                // It may be kept although nothing is left, where that is not known yet.
+                // It may be kept although it has no frame left, if that is not known yet.
                 assert!(orphan.is_some() || self.readers[reader].expected.is_empty());
                 self.readers[reader].id = Some(subscribe(self.log(), NAMES[reader]));
             }
@@ -416,8 +416,8 @@ proptest! {
     }
 }
 
-/// Scenario: a frame is on disk when what is not goes, and then the budget shrinks. Guarantee: the
-/// oldest goes first.
+/// Scenario: one frame is on disk when the unwritten ones are dropped, then the budget shrinks.
+/// Guarantee: the oldest frame is dropped first.
 #[test]
 fn the_oldest_goes_first_also_after_what_was_not_written() {
     let mut world = World::new(0, Duration::ZERO, 1 << 30);
@@ -434,8 +434,8 @@ fn the_oldest_goes_first_also_after_what_was_not_written() {
 }
 
 /// Scenario: a reader resolves a frame, its file cannot be written, and the process is killed when
-/// the segment has gone. Guarantee: the next one goes on, be it with the offset of a frame that
-/// no reader needs.
+/// the segment is gone. Guarantee: the next process goes on, possibly with the offset of a frame
+/// that no reader needs.
 #[test]
 fn a_place_that_could_not_be_stored_costs_nothing_that_is_needed() {
     let mut world = World::new(0, Duration::ZERO, 0);

@@ -1,5 +1,5 @@
-//! A log with segment files behind its memory tail: what is durable comes back, and what no reader
-//! needs costs nothing.
+//! A log with segment files behind its memory tail: durable frames come back, and frames that no
+//! reader needs cost nothing.
 
 mod support;
 
@@ -77,9 +77,9 @@ fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_reader
     wait_durable(&durable, 100);
     let stats = log.stats();
     assert_eq!(stats.frames_written, 100);
-    // The first commit may have begun while the last were appended.
+    // The first commit may have begun while the last frames were appended.
     assert!(stats.commits <= 2, "{stats:?}");
-    // It is in memory still.
+    // The first frame is still in memory.
     assert!(ids.iter().all(|&id| matches!(log.read(id), Next::Entry(0, _))));
 }
 
@@ -111,9 +111,9 @@ fn what_a_reader_lags_with_is_evicted_from_memory_and_read_from_disk() {
     wait_until("no full segment left", || log.stats().segments <= 1);
 }
 
-/// Scenario: the backends of many readers are down, and each frame is larger than what a reader may
-/// hold. Guarantee: after a start a frame is in memory once, none is read ahead of it, and each
-/// reader goes on.
+/// Scenario: the backends of many readers are down, and each frame exceeds a reader's limits.
+/// Guarantee: after a start a frame is in memory once, none is read ahead of it, and each reader
+/// goes on.
 #[test]
 fn readers_that_are_down_together_hold_a_large_frame_once() {
     const READERS: usize = 30;
@@ -136,7 +136,7 @@ fn readers_that_are_down_together_hold_a_large_frame_once() {
     disk.reset_counts();
     let held: Vec<_> = ids.iter().map(|&id| next(&log, id).expect("the first one").1).collect();
     assert!(held.iter().all(|note| Arc::ptr_eq(note, &held[0])));
-    // The reader thread has its turn.
+    // Gives the reader thread time to run.
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(log.stats().frames_read, READERS as u64);
     let read_bytes = disk.counts().read_bytes;
@@ -229,7 +229,7 @@ fn the_end_writes_what_is_unresolved_and_says_what_it_could_not() {
 
     let (log, _) = Log::<Note>::open(options).unwrap();
     let id = subscribe(&log, "a");
-    // It may be due at once: its reader lags.
+    // The frame may be due at once: its reader lags.
     disk.fail_operation(Operation::Allocate, support::faulty_disk::no_space);
     append(&log, 10, 300, &[id], &Durable::default());
     assert_eq!(log.close(Duration::from_millis(300)).frames, 1);
@@ -294,7 +294,7 @@ fn frames_on_disk_only_are_dropped_to_the_budget_with_exact_counts_and_a_gap_tha
     wait_durable(&durable, 1000);
     wait_until("nothing in memory", || log.stored_bytes() == 0);
     let leased = next(&log, id).unwrap();
-    // 200 bytes of charge each.
+    // Each frame is charged 200 bytes.
     log.set_limits(id, 100 * 200, u64::MAX);
     let (mut dropped, entries) = log.drop_oldest_unread(id);
     assert!(entries.iter().all(|given_up| given_up.entry.value > 0));
@@ -351,8 +351,8 @@ fn a_real_disk_keeps_what_a_faulty_one_keeps() {
     assert!(left.iter().all(|entry| entry.file_name() == "cursors"), "{left:?}");
 }
 
-/// Guarantee: a write of a cursor is a sync, which delays acknowledgements. The reader of a dead
-/// backend, for which there is only ever more, costs one where two segments have begun since.
+/// Guarantee: a write of a cursor is a sync, which delays acknowledgements. The cursor of a dead
+/// backend, which only falls behind, is written once two segments have begun since the last write.
 #[test]
 fn a_reader_that_only_falls_behind_is_written_where_segments_begin() {
     let disk = FaultyDisk::new(1);

@@ -1,4 +1,4 @@
-//! Space on disk is given back, whatever pins it, and a start looks at little of what is there.
+//! Space on disk is freed, whatever pins it, and a start looks at a small part of it.
 
 mod support;
 
@@ -119,7 +119,7 @@ fn a_start_looks_at_the_newest_segments_only_however_many_there_are() {
         }
     }
     wait_durable(&durable, 16_000);
-    // A turn of the maintenance thread, which writes where the cursors are.
+    // Gives the maintenance thread time to write the cursors.
     std::thread::sleep(Duration::from_millis(50));
     let segments = log.stats().segments;
     assert!(segments > 1000, "{segments}");
@@ -173,9 +173,9 @@ fn the_files_of_an_idle_log_are_given_back_and_an_old_reader_is_dated() {
     );
 }
 
-/// Scenario: a reader leaves with nothing left of what another one still needs. Guarantee: what is
-/// known of it stays as long as segments may name it, also over a restart, and no longer. Nothing
-/// more is kept for it.
+/// Scenario: a reader leaves that has resolved all frames which another one still needs. Guarantee:
+/// its cursor stays as long as segments may name it, also over a restart, and no longer. No frame
+/// is kept for it.
 #[test]
 fn what_is_known_of_a_reader_that_left_goes_with_the_segments_that_name_it() {
     let disk = FaultyDisk::new(1);
@@ -272,8 +272,8 @@ fn frames_larger_than_a_segment_get_one_of_their_own() {
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (0..6).collect::<Vec<_>>());
 }
 
-/// Scenario: of a large file, a reader that left has resolved all but what stands at its end.
-/// Guarantee: the age of that is known.
+/// Scenario: a reader that left has resolved all frames of a large file but those at its end.
+/// Guarantee: the age of its backlog is known.
 #[test]
 fn a_backlog_deep_in_a_file_is_dated() {
     let disk = FaultyDisk::new(1);

@@ -1,6 +1,5 @@
-//! Senders, readers and threads of the log all at once, until the power goes: every reader gets
-//! everything in order while it lasts, and afterwards all that was durable and that it had not
-//! resolved.
+//! Senders, readers and threads of the log run at once until the power is cut. Every reader gets
+//! everything in order meanwhile, and afterwards all durable frames that it had not resolved.
 
 mod support;
 
@@ -19,7 +18,7 @@ use support::note::*;
 
 const READERS: usize = 3;
 
-/// What a reader thread resolved, noted before it did.
+/// Values that a reader thread resolved, recorded before it did.
 type Resolved = Arc<Mutex<BTreeSet<u64>>>;
 
 struct Life {
@@ -35,7 +34,7 @@ fn send(life: &Life, values: &AtomicU64, seed: u64) {
     let mut random = Rng::with_seed(seed);
     while !life.ends.load(Ordering::SeqCst) {
         let value = values.fetch_add(1, Ordering::SeqCst);
-        // Under one lock, so that it is known to the check when it is durable.
+        // Under one lock, so that the check knows the value before it is durable.
         let mut appended = life.appended.lock();
         let offset = append(&life.log, value, random.usize(..2000), &life.ids, &life.durable);
         assert!(appended.insert(offset, value).is_none());
@@ -49,7 +48,7 @@ fn send(life: &Life, values: &AtomicU64, seed: u64) {
     }
 }
 
-/// Reader 0 keeps pace, 1 is slow, 2 begins anew now and then. All leave some frames unresolved.
+/// Reader 0 keeps pace, 1 is slow, 2 rewinds now and then. All leave some frames unresolved.
 fn receive(life: &Life, reader: usize, seed: u64) {
     let (log, id) = (&life.log, life.ids[reader]);
     let mut random = Rng::with_seed(seed);
@@ -165,7 +164,7 @@ fn all_at_once_until_the_power_goes() {
     }
 }
 
-/// A record whose user fails.
+/// A record that panics.
 struct Fatal;
 
 impl Record for Fatal {

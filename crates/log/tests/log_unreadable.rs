@@ -1,5 +1,5 @@
-//! A disk that refuses reads, for a while or for good: what was not read is not taken for damaged,
-//! nothing of it is removed, and readers that do not need it notice nothing.
+//! A disk that refuses reads, for a while or for good: unread data does not count as damaged, none
+//! of it is removed, and readers that do not need it are not affected.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn open_with(disk: &FaultyDisk, read_patience: Duration) -> (Log<Note>, Recovere
     Log::open(OpenOptions { read_patience, ..options(disk) }).expect("the log opens")
 }
 
-/// A disk with what a process left that was killed: frames in several segments, none delivered.
+/// A disk after a process was killed: frames in several segments, none delivered.
 fn disk_with_backlog(readers: &[&str]) -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
@@ -34,9 +34,9 @@ fn disk_with_backlog(readers: &[&str]) -> FaultyDisk {
     disk.cut_power(Unsynced::Lost)
 }
 
-/// Scenario: a start on a disk that refuses to read headers, all behind them, or something in the
-/// middle. Guarantee: nothing is removed or cut; all is there when the disk can be read, in the
-/// same life and in the next, and so is what was written meanwhile.
+/// Scenario: a start on a disk that refuses to read headers, everything behind them, or a range in
+/// the middle. Guarantee: nothing is removed or cut. All frames, also those written meanwhile, are
+/// there when the disk can be read, in the same process and in the next.
 #[test]
 fn what_cannot_be_read_at_the_start_stays_until_it_can() {
     let unreadable: [Range<u64>; 4] =
@@ -51,7 +51,7 @@ fn what_cannot_be_read_at_the_start_stays_until_it_can() {
             let durable = Durable::default();
             append(&log, FRAMES, 1_000, &[id], &durable);
             wait_durable(&durable, 1);
-            // The maintenance thread has its turn.
+            // Gives the maintenance thread time to run.
             std::thread::sleep(Duration::from_millis(50));
             if is_restarted {
                 disk = disk.kill_process();
@@ -67,7 +67,7 @@ fn what_cannot_be_read_at_the_start_stays_until_it_can() {
     }
 }
 
-/// Guarantee: an error that passes costs nothing but time.
+/// Guarantee: an error that passes costs only time.
 #[test]
 fn a_start_waits_a_while_for_the_disk() {
     let disk = disk_with_backlog(&["a"]);
@@ -80,10 +80,10 @@ fn a_start_waits_a_while_for_the_disk() {
     assert_eq!(log.orphans()[0].held.frames, FRAMES);
 }
 
-/// A disk with what a process left that was killed: nothing waits, and the two slots of the cursor
-/// have different heads. And the position of the newer one.
+/// A disk after a process was killed, without a backlog, on which the two slots of the cursor have
+/// different heads; with the position of the newer slot.
 fn disk_without_backlog() -> (FaultyDisk, u64) {
-    // Which states were stored last is a matter of time.
+    // Which states were stored last depends on timing.
     (0..100).find_map(|_| try_disk_without_backlog()).expect("one slot is stale")
 }
 
@@ -105,7 +105,7 @@ fn try_disk_without_backlog() -> Option<(FaultyDisk, u64)> {
     }
     wait_until("all is stored", || slots(&disk).iter().any(|slot| slot.1.floor == 20));
     let is_segment = |path: &Path| path.extension().is_some_and(|it| it == "seg");
-    // They are forgotten a moment before they are removed.
+    // Segments are forgotten a moment before they are removed.
     wait_until("no segment is left", || !disk.contents().iter().any(|(path, _)| is_segment(path)));
     let disk = disk.kill_process();
     let slots = slots(&disk);
@@ -113,9 +113,9 @@ fn try_disk_without_backlog() -> Option<(FaultyDisk, u64)> {
     (slots[1 - newer].1.head < 20).then_some((disk, newer as u64 * SLOT_LEN_BYTES))
 }
 
-/// Scenario: a start at which the disk refuses the newer slot of a cursor, for a moment or for
-/// good; the segments that it names are gone. Guarantee: what is durable then is delivered after
-/// the next start, at which the disk is well.
+/// Scenario: the disk refuses the newer slot of a cursor at a start, for a moment or for good, and
+/// the segments that it names are gone. Guarantee: frames that become durable then are delivered
+/// after the next start, at which the disk works.
 #[test]
 fn no_offset_is_given_twice_when_a_slot_of_a_cursor_cannot_be_read() {
     for is_for_good in [false, true] {
@@ -130,7 +130,7 @@ fn no_offset_is_given_twice_when_a_slot_of_a_cursor_cannot_be_read() {
                 healed.clear_fault();
             }
         });
-        // The cursor is not written in this life.
+        // The cursor is not written in this process.
         let keep_interval = Duration::from_secs(3_600);
         let options = OpenOptions { read_patience: patience, keep_interval, ..options(&disk) };
         let (log, recovered): (Log<Note>, _) = Log::open(options).expect("the log opens");
@@ -150,7 +150,7 @@ fn no_offset_is_given_twice_when_a_slot_of_a_cursor_cannot_be_read() {
     }
 }
 
-/// Guarantee: where a slot can never be read, a whole file soon takes its place.
+/// Guarantee: a cursor file with a slot that can never be read is soon replaced.
 #[test]
 fn a_cursor_with_a_slot_that_cannot_be_read_is_written_anew() {
     let (disk, newer) = disk_without_backlog();
@@ -166,8 +166,8 @@ fn a_cursor_with_a_slot_that_cannot_be_read_is_written_anew() {
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
 }
 
-/// Scenario: a file of which nothing can be read, for longer than the log is patient; one reader
-/// needs it. Guarantee: it stays, and is read as soon as it can be; the other reader does not wait.
+/// Scenario: one reader needs a file that cannot be read at all, for longer than the log is
+/// patient. Guarantee: it stays, and is read as soon as it can be; the other reader does not wait.
 #[test]
 fn a_file_of_which_nothing_can_be_read_is_waited_for_by_those_that_need_it() {
     for positions in [0..u64::MAX, 4096..u64::MAX] {
@@ -195,7 +195,7 @@ fn a_file_of_which_nothing_can_be_read_is_waited_for_by_those_that_need_it() {
     }
 }
 
-/// Scenario: a bad block far behind the beginning of a file, for one of two readers that need it.
+/// Scenario: one of two readers meets a bad block far behind the start of a file that both need.
 /// Guarantee: the frames around it are delivered, and those in it do not count as taken.
 #[test]
 fn a_bad_block_is_passed_and_what_was_in_it_is_not_given_up_by_others() {
@@ -228,8 +228,8 @@ fn a_bad_block_is_passed_and_what_was_in_it_is_not_given_up_by_others() {
     assert_eq!(left.iter().filter(|value| !taken.contains(value)).count() as u64, lost);
 }
 
-/// Scenario: a reader that is gone has left a file that cannot be read. Guarantee: the thread that
-/// all readers share does not wait for it.
+/// Scenario: a reader has gone and left a file that cannot be read. Guarantee: the thread that all
+/// readers share does not wait for it.
 #[test]
 fn what_cannot_be_read_for_a_reader_that_has_gone_slows_no_other() {
     let disk = disk_with_backlog(&["gone"]);
@@ -250,7 +250,7 @@ fn what_cannot_be_read_for_a_reader_that_has_gone_slows_no_other() {
 }
 
 /// Scenario: a reader with a budget is behind, and its oldest file cannot be read. Guarantee: it
-/// drops what lies behind, and keeps that file.
+/// drops frames behind that file, and keeps the file.
 #[test]
 fn what_cannot_be_read_does_not_keep_a_reader_from_dropping_the_rest() {
     let disk = disk_with_backlog(&["a"]);
@@ -267,7 +267,7 @@ fn what_cannot_be_read_does_not_keep_a_reader_from_dropping_the_rest() {
     assert!(read.len() < 100 && read.starts_with(&[0, 1, 2]) && read.ends_with(&[199]), "{read:?}");
 }
 
-/// Scenario: a start at which one file cannot be opened once. Guarantee: it is opened then.
+/// Scenario: one file cannot be opened once at a start. Guarantee: the next try opens it.
 #[test]
 fn a_file_that_cannot_be_opened_at_once_is_opened_a_little_later() {
     for what in [".seg", ".cursor"] {
@@ -286,13 +286,13 @@ fn a_file_that_cannot_be_opened_at_once_is_opened_a_little_later() {
     }
 }
 
-/// Scenario: a start at which one call fails once, of each kind that it makes. Guarantee: it
-/// starts, with all that is there.
+/// Scenario: one call fails once at a start, of each kind that a start makes. Guarantee: the log
+/// opens, with all its frames.
 #[test]
 fn a_call_that_fails_once_does_not_end_a_start() {
     use Operation::{CreateDirectory, Len, List, Open, Read, Rename};
     for operation in [List, CreateDirectory, Open, Read, Len, Rename] {
-        // The first and the second of its kind: of cursors, and of segments.
+        // The first and the second call of a kind: for cursors, and for segments.
         for number in 0..2 {
             let disk = disk_with_backlog(&["a"]);
             disk.put(Path::new("/log/traces/cursors/b.cursor"), &[7; 100]);
@@ -320,7 +320,7 @@ fn a_sealed_file_without_a_whole_frame_is_counted_and_stays_until_its_reader_com
         Log::open(OpenOptions { keep_interval, ..options(&disk) }).expect("the log opens").0;
     let id = subscribe(&log, "a");
     let durable = Durable::default();
-    // The second one needs a file of its own, and the first file is sealed.
+    // The second frame needs a file of its own, so that the first file is sealed.
     for value in 0..2 {
         append(&log, value, 50_000, &[id], &durable);
         wait_durable(&durable, value as usize + 1);
@@ -331,7 +331,7 @@ fn a_sealed_file_without_a_whole_frame_is_counted_and_stays_until_its_reader_com
     let stays = || disk.contents().iter().any(|(file, _)| file == path);
     let (log, recovered) = open(&disk);
     assert_eq!(recovered.frames_damaged, 1);
-    // Maintenance has its turn.
+    // Gives the maintenance thread time to run.
     std::thread::sleep(Duration::from_millis(50));
     assert!(stays());
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [1]);
@@ -339,7 +339,7 @@ fn a_sealed_file_without_a_whole_frame_is_counted_and_stays_until_its_reader_com
 }
 
 /// Scenario: few frames of each segment wait for a dead reader, and one segment cannot be read.
-/// Guarantee: the others are written anew all the same.
+/// Guarantee: the other segments are rewritten all the same.
 #[test]
 fn a_segment_that_cannot_be_read_keeps_no_other_from_being_written_anew() {
     let disk = FaultyDisk::new(1);
@@ -365,7 +365,7 @@ fn a_segment_that_cannot_be_read_keeps_no_other_from_being_written_anew() {
     wait_until("written anew, all but the first one", || is_done(log.stats()));
 }
 
-/// Scenario: for a while nothing can be removed. Guarantee: what is not needed goes then.
+/// Scenario: no file can be removed for a while. Guarantee: unneeded files are removed afterwards.
 #[test]
 fn segments_that_could_not_be_removed_go_later() {
     let disk = FaultyDisk::new(7);

@@ -1,6 +1,6 @@
 //! A backend that is dead for a long outage: 100 GiB in segments of 64 MiB are 1,600 files. Here
-//! they are shrunk to the least length that a segment can have; what opening costs must depend on
-//! neither.
+//! each has the least length that a segment can have. The cost of opening must depend neither on
+//! their number nor on their length.
 
 mod support;
 
@@ -11,9 +11,9 @@ use support::calls::{Counts, Operation};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
-/// The least: a header, frames, a footer.
+/// The least length: a header, frames, a footer.
 const SEGMENT_BYTES: u64 = 3 * 4096;
-/// Two such frames fill a segment.
+/// Length of a frame: two of them fill a segment.
 const FRAME_LEN: usize = 1500;
 
 fn small_segments(disk: &FaultyDisk) -> OpenOptions {
@@ -24,8 +24,8 @@ fn small_segments(disk: &FaultyDisk) -> OpenOptions {
     }
 }
 
-/// A log with so many segments of which a reader, `dead`, has resolved nothing. Returns the number
-/// of its frames.
+/// A log with this many segments, of which the reader `dead` has resolved nothing. Returns the
+/// number of its frames.
 fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
     let (log, _) = Log::<Note>::open(small_segments(disk)).expect("the log opens");
     let (dead, well) = (subscribe(&log, "dead"), subscribe(&log, "well"));
@@ -45,8 +45,8 @@ fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
     while log.stats().segments < segments {
         add(8);
     }
-    // A round that had begun before may store each of the two cursors as it was then: the third
-    // write is of a later round.
+    // A round that began before may store each of the two cursors as it was then. The third write
+    // belongs to a later round.
     for _ in 0..2 {
         let before = log.stats().cursor_writes;
         add(1);
@@ -58,7 +58,7 @@ fn fill(disk: &FaultyDisk, segments: u64) -> u64 {
     frames
 }
 
-/// What the disk was asked for while a log was opened after a crash.
+/// Opens a log after a crash. Returns the calls of the disk and the time that it took.
 fn open_after_crash(disk: &FaultyDisk) -> (Log<Note>, Counts, Duration) {
     disk.reset_counts();
     let began = Instant::now();
@@ -71,8 +71,8 @@ fn reads(counts: &Counts) -> u64 {
     counts.calls.get(&Operation::Read).copied().unwrap_or(0)
 }
 
-/// Guarantee: what is read at the start after a crash does not grow with the backlog; then the
-/// backlog is read whole, in order.
+/// Guarantee: the reads of a start after a crash do not grow with the backlog. After the start the
+/// whole backlog is read, in order.
 #[test]
 fn opening_a_long_backlog_reads_no_more_than_opening_a_short_one() {
     let short = FaultyDisk::new(1);
@@ -91,7 +91,7 @@ fn opening_a_long_backlog_reads_no_more_than_opening_a_short_one() {
         of_long.read_bytes
     );
     assert!(stats.segments >= 1_600, "{stats:?}");
-    // What was appended since the cursors were last stored is scanned: some segments more or less.
+    // Frames appended since the cursors were last stored are scanned: some segments more or less.
     let slack = 64;
     assert!(
         reads(&of_long) <= reads(&of_short) + slack,

@@ -1,8 +1,8 @@
-//! Power cuts against a real file system: a process that appends to a log and says what is durable
-//! is killed and the power of its disk cut at a random moment, again and again.
+//! Power cuts against a real file system. A process appends to a log and prints durable values;
+//! at a random moment it is killed and the power of its disk is cut, again and again.
 //!
-//! The same against a disk whose syncs do nothing must lose what was acknowledged, or this test
-//! could not see loss.
+//! The same on a disk whose syncs do nothing must lose acknowledged values, or this test could not
+//! see loss.
 
 mod support;
 
@@ -26,15 +26,15 @@ const CHILD: &str = "a_process_whose_power_is_cut";
 const CHILD_SETTING: &str = "SLUICE_LOG_CHILD";
 /// Values in a row that are treated alike: a cursor stores a bounded number of ranges.
 const BLOCK: u64 = 64;
-/// Appended and not yet durable.
+/// Values that are appended and not yet durable.
 const IN_FLIGHT: u64 = 64;
 
-/// The child's reader resolves these; they may come back or not.
+/// The child's reader resolves these values. They may come back or not.
 fn is_resolved_by_child(value: u64) -> bool {
     (value / BLOCK).is_multiple_of(4)
 }
 
-/// How the child runs.
+/// Options of the child.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     syncs: bool,
@@ -69,7 +69,7 @@ impl Setting {
     }
 }
 
-/// Not a test by itself: the process that the others start.
+/// Not a test by itself: the process that the tests start.
 #[test]
 #[ignore = "started by the others"]
 fn a_process_whose_power_is_cut() {
@@ -79,20 +79,20 @@ fn a_process_whose_power_is_cut() {
     };
     let (log, _) =
         Log::<Note>::open(setting.options(Path::new(&directory))).expect("the log opens");
-    // The other one resolves nothing: what is resolved everywhere need not become durable.
+    // `other` resolves nothing: values that every reader has resolved need not become durable.
     let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
     let durable = Durable::default();
     let mut said = BTreeSet::new();
     let mut value = setting.first_value;
     let parent = rustix::process::getppid();
     let mut last_progress = Instant::now();
-    // It does not outlive who started it, however that ended.
+    // The child does not outlive the process that started it, however that ended.
     while rustix::process::getppid() == parent {
         while value - setting.first_value < said.len() as u64 + IN_FLIGHT {
             append(&log, value, 100 + fastrand::usize(..8000), &[reader, other], &durable);
             value += 1;
         }
-        // A pipe that is closed means that the other process is gone.
+        // A closed pipe means that the other process is gone.
         let new: Vec<u64> = durable.lock().difference(&said).copied().collect();
         for value in new {
             said.insert(value);
@@ -121,7 +121,7 @@ fn start_child(setting: Setting, directory: &Path) -> Child {
     command.spawn().expect("this program starts")
 }
 
-/// Runs a child for a random while and cuts the power. What it has acknowledged.
+/// Runs a child for a random time and cuts the power. Returns the values that it acknowledged.
 fn run_until_power_cut(disk: &Mounted, setting: Setting) -> BTreeSet<u64> {
     let mut child = start_child(setting, &disk.path().join("log"));
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -135,7 +135,7 @@ fn run_until_power_cut(disk: &Mounted, setting: Setting) -> BTreeSet<u64> {
     };
     let started = Instant::now();
     let lasts = Duration::from_micros(fastrand::u64(1_000..150_000));
-    // The child is listened to all the time, or it would stand still.
+    // The child's lines are read all the time, or it would wait for the pipe.
     let mut until = None;
     while until.is_none_or(|until| Instant::now() < until) {
         let line = note(lines.next().expect("the child lives"));
@@ -146,7 +146,7 @@ fn run_until_power_cut(disk: &Mounted, setting: Setting) -> BTreeSet<u64> {
     }
     child.kill().expect("killed");
     child.wait().expect("waited for");
-    // What is in the pipe was acknowledged; a line that was cut off was not.
+    // Values in the pipe were acknowledged, except on a line that was cut off.
     for line in lines.by_ref() {
         let Ok(text) = &line else { break };
         if text.starts_with("durable ") && text.len() > "durable ".len() {
@@ -157,7 +157,7 @@ fn run_until_power_cut(disk: &Mounted, setting: Setting) -> BTreeSet<u64> {
     acknowledged
 }
 
-/// What the cycles came to, in counts of values.
+/// Results of the cycles, in numbers of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     acknowledged: usize,
@@ -166,8 +166,8 @@ struct Outcome {
     damaged: u64,
 }
 
-/// Cycles of power cuts on one directory. After each, the log is read, some of it resolved for
-/// good, and closed.
+/// Cycles of power cuts on one directory. After each the log is read, some values are resolved for
+/// good, and the log is closed.
 fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
     let disk = Mounted::new(FileSystem::Ext4 { mib: 256 })?;
     let mut outcome = Outcome::default();
@@ -181,7 +181,7 @@ fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
         first_value = acknowledged.last().map_or(first_value, |last| last + 1 + 2 * IN_FLIGHT);
         wanted.extend(acknowledged.iter().filter(|&&value| !is_resolved_by_child(value)));
 
-        // A disk that lies may leave anything behind; only what can be read counts.
+        // A disk that does not sync may leave anything behind: only readable values count.
         let opened = Log::<Note>::open(setting.options(&disk.path().join("log")));
         let Ok((log, recovered)) = opened else {
             assert!(!syncs, "cycle {cycle}: {:?}", opened.err());
@@ -195,7 +195,7 @@ fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
         outcome.damaged += recovered.frames_damaged;
         outcome.lost += wanted.difference(&found).count();
         outcome.came_back += resolved.intersection(&found).count();
-        // Most of it is done with; the rest stays for the cycle to come.
+        // Most values are resolved. The others stay for the next cycle.
         for (offset, value) in read {
             let stays = acknowledged.contains(&value) && value / BLOCK % 4 == 1;
             if !stays {
@@ -226,8 +226,8 @@ fn nothing_is_lost(cycles: usize) {
     assert_eq!(outcome, Outcome { acknowledged, ..Outcome::default() }, "lost, came back, damaged");
 }
 
-/// Guarantee: what was said to be durable is read again after a power cut at any moment, what was
-/// resolved before a clean end is not, and recovery needs no help.
+/// Guarantee: acknowledged values are read again after a power cut at any moment, values resolved
+/// before a clean end are not, and recovery needs no help.
 #[test]
 fn a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged() {
     nothing_is_lost(10);

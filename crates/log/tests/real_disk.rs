@@ -1,4 +1,4 @@
-//! The same on the disk of the operating system: modes, reserved space, locks between processes.
+//! The log on the disk of the operating system: modes, reserved space, locks between processes.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn segments_are_written_read_and_cut() {
 }
 
 /// Scenario: many deliveries have written large dead letters. Guarantee: their stores, which stay
-/// open, hold next to nothing.
+/// open, keep almost no memory.
 #[test]
 fn stores_of_dead_letters_hold_no_buffers_at_rest() {
     const STORES: usize = 32;
@@ -97,7 +97,7 @@ fn bytes_at_an_odd_position_are_written_in_order() {
     assert_eq!(&bytes[..12_000], parts.concat());
 }
 
-/// Whether a block of a file lies in the kernel's page cache: only then can it be read without
+/// Whether a block of a file is in the kernel's page cache: only then can it be read without
 /// waiting.
 fn is_cached(path: &Path, position: u64) -> bool {
     let file = fs::File::open(path).unwrap();
@@ -112,7 +112,7 @@ fn is_cached(path: &Path, position: u64) -> bool {
 
 #[test]
 fn aligned_blocks_go_past_the_page_cache_and_everything_can_be_read_all_the_same() {
-    // The build's folder is on a disk, where that for temporary files need not be.
+    // The build's folder is on a disk; the folder for temporary files may not be.
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join("file");
     let file = RealDisk.create_new(&path).unwrap();
@@ -122,7 +122,7 @@ fn aligned_blocks_go_past_the_page_cache_and_everything_can_be_read_all_the_same
     assert!(buffer.append(&bytes).is_empty());
     write_all_at(&*file, buffer.bytes(), 4096).unwrap();
     assert!(!is_cached(&path, 4096) && !is_cached(&path, 512 << 10));
-    // What is not aligned takes the usual way: in length, and in position.
+    // Bytes with an unaligned length or position are written the usual way.
     write_all_at(&*file, b"header", 0).unwrap();
     write_all_at(&*file, &buffer.bytes()[..4096], (512 << 10) + 4096 + 1).unwrap();
     file.sync_data().unwrap();
@@ -130,7 +130,7 @@ fn aligned_blocks_go_past_the_page_cache_and_everything_can_be_read_all_the_same
     let mut read = vec![0; 512 << 10];
     assert_eq!(read_full_at(&*file, &mut read, 4096).unwrap(), 512 << 10);
     assert_eq!(read, bytes);
-    // What is read from memory is what was written past it last.
+    // A cached page is read as it was last written past the cache.
     buffer.clear();
     assert!(buffer.append(&[7; 8192]).is_empty());
     write_all_at(&*file, buffer.bytes(), 8192).unwrap();

@@ -1,4 +1,4 @@
-//! A damaged segment gives back every frame but the one that is damaged, and says so.
+//! Every frame of a damaged segment but the damaged one is read back, and the damage is counted.
 
 mod support;
 
@@ -103,8 +103,8 @@ fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
                 "bit {bit}: a frame that was never written"
             );
             assert!(lost <= 1, "bit {bit} cost {lost} frames");
-            // A bit in the zeros between two frames is seen if the reader comes by, and costs
-            // nothing.
+            // A bit that is flipped in the zeros between two frames may be counted, but costs
+            // no frame.
             assert!(lost == 0 || damage.frames + damage.regions == 1, "bit {bit}: {damage:?}");
             assert!(damage.frames as usize <= lost, "bit {bit}: {damage:?}");
             disk.flip_bit(writer.path(), bit);
@@ -169,8 +169,8 @@ fn whatever_happens_to_a_file_no_frame_is_made_up_and_every_untouched_one_is_fou
             "seed {seed}: a frame that was never written"
         );
         let untouched = untouched.collect::<Vec<_>>();
-        // A footer cannot come to be, nor can a header whose body reaches over others: neither
-        // passes its checksum elsewhere.
+        // Moved bytes form neither a footer nor a header whose body covers other frames: no
+        // checksum passes at another position.
         assert!(
             untouched.iter().all(|frame| read.contains(frame)),
             "seed {seed}: an untouched frame is missing"
@@ -224,8 +224,7 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
 #[test]
 fn a_payload_cannot_pass_for_frames_even_if_the_header_before_it_is_damaged() {
     let disk = FaultyDisk::new(1);
-    // Whoever writes this knows the format but not the epoch, or has even got hold of a copy of the
-    // whole segment.
+    // An attacker knows the format but not the epoch, or even has a copy of the whole segment.
     let inner = write_segment(&disk, Path::new("/stolen"), &small_frames(), 2);
     let stolen = disk.contents().remove(0).1;
     let mut foreign = stolen.clone();
@@ -268,7 +267,7 @@ fn a_block_that_cannot_be_read_is_an_error_or_damage_as_one_asks() {
 
     let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
     let mut reader = open(&disk, &path, options);
-    // It stays bad: what is refused once only is read again.
+    // The block stays bad: a block that is refused once is read again.
     disk.set_unreadable(".seg", 2 * BLOCK_LEN_BYTES..3 * BLOCK_LEN_BYTES);
     let (read, damage) = read_all(&mut reader);
     assert!((15..20).contains(&read.len()), "{} frames", read.len());
@@ -282,7 +281,7 @@ fn a_header_block_that_cannot_be_read_costs_no_frame() {
     let frames = small_frames();
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 2);
     let mut reads = 0;
-    // The read of the first two blocks, and then the first of them alone.
+    // The read of the first two blocks fails, and then the read of the first one alone.
     disk.set_fault(move |call| {
         let is_read = call.operation == Operation::Read;
         reads += u64::from(is_read);

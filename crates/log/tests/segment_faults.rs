@@ -1,4 +1,4 @@
-//! What a segment says to be durable survives power cuts and failing calls.
+//! Frames that a segment calls durable survive power cuts and failing calls.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::frames::{TestFrame, create, header, open, read_all, write_segment};
 
 const DIRECTORY: &str = "/log/traces";
 
-/// Every frame of a directory, whatever segment it is in.
+/// Every frame of a directory, in whatever segment it is.
 fn recover(disk: &dyn Disk) -> Vec<TestFrame> {
     let directory = Path::new(DIRECTORY);
     let mut frames = Vec::new();
@@ -49,7 +49,7 @@ fn a_power_cut_takes_nothing_that_was_synced_and_makes_nothing_up() {
                 synced = appended.len();
             }
         }
-        // The last sync is under way when the power goes: its pages are anywhere.
+        // The last sync is under way when the power is cut: any of its pages may be on disk.
         disk.fail_operation(Operation::SyncData, input_output);
         assert!(synced == appended.len() || writer.sync().is_err());
         disk.clear_fault();
@@ -72,8 +72,8 @@ fn a_disk_that_ignores_syncs_loses_frames_so_the_test_above_can_see_loss() {
     assert_eq!(recover(&disk.cut_power(Unsynced::Lost)), []);
 }
 
-/// Writes frames as the log does: after a failure a new segment gets all that was not durable.
-/// Returns how many were told durable.
+/// Writes frames as the log does: after a failure the frames that are not durable go to a new
+/// segment. Returns the number of frames that were called durable.
 fn write_with_retries(disk: &FaultyDisk, frames: &[TestFrame], attempts: usize) -> usize {
     let (mut durable, mut writer) = (0, None::<SegmentWriter>);
     for _ in 0..attempts {
@@ -145,7 +145,7 @@ fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
     let refused = create(2 << 20).err().unwrap();
     assert!(refused.is_out_of_space(), "{refused}");
     assert_eq!((disk.used_bytes(), disk.contents().len()), (0, 0));
-    // What was reserved can be filled to the end on a disk that is full, footer included.
+    // Reserved space can be filled to the end on a full disk, footer included.
     let mut writer = create(1 << 20).unwrap();
     let mut frames = Vec::new();
     loop {
@@ -196,7 +196,7 @@ fn a_segment_that_failed_takes_nothing_more_and_is_not_synced_again() {
     ));
     assert!(matches!(writer.seal(), Err(FileError::Failed { .. })));
     assert_eq!(disk.counts().total(), 0);
-    // The second of the same first offset gets another name; both order before the next offset.
+    // A second file of this first offset gets another name; both order before the next offset.
     let second = create(&disk, Path::new(DIRECTORY), 0, 1 << 16);
     let third = create(&disk, Path::new(DIRECTORY), 1, 1 << 16);
     assert!(writer.name() < second.name() && second.name() < third.name());

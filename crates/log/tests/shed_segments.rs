@@ -1,4 +1,4 @@
-//! A disk that is full: the oldest segments go that only readers need which may give something up.
+//! A full disk: the oldest segments are removed if every reader that needs them may give them up.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn log_with(disk: &FaultyDisk, memory_limit_bytes: u64) -> Log<Note> {
     Log::open(options).expect("the log opens").0
 }
 
-/// Appends durable frames, each for the readers that it is for.
+/// Appends durable frames, each for the readers that `readers_of` returns.
 fn append_all(log: &Log<Note>, readers_of: impl Fn(u64) -> Vec<CursorId>) {
     let durable = Durable::default();
     for value in 0..FRAMES {
@@ -27,7 +27,7 @@ fn append_all(log: &Log<Note>, readers_of: impl Fn(u64) -> Vec<CursorId>) {
     wait_durable(&durable, FRAMES as usize);
 }
 
-/// A log of frames for a reader that has gone without resolving any.
+/// A log of frames for a reader that has left without resolving any.
 fn log_with_orphan() -> Log<Note> {
     let log = log_with(&FaultyDisk::new(7), 0);
     let gone = subscribe(&log, "gone");
@@ -38,8 +38,8 @@ fn log_with_orphan() -> Log<Note> {
 }
 
 /// Scenario: a dead reader and one that keeps up; too much is on disk, and maybe in memory too.
-/// Guarantee: about as much goes as was asked for, the oldest first, counted and said; the other
-/// reader loses nothing; the space is free.
+/// Guarantee: about as much is given up as was asked for, the oldest first, and it is counted; the
+/// other reader loses nothing; the space is freed.
 #[test]
 fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
     for memory_limit_bytes in [0, 1 << 30] {
@@ -66,7 +66,7 @@ fn the_oldest_segments_go_for_a_reader_that_may_give_them_up() {
         assert!((500_000..600_000).contains(&freed), "{freed}");
         wait_until("dropped", || log.needed_disk_bytes() + freed <= before);
         wait_until("removed", || log.stats().disk_bytes <= log.needed_disk_bytes() + 200_000);
-        // A segment is counted when the reader thread is through with it.
+        // A segment is counted when the reader thread has finished with it.
         let is_counted = || log.held(dead).frames + log.dropped_total(dead).frames == FRAMES;
         wait_until("counted", is_counted);
         let dropped = log.dropped_total(dead);
@@ -89,7 +89,7 @@ fn an_orphan_keeps_its_backlog() {
 }
 
 /// Scenario: a delivery of two receivers lags; another one has taken the frames of one of them.
-/// Guarantee: under [`Sheds::Taken`] these frames go and no others, for the disk and for the
+/// Guarantee: under [`Sheds::Taken`] only these frames are given up, for the disk and for the
 /// reader's own budget.
 #[test]
 fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
@@ -97,7 +97,7 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
         let disk = FaultyDisk::new(7);
         let log = log_with(&disk, memory_limit_bytes);
         let (behind, other) = (subscribe(&log, "behind"), subscribe(&log, "other"));
-        // The first half is mixed, the second half is for both.
+        // In the first half every other frame is for both; in the second half all are.
         let is_for_both = |value: u64| value >= FRAMES / 2 || value.is_multiple_of(2);
         append_all(&log, |value| match is_for_both(value) {
             true => vec![behind, other],
@@ -129,9 +129,9 @@ fn frames_that_no_other_reader_of_theirs_has_taken_stay() {
     }
 }
 
-/// Scenario: a reader does not want some frames, gives others up and takes the rest; another one is
-/// behind. The process starts anew, with readers that left or not. Guarantee: only what was taken
-/// goes, also where a cursor's file cannot tell all of it apart.
+/// Scenario: a reader filters out some frames, gives up some and takes the rest; another one is
+/// behind. The process restarts, with readers that left or not. Guarantee: only taken frames are
+/// given up, also if a cursor's file has no room for all ranges of untaken ones.
 #[test]
 fn what_no_reader_took_stays_after_a_restart() {
     let most_in_a_file = UNTAKEN_RANGES_LIMIT as u64;
@@ -170,8 +170,8 @@ fn what_no_reader_took_stays_after_a_restart() {
     }
 }
 
-/// Scenario: a reader has gone for good, with all that was known of it, and a new one comes after a
-/// restart. Guarantee: the new one has taken nothing of what stands on disk.
+/// Scenario: a reader has left for good, its cursor is gone, and a new one comes after a restart.
+/// Guarantee: the new one counts as a taker of no frame on disk.
 #[test]
 fn a_new_reader_does_not_pass_for_one_that_has_gone() {
     let disk = FaultyDisk::new(7);
@@ -188,18 +188,18 @@ fn a_new_reader_does_not_pass_for_one_that_has_gone() {
     log.shed_segments(u64::MAX);
     log.set_limits(behind, 1, u64::MAX);
     log.drop_oldest_unread(behind);
-    // It is given what is left when nothing more is to be dropped.
+    // The frames that are left are read once no more are to be dropped.
     assert_eq!(read_all(&log, behind).len() as u64, FRAMES);
 }
 
-/// Scenario: between two segments' worth of frames of a lagging reader stand frames that a reader
-/// wants which gives nothing up. Guarantee: nothing goes of a segment that has to stay.
+/// Scenario: some segments of a lagging reader also have frames of a reader that gives nothing up.
+/// Guarantee: no frame of a segment that has to stay is given up.
 #[test]
 fn of_a_segment_that_stays_nothing_is_dropped() {
     let disk = FaultyDisk::new(7);
     let log = log_with(&disk, 0);
     let (behind, wants) = (subscribe(&log, "behind"), subscribe(&log, "wants"));
-    // In each segment there are some frames of a reader that wants them, up to the middle.
+    // Up to the middle, each segment has some frames that `wants` needs.
     append_all(&log, |value| match value < FRAMES / 2 && value.is_multiple_of(5) {
         true => vec![behind, wants],
         false => vec![behind],
@@ -211,14 +211,14 @@ fn of_a_segment_that_stays_nothing_is_dropped() {
     log.shed_segments(200_000);
     wait_until("dropped", || log.needed_disk_bytes() + 200_000 <= before);
     let left = values(&read_all(&log, behind));
-    // A segment is counted when the reader thread is through with it.
+    // A segment is counted when the reader thread has finished with it.
     wait_until("counted", || left.len() as u64 + log.dropped_total(behind).frames == FRAMES);
     let first_half = left.iter().filter(|&&value| value < FRAMES / 2 - 60).count() as u64;
     assert_eq!(first_half, FRAMES / 2 - 60, "segments with wanted frames stay whole");
 }
 
-/// Scenario: a reader has leased the oldest frame. Guarantee: space is looked for where it is free
-/// to give something up.
+/// Scenario: a reader has leased the oldest frame. Guarantee: another segment is given up, and its
+/// space is freed.
 #[test]
 fn a_segment_with_a_leased_frame_counts_as_no_space() {
     let log = log_with(&FaultyDisk::new(7), 0);
@@ -233,7 +233,7 @@ fn a_segment_with_a_leased_frame_counts_as_no_space() {
     wait_until("given up", || log.needed_disk_bytes() + freed <= before);
 }
 
-/// Guarantee: a reader that comes back gives up nothing before it was said what it may.
+/// Guarantee: a reader that comes back gives up nothing before it is told what it may give up.
 #[test]
 fn a_reader_that_comes_back_keeps_its_backlog_until_it_may_give_it_up() {
     let log = log_with_orphan();
@@ -244,8 +244,8 @@ fn a_reader_that_comes_back_keeps_its_backlog_until_it_may_give_it_up() {
     assert!(log.shed_segments(u64::MAX).0 > 0);
 }
 
-/// Scenario: a reader lags behind frames on disk that only it wants; those in memory another one
-/// has taken. Guarantee: giving up the latter does not pass over the former.
+/// Scenario: a reader lags behind frames on disk that only it needs; another reader has taken those
+/// in memory. Guarantee: giving up the frames in memory does not skip those on disk.
 #[test]
 fn giving_up_what_is_in_memory_keeps_what_is_on_disk() {
     let disk = FaultyDisk::new(7);
@@ -267,8 +267,8 @@ fn giving_up_what_is_in_memory_keeps_what_is_on_disk() {
     assert!(left.starts_with(&(0..FRAMES / 2).collect::<Vec<_>>()));
 }
 
-/// Scenario: while the reader thread looks whether a segment may go, maintenance writes it anew
-/// with its neighbours, which a reader needs that gives nothing up. Guarantee: they stay.
+/// Scenario: while the reader thread checks a segment, maintenance joins it with its neighbours,
+/// which a reader needs that gives nothing up. Guarantee: the neighbours stay.
 #[test]
 fn a_segment_that_took_the_place_of_one_that_may_go_stays() {
     let disk = disk_with_small_files();
@@ -294,7 +294,7 @@ fn a_segment_that_took_the_place_of_one_that_may_go_stays() {
     wait_until("written anew", || log.stats().rewrites > 0);
     may_go_on.store(true, SeqCst);
     wait_until("given up", || log.dropped_total(dead).frames == 10);
-    // Maintenance has its turn.
+    // Gives the maintenance thread time to run.
     std::thread::sleep(3 * keep_interval);
     assert_eq!(values(&read_all(&log, keeper)), (10..60).collect::<Vec<_>>());
     assert_eq!(log.dropped_total(keeper).frames, 0);

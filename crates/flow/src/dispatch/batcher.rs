@@ -1,14 +1,14 @@
-//! Gathers units into batches, bounded in bytes first.
+//! Gathers units into batches, which are bounded in bytes and in items.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::{Batch, Unit};
 
-/// When a batch that is not full goes out.
+/// When a batch that is not full is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Senders wait for the delivery: at once when nothing is in flight, else as soon as a slot is
+    /// Senders wait for the delivery: at once if nothing is in flight, otherwise when a slot is
     /// free and the oldest unit has waited this long.
     Linger(Duration),
     /// No sender waits: when the oldest unit is this old (the Collector's `timeout`).
@@ -29,19 +29,19 @@ pub struct BatchPolicy {
     /// A batch of this many items is full (`send_batch_size`; 0: never by items).
     pub full_items: usize,
     pub full_bytes: usize,
-    /// No batch is larger than this (`send_batch_max_size`; 0: no bound by items).
+    /// No batch has more items than this (`send_batch_max_size`; 0: no bound by items).
     pub max_items: usize,
-    /// No batch of several units is larger than this.
+    /// No batch of several units has more bytes than this.
     pub max_bytes: usize,
-    /// So many groups are gathered at a time; one more, and the oldest batch goes out as it is
-    /// (`metadata_cardinality_limit`, which in the Collector refuses the data).
+    /// At most this many groups are gathered at a time; for one more, the oldest batch is sent as
+    /// it is (`metadata_cardinality_limit`, which in the Collector refuses the data).
     pub max_groups: usize,
 }
 
-/// Open batches, one a metadata group, and closed ones that wait for a slot.
+/// Open batches, one a metadata group, and closed batches that wait for a slot.
 pub(super) struct Batcher<L> {
     pub(super) policy: BatchPolicy,
-    /// With the time of the first unit.
+    /// By group, with the time of the first unit.
     open: HashMap<u64, (Instant, Batch<L>)>,
     ready: VecDeque<Batch<L>>,
 }
@@ -104,7 +104,7 @@ impl<L> Batcher<L> {
         self.ready.len()
     }
 
-    /// A single batch is gathering, or none, and none is ready.
+    /// At most one batch is open, and none is ready.
     pub(super) fn wants_company(&self) -> bool {
         self.ready.is_empty() && self.open.len() <= 1
     }

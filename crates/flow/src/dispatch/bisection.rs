@@ -3,30 +3,30 @@
 //! The batch is halved, and the halves go out ahead of everything else, the first half first, down
 //! to single items. An item that is refused alone is at fault if the backend takes anything else.
 //! If it takes nothing else, all data is at fault (a schema, a quota), and none of it may be given
-//! up for that. So a refused item is kept until the backend took something, or nothing is left to
-//! ask about. A run of refused items without anything taken is a fault of all data: see
+//! up for that. So a refused item is kept until the backend takes something, or no data is left to
+//! send. A run of refused items without anything taken is a fault of all data: see
 //! [`refused_items_of_a_fault`].
 //!
-//! One sender may send many items in a row that are all at fault. So in a run, data from elsewhere
-//! goes out after each refused item: what was not sent yet, or the part that has waited longest.
+//! One sender may send many items in a row that are all at fault. So during a run, data from
+//! elsewhere is sent after each refused item: unsent data, or the part that has waited longest.
 
 use std::collections::VecDeque;
 
 use super::{Batch, Cause, Unit};
 use crate::TakenShare;
 
-/// A run of refused items is a fault of all data from the first length on. It must be longer where
-/// the backend took so few that such a run is bound to come, up to the second.
+/// A run of refused items from the first length on is a fault of all data. If the backend takes so
+/// little that such a run comes by chance, the run must be longer, up to the second length.
 const FAULT_ITEMS: (u32, u32) = (64, 1024);
 const FAULT_BY_CHANCE: f64 = 1e-9;
-/// Over so many answers it is averaged what share a backend takes: batches that were taken and
+/// The share that a backend takes is averaged over this many answers: batches that were taken and
 /// single items that were refused.
 const SHARE_ANSWERS: u32 = 32;
-/// With so many parts to send, no more data is read.
+/// With this many parts to send, no more data is read.
 const PARTS_MAX: usize = 256;
 
-/// How many single items must be refused in a row, after such a share was taken, for all data to be
-/// at fault.
+/// Number of single items refused in a row, after this share was taken, at which all data is at
+/// fault.
 fn refused_items_of_a_fault(taken_share: f64) -> u32 {
     let (least, most) = FAULT_ITEMS;
     let by_chance = FAULT_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
@@ -44,15 +44,15 @@ pub struct Refused<L> {
 pub(super) struct Bisection<L> {
     /// Parts of refused batches, innermost last.
     suspects: VecDeque<Batch<L>>,
-    /// Items of the present run.
+    /// Refused items of the present run.
     refused: Vec<Refused<L>>,
-    /// Refused items of which it is known that they are at fault.
+    /// Refused items that are known to be at fault.
     at_fault: Vec<Refused<L>>,
     items_in_a_row: u32,
     taken_share: TakenShare<SHARE_ANSWERS>,
-    /// What the backend took before the present run.
+    /// Share that the backend took before the present run, 0 to 1.
     share_before: f64,
-    /// So many times data from elsewhere goes out before the next part.
+    /// Number of batches from elsewhere to be sent before the next part.
     looks_elsewhere: u32,
 }
 
@@ -75,7 +75,7 @@ impl<L> Bisection<L> {
         self.suspects.len()
     }
 
-    /// Nothing waits to be sent, and every refused item was handed out.
+    /// No part waits to be sent, and every refused item was handed out.
     pub(super) fn is_over(&self) -> bool {
         self.suspects.is_empty() && self.refused.is_empty() && self.at_fault.is_empty()
     }
@@ -85,12 +85,12 @@ impl<L> Bisection<L> {
         self.suspects.pop_back()
     }
 
-    /// The part that has waited longest: far from those that are being searched.
+    /// The part that has waited longest: far from the parts that are being searched.
     pub(super) fn pop_elsewhere(&mut self) -> Option<Batch<L>> {
         self.suspects.pop_front()
     }
 
-    /// Parts that go out next, the first one first.
+    /// Adds parts to be sent next, the first one first.
     pub(super) fn push(&mut self, parts: impl DoubleEndedIterator<Item = Batch<L>>) {
         self.suspects.extend(parts.rev());
     }
@@ -105,12 +105,12 @@ impl<L> Bisection<L> {
         self.suspects.len() < PARTS_MAX
     }
 
-    /// Some went out, or there is none.
+    /// Such data was sent, or there is none.
     pub(super) fn has_looked_elsewhere(&mut self) {
         self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
     }
 
-    /// The backend took something: what it refused is at fault.
+    /// The backend took a request: the items that it refused are at fault.
     pub(super) fn note_taken(&mut self) {
         self.taken_share.note(true);
         self.items_in_a_row = 0;
@@ -129,22 +129,22 @@ impl<L> Bisection<L> {
         self.items_in_a_row >= refused_items_of_a_fault(self.share_before)
     }
 
-    /// Single items that were refused since the backend took anything.
+    /// Number of single items that were refused since the backend last took anything.
     pub(super) fn items_in_a_row(&self) -> u32 {
         self.items_in_a_row
     }
 
-    /// A refused item is kept until it is known whether it is at fault.
+    /// Keeps a refused item until it is known whether it is at fault.
     pub(super) fn keep(&mut self, refused: Refused<L>) {
         self.refused.push(refused);
     }
 
-    /// All data is at fault: the items of the run are to be sent again.
+    /// The items of the run, to be sent again because all data is at fault.
     pub(super) fn take_back(&mut self) -> impl Iterator<Item = Batch<L>> + use<L> {
         std::mem::take(&mut self.refused).into_iter().map(|refused| Batch::new(refused.units))
     }
 
-    /// Items that are at fault. `is_last`: no answer is awaited and nothing else is there to send.
+    /// Items that are at fault. `is_last`: no answer is pending and no other data is left to send.
     pub(super) fn take_at_fault(&mut self, is_last: bool) -> Vec<Refused<L>> {
         if is_last && self.suspects.is_empty() {
             self.at_fault.append(&mut self.refused);

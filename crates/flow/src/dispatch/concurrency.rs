@@ -1,9 +1,9 @@
-//! How many requests may be in flight: as many as raise the goodput, no more.
+//! The limit of requests in flight: as many as raise the goodput, no more.
 //!
-//! A hill climb on delivered bytes a second, judged only in windows in which the limit was what
-//! delayed requests. Unlike schemes that react to latency or to refusals it leaves a backend
-//! alone that refuses at random (fewer in flight would deliver less) and backs off from one that
-//! slows down under more (fewer deliver as much).
+//! A hill climb on delivered bytes a second, judged only in windows in which the limit delayed
+//! requests. Schemes that react to latency or to refusals differ: this one does not slow down for a
+//! backend that refuses at random (fewer in flight would deliver less), and backs off from one that
+//! slows down under load (fewer deliver as much).
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ impl Default for ConcurrencyLimits {
 }
 
 const WINDOW: Duration = Duration::from_millis(200);
-/// A window needs this many finished requests to say anything.
+/// A window needs this many finished requests to count.
 const WINDOW_MIN_REQUESTS: u32 = 8;
-/// What more in flight must bring to be kept, and what fewer may cost.
+/// Factor of the goodput at which a raised limit stays, and at which a lowered one stays.
 const GAIN: f64 = 1.05;
 const LOSS: f64 = 0.97;
 /// Windows to rest between two experiments that failed; doubles up to the maximum.
@@ -31,7 +31,7 @@ const REST_WINDOWS_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Experiment {
-    /// Learning what the present limit delivers; then the next experiment in the given direction.
+    /// Measuring the present limit; then the next experiment, in the given direction.
     Rest { windows: u32, next_up: bool },
     /// A new limit is on trial against `baseline` bytes a second at `limit`.
     Trial { limit: usize, baseline: f64 },
@@ -86,7 +86,7 @@ impl Concurrency {
         self.saturated |= self.in_flight >= self.limit;
     }
 
-    /// A request is over; `delivered_bytes` is 0 unless the backend took it.
+    /// Counts the end of a request. `delivered_bytes` is 0 unless the backend took it.
     pub fn finish(&mut self, delivered_bytes: u64, now: Instant) {
         self.in_flight -= 1;
         self.window_bytes += delivered_bytes;
@@ -148,8 +148,8 @@ impl Concurrency {
 mod tests {
     use super::*;
 
-    /// Runs a closed loop against a backend whose goodput (bytes a second) depends on how many are
-    /// in flight.
+    /// Runs a closed loop against a backend whose goodput (bytes a second) depends on the number of
+    /// requests in flight.
     fn settle(backend: impl Fn(usize) -> f64, limits: ConcurrencyLimits, seconds: f64) -> usize {
         let mut concurrency = Concurrency::new(limits);
         let start = Instant::now();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn shrinks_when_fewer_deliver_as_much() {
-        // One worker behind a queue: two in flight are as good as sixty.
+        // One worker behind a queue: two in flight deliver as much as sixty.
         let limit = settle(|_| 200_000.0, ConcurrencyLimits { initial: 64, max: 64 }, 240.0);
         assert!(limit <= 16, "limit {limit}");
     }

@@ -1,4 +1,4 @@
-//! The state of one delivery: which batch goes next, and what an outcome does to it.
+//! The state of one delivery: which batch goes next, and the effect of an outcome.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use super::{Batch, Unit};
 use crate::TakenShare;
 use crate::export::Outcome;
 
-/// No backend is left alone for longer: it may ask for times that no clock reaches.
+/// Longest delay that a backend may ask for: a larger one could overflow the clock.
 const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Probes go round among so many batches: one that stays refused says nothing of others.
+/// Probes alternate among this many batches: one that stays refused says nothing of the rest.
 const PROBE_CANDIDATES: usize = 4;
-/// While a delivery is held for a fault of all data, so many batches may wait before no more data
-/// is looked at.
+/// While a delivery is held for a fault of all data, no more data is read for other probes once
+/// this many batches wait.
 const SEARCHED_BATCHES_MAX: usize = 512;
-/// Among so many batches one is sought that may be shed.
+/// Among this many waiting batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +29,9 @@ pub struct DispatchPolicy {
     pub batch: BatchPolicy,
     pub retry: RetryPolicy,
     pub concurrency: ConcurrencyLimits,
-    /// A refused frame's sender still waits and is told (a sole delivery under `buffer.ack:
-    /// delivered`): requests are bisected down to frames, never within one, and the delivery is
-    /// never held.
+    /// The sender of a refused frame still waits and gets the answer (a sole delivery under
+    /// `buffer.ack: delivered`): requests are bisected down to frames, never within one, and no
+    /// rejection holds the delivery.
     pub return_rejections: bool,
 }
 
@@ -39,37 +39,37 @@ pub struct DispatchPolicy {
 pub enum State {
     #[default]
     Open,
-    /// An unbroken run of failures, with the reason of the first: one probe at a time.
+    /// An unbroken run of failures, with the last reason: one probe at a time.
     Outage(String),
-    /// Nothing that time mends: credentials, or a fault of all data. One probe at a time, nothing
-    /// is dropped.
+    /// A fault that does not pass by itself: credentials, or a fault of all data. One probe at a
+    /// time, nothing is dropped.
     Held(String),
 }
 
-/// What an outcome means for the units of a batch.
+/// Consequence of an outcome for the units of a batch.
 #[derive(Debug)]
 pub enum Verdict<L> {
-    /// The dispatcher keeps them and sends them again by itself.
+    /// The dispatcher keeps the units and sends them again by itself.
     Kept,
-    /// Done: the cursor may pass them. `rejected_items` were refused by the backend for good
+    /// The cursor may pass the units. The backend refused `rejected_items` of them for good
     /// (partial success).
     Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
-    /// The unit has to be cut; its parts come back through [`Dispatcher::divided`].
+    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`].
     Divide { unit: Unit<L>, limits: SplitLimits },
-    /// Refused for good, or given up.
+    /// The units were refused for good, or given up.
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Rejected,
-    /// The backend failed over them in a way that is not tried again.
+    /// The backend failed over the units, and must not be sent them again.
     Failed,
     /// A single item that is too large for the backend.
     TooLarge,
-    /// `max_elapsed_time` is over.
+    /// `max_elapsed_time` would be exceeded.
     GivenUp,
-    /// Failed once, and `retry_on_failure` is disabled. `asked`: the delay that the backend wants.
+    /// It failed once, and `retry_on_failure` is disabled. `asked`: the delay the backend wants.
     NotRetried {
         asked: Option<Duration>,
     },
@@ -78,11 +78,11 @@ pub enum Cause {
 #[derive(Default)]
 struct Probing {
     failures: u32,
-    /// The next probe may start then; None while one is in flight.
+    /// Earliest time of the next probe; None while one is in flight.
     next: Option<Instant>,
 }
 
-/// When an outcome came, and a number uniform in 0..1.
+/// Time of an outcome, and a number uniform in 0..1.
 #[derive(Clone, Copy)]
 struct Moment {
     now: Instant,
@@ -93,7 +93,7 @@ pub struct Dispatcher<L> {
     policy: DispatchPolicy,
     batcher: Batcher<L>,
     concurrency: Concurrency,
-    /// Refused batches by the time at which they may go again. They hold no slot.
+    /// Refused batches by the time at which they may be sent again. They occupy no slot.
     waiting: BTreeMap<(Instant, u64), Batch<L>>,
     /// Parts of refused batches: sent before anything else.
     bisection: Bisection<L>,
@@ -102,7 +102,7 @@ pub struct Dispatcher<L> {
     probing: Probing,
     taken_share: TakenShare<{ retry::TAKEN_SHARE_REQUESTS }>,
     failures_in_a_row: u32,
-    /// What the backend took before the first of them.
+    /// Share of its requests that the backend took before those failures, 0 to 1.
     share_before_failures: f64,
     draining: bool,
 }
@@ -145,14 +145,14 @@ impl<L> Dispatcher<L> {
         self.waiting.len()
     }
 
-    /// The largest unit that should be offered, in uncompressed bytes and items.
+    /// Limits of a unit that is offered, in items and uncompressed bytes.
     pub fn unit_limits(&self) -> SplitLimits {
-        // Its bytes are learned from `TooLarge`.
+        // The bytes shrink with each `TooLarge`.
         let BatchPolicy { max_items, max_bytes, .. } = self.batcher.policy;
         SplitLimits { max_items: if max_items == 0 { usize::MAX } else { max_items }, max_bytes }
     }
 
-    /// Every unit that was offered is resolved.
+    /// True if every unit that was offered is resolved.
     pub fn is_idle(&self) -> bool {
         self.batcher.is_empty()
             && self.waiting.is_empty()
@@ -160,7 +160,7 @@ impl<L> Dispatcher<L> {
             && self.in_flight() == 0
     }
 
-    /// True if another unit should be read. What is not read costs only its place in the log.
+    /// True if another unit should be read. Unread frames cost only their space in the log.
     pub fn wants_more(&self) -> bool {
         let backlog = self.batcher.ready_len() + self.bisection.len();
         let looks_elsewhere = self.bisection.looks_elsewhere()
@@ -180,7 +180,7 @@ impl<L> Dispatcher<L> {
         self.batcher.push(unit, now);
     }
 
-    /// From now on nothing waits for company.
+    /// Sends all batches from now on without gathering more units.
     pub fn drain(&mut self) {
         self.draining = true;
         self.batcher.close_all();
@@ -214,14 +214,14 @@ impl<L> Dispatcher<L> {
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
         }
-        // A probe is the oldest batch, due or not: the probe's own pace is what counts then.
+        // A probe is the oldest batch, due or not: only the probes' own pace counts then.
         if self.waiting.first_key_value().is_some_and(|(&(due, _), _)| probing || due <= now) {
             return self.waiting.pop_first().map(|(_, batch)| batch);
         }
         let lingers = matches!(self.policy.batch.trigger, Trigger::Linger(_));
         if self.draining || (lingers && self.in_flight() == 0) {
-            // With nothing in flight, waiting for company would only add latency: company gathers
-            // while this one is under way.
+            // With nothing in flight, gathering would only add latency: units gather while this
+            // batch is in flight.
             self.batcher.close_all();
         } else {
             self.batcher.close_due(now);
@@ -229,7 +229,7 @@ impl<L> Dispatcher<L> {
         self.batcher.pop()
     }
 
-    /// When `next` should be asked again although nothing else happened.
+    /// Time at which `next` should be called again if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
         if self.concurrency.free() == 0 {
             return None;
@@ -241,7 +241,7 @@ impl<L> Dispatcher<L> {
         [retry, self.batcher.next_due()].into_iter().flatten().min()
     }
 
-    /// Takes note of what became of a batch. `random` is uniform in 0..1.
+    /// Applies the outcome of a batch. `random` is uniform in 0..1.
     pub fn note_outcome(
         &mut self,
         batch: Batch<L>,
@@ -273,28 +273,28 @@ impl<L> Dispatcher<L> {
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
-    /// The parts of a unit that was cut, in order, each going out as a request of its own.
+    /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
         self.bisection.push(parts.into_iter().map(|part| Batch::new(vec![part])));
     }
 
-    /// Items that the backend refused and that are at fault themselves. To be asked for after
-    /// outcomes. `has_read_all`: no unit is there to be offered.
+    /// Items that the backend refused and that are at fault themselves. To be called after
+    /// outcomes. `has_read_all`: no unit is left to be offered.
     pub fn take_at_fault(&mut self, has_read_all: bool) -> Vec<Refused<L>> {
         let is_last = has_read_all && self.in_flight() == 0 && self.batcher.is_empty();
         self.bisection.take_at_fault(is_last)
     }
 
-    /// Takes back the first batch that waits for a retry and may go. Of very many that may not,
-    /// only the first are asked about.
+    /// Removes the first batch that waits for a retry and that `may_go`. Only a bounded number of
+    /// batches is checked.
     pub fn shed_oldest(&mut self, may_go: impl Fn(&Batch<L>) -> bool) -> Option<Batch<L>> {
         let mut candidates = self.waiting.iter().take(SHED_CANDIDATES);
         let key = candidates.find(|(_, batch)| may_go(batch)).map(|(key, _)| *key)?;
         self.waiting.remove(&key)
     }
 
-    /// Frees the slot of a batch that is handed back to its senders. Says nothing about the
-    /// backend: the next batch may go at once.
+    /// Frees the slot of a batch that is handed back to its senders. This says nothing about the
+    /// backend: the next batch may be sent at once.
     pub fn hand_back(&mut self, now: Instant) {
         self.concurrency.finish(0, now);
         if self.state != State::Open {
@@ -314,7 +314,7 @@ impl<L> Dispatcher<L> {
         self.state = State::Open;
         self.probing = Probing::default();
         if matches!(self.policy.retry, RetryPolicy::Adaptive { .. }) {
-            // They waited for the backend, not for their own time.
+            // They waited for the backend, not because of their own delays.
             let waiting = std::mem::take(&mut self.waiting).into_iter();
             self.waiting =
                 waiting.map(|((due, number), batch)| ((due.min(now), number), batch)).collect();
@@ -358,7 +358,7 @@ impl<L> Dispatcher<L> {
         }
         let most_failures = retry::failures_of_an_outage(self.share_before_failures);
         let is_open = self.state == State::Open;
-        // While it is not open and a probe is to come, this was in flight when the outage began.
+        // If it is not open and a probe is to come, this batch was sent before the outage began.
         if is_open && self.failures_in_a_row >= most_failures
             || !is_open && self.probing.next.is_none()
         {
@@ -376,7 +376,7 @@ impl<L> Dispatcher<L> {
         Verdict::Kept
     }
 
-    /// Keeps the batch whole: when the probe of it succeeds, the rest follows.
+    /// Keeps the batch whole: if its probe succeeds, the rest follows.
     fn hold(
         &mut self,
         batch: Batch<L>,
@@ -417,7 +417,7 @@ impl<L> Dispatcher<L> {
         at: Moment,
     ) -> Verdict<L> {
         if matches!(self.state, State::Outage(_)) {
-            // It answers.
+            // The backend answers.
             self.open(at.now);
         }
         if self.policy.return_rejections && batch.units.len() == 1 {
@@ -442,7 +442,7 @@ impl<L> Dispatcher<L> {
         Verdict::Kept
     }
 
-    /// Cuts a batch in two that go out ahead of everything else, the first half first.
+    /// Cuts a batch in two, which go out ahead of everything else, the first half first.
     fn halve(&mut self, mut batch: Batch<L>, cause: Cause, reason: String) -> Verdict<L> {
         if batch.units.len() > 1 {
             let second = batch.units.split_off(batch.units.len() / 2);

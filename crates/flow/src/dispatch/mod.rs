@@ -1,5 +1,5 @@
-//! What one delivery does next: batches, slots, retries, outages, bisection. No I/O and no clock of
-//! its own: units and outcomes go in with a time, batches to send and resolved units come out.
+//! Decides what one delivery does next: batches, slots, retries, outages, bisection. No I/O and no
+//! clock: units and outcomes go in with a time, batches to send and resolved units come out.
 
 mod batcher;
 mod bisection;
@@ -27,20 +27,20 @@ pub struct Unit<L> {
     pub items: u32,
     /// Uncompressed.
     pub bytes: usize,
-    /// Goes out as it is, never merged (a large compressed frame).
+    /// It is sent by itself, never merged (a large compressed frame).
     pub alone: bool,
     /// A hash of the metadata that the exporter reads: units of different groups never merge.
     pub group: u64,
 }
 
-/// Units that go out as one request.
+/// Units that are sent as one request.
 #[derive(Debug)]
 pub struct Batch<L> {
     pub units: Vec<Unit<L>>,
     pub items: u64,
     /// Uncompressed.
     pub bytes: usize,
-    /// What goes over the wire, once it was made.
+    /// The request for the wire, once it is packed.
     pub packed: Option<Packed>,
     pub attempts: u32,
     first_attempt: Option<Instant>,
@@ -52,7 +52,7 @@ impl<L> Batch<L> {
         Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
     }
 
-    /// Puts other units in the place of its own. What was packed of those is of no use then.
+    /// Replaces its units. A request that was packed from the old units is then obsolete.
     pub fn set_units(&mut self, units: Vec<Unit<L>>) {
         (self.items, self.bytes) = sizes(&units);
         self.units = units;

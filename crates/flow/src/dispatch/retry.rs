@@ -8,7 +8,7 @@ pub struct Backoff {
     pub initial: Duration,
     pub max: Duration,
     pub multiplier: f64,
-    /// Share of the delay by which it is varied at random, 0 to 1.
+    /// Share of the delay by which it varies at random, 0 to 1.
     pub jitter: f64,
 }
 
@@ -22,14 +22,14 @@ impl Backoff {
     }
 }
 
-/// What `retry_on_failure` says.
+/// The setting `retry_on_failure`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryPolicy {
-    /// Nothing set: retries quickly while the backend takes much, slowly in an outage, for ever.
-    /// While it takes anything at all no request waits longer than the ceiling.
+    /// Not configured: retries soon while the backend takes much, slowly in an outage, without end.
+    /// While the backend takes anything, no retry waits longer than the ceiling.
     Adaptive { backoff: Backoff, ceiling_while_delivering: Duration },
-    /// As configured: each request backs off on its own; `max_elapsed` since its first attempt ends
-    /// in the dead letters.
+    /// As configured: each request backs off on its own. After `max_elapsed` since its first
+    /// attempt it becomes a dead letter.
     Explicit { backoff: Backoff, max_elapsed: Option<Duration> },
     /// A refused request is not sent again.
     Disabled,
@@ -44,24 +44,24 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Over so many requests it is averaged what share a backend takes.
+/// The share that a backend takes is averaged over this many requests.
 pub(super) const TAKEN_SHARE_REQUESTS: u32 = 32;
-/// A backend that takes such a share refuses at random rather than because it is full: asked again
-/// soon it takes as much with as many attempts, and sooner. One that takes less is asked so much
-/// less often.
+/// A backend that takes at least this share refuses at random, not because it is full: early
+/// retries cost no more attempts, and deliver sooner. A backend that takes less gets retries less
+/// often, in proportion.
 const TAKEN_SHARE_GOOD: f64 = 0.25;
 
-/// An unbroken run of failures of the first length is an outage, but where the backend refuses so
-/// much at random that such a run is bound to come (at 70 %, once in 90,000 requests) it must be
-/// longer, up to the second: then it comes by chance once in 10⁹.
+/// A run of failures of the first length is an outage. If the backend refuses so much at random
+/// that such a run comes by chance (at 70 %, once in 90,000 requests), it must be longer, up to the
+/// second length, so that chance makes one in 10⁹ (at 70 %, 59 failures).
 const OUTAGE_FAILURES: (u32, u32) = (32, 64);
 const OUTAGE_BY_CHANCE: f64 = 1e-9;
 
-/// How many failures in a row are an outage after such a share was taken.
+/// Number of failures in a row that are an outage, after this share was taken.
 pub(super) fn failures_of_an_outage(taken_share: f64) -> u32 {
     let (least, most) = OUTAGE_FAILURES;
     if taken_share < TAKEN_SHARE_GOOD / 2.0 {
-        // It is full, not sick at random: the sooner it is left alone the better.
+        // It is full and does not refuse at random: the sooner the requests stop the better.
         return least;
     }
     let by_chance = OUTAGE_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
@@ -74,7 +74,7 @@ pub(super) fn ceiling(taken_share: f64, initial: Duration, max: Duration) -> Dur
     Duration::from_secs_f64((initial.as_secs_f64() * growth).min(max.as_secs_f64()))
 }
 
-/// Pace of the probes while a backend is out.
+/// Intervals of the probes during an outage.
 pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(5),
@@ -82,11 +82,11 @@ pub(super) const OUTAGE_BACKOFF: Backoff = Backoff {
     jitter: 0.25,
 };
 
-/// Pace of the probes while a delivery is held: nothing mends itself within milliseconds.
+/// Intervals of the probes while a delivery is held: such a fault lasts for seconds at least.
 pub(super) const HOLD_BACKOFF: Backoff =
     Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), ..OUTAGE_BACKOFF };
 
-/// The same where all data seems to be at fault: other data may not be.
+/// Intervals of the probes while all data seems to be at fault: other data may not be.
 pub(super) const FAULT_BACKOFF: Backoff =
     Backoff { initial: Duration::from_secs(1), ..OUTAGE_BACKOFF };
 

@@ -31,9 +31,7 @@ fn retry_after(delay: Option<Duration>) -> Outcome {
     Outcome::RetryAfter { delay, reason: "503".into() }
 }
 
-/// Offers `rate` units a second of 512 items each for `offered`, answers with `answer` after 2 ms,
-/// goes on until all is resolved or `limit` is over. Returns the delivered ids by time, and dead
-/// ones.
+/// Results of [`simulate`]. Delivered ids with the time of their delivery.
 struct Run {
     delivered: Vec<(Duration, u64)>,
     dead: Vec<u64>,
@@ -41,6 +39,8 @@ struct Run {
     most_waiting: usize,
 }
 
+/// Offers `rate` units a second of 512 items each for `offered`; `answer` answers each request
+/// after 2 ms. Ends when all are resolved or `limit` is over.
 fn simulate(
     policy: DispatchPolicy,
     rate: u64,
@@ -123,8 +123,8 @@ fn seventy_percent_refused_at_random_are_delivered_within_seconds() {
     assert_eq!(run.delivered.iter().map(|(_, id)| id).collect::<BTreeSet<_>>().len(), 1200);
 }
 
-/// Guarantee: where 70 % are refused at random no sender waits for as long as SDKs have patience
-/// (10 s), and it costs no more attempts than must be; a backend that is full is not asked more.
+/// Guarantee: if 70 % are refused at random, no sender waits as long as SDKs do (10 s), and retries
+/// are as few as possible. A full backend gets no more attempts.
 #[test]
 fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -146,7 +146,7 @@ fn retries_come_soon_where_they_help_and_rarely_where_they_do_not() {
     let needed = waits.len() as f64 / 0.3;
     assert!((0.9..1.1).contains(&(f64::from(attempts) / needed)), "{attempts} attempts");
 
-    // A quota of 2 requests a second, of 20 that come.
+    // A quota of 2 requests a second, while 20 arrive.
     let (mut attempts, mut taken) = (0.0, 0.0);
     let minute = Duration::from_secs(60);
     let _ = simulate(policy(), 20, minute, minute, |at, _| {
@@ -225,8 +225,8 @@ fn the_delay_that_a_backend_asks_for_is_kept() {
     assert_eq!(dispatcher.next(now + asked).unwrap().units[0].lease, 0);
 }
 
-/// Guarantee: a delay that no clock can add up is a day, for a request and in an outage, and no
-/// panic.
+/// Guarantee: a delay that would overflow the clock becomes a day, for a request and in an outage,
+/// without a panic.
 #[test]
 fn a_backend_that_asks_for_ages_is_left_alone_for_a_day() {
     let now = Instant::now();
@@ -281,7 +281,7 @@ struct Poisoned {
     good: u64,
     dead: Vec<u64>,
     requests: u64,
-    /// What had been delivered and had died when the delivery was first held.
+    /// Numbers of delivered and of dead items when the delivery was first held.
     when_held: Option<(u64, usize)>,
 }
 
@@ -302,8 +302,8 @@ impl Poisoned {
         }
     }
 
-    /// Goes on until all is resolved, or `limit` is over and nothing in flight. Returns how long it
-    /// took.
+    /// Runs until all is resolved, or until `limit` is over and nothing is in flight. Returns the
+    /// time that it took.
     fn run(&mut self, limit: Duration, is_bad: impl Fn(u64) -> bool) -> Duration {
         let begun = self.elapsed;
         let mut in_flight: VecDeque<(Duration, Batch<u64>)> = VecDeque::new();
@@ -355,7 +355,7 @@ impl Poisoned {
 }
 
 /// Guarantee: a backlog goes out at the pace of the backend's answers, whatever the share of bad
-/// items, their order and the size of batches; only bad items die, and none costs more requests
+/// items, their order and the size of batches. Only bad items die, and none costs more requests
 /// than its search needs.
 #[test]
 fn poison_never_stops_a_delivery() {
@@ -363,14 +363,13 @@ fn poison_never_stops_a_delivery() {
     let mut random = fastrand::Rng::with_seed(11);
     for batch in [1, 10, 100, 512, 2_000] {
         for share in [0.0, 0.02, 0.05, 0.2, 0.5, 0.9] {
-            // Spread, or all that one sender sent.
+            // Bad items are spread, or all items of one sender are bad.
             let runs = [1, 20 * (batch as u64).min(10)];
             for run in runs {
                 let runs = ITEMS / run + 1;
                 let bad: Vec<bool> = (0..runs).map(|_| random.f64() < share).collect();
                 let is_bad = |id: u64| bad[(id / run) as usize];
                 let expected: Vec<u64> = (0..ITEMS).filter(|&id| is_bad(id)).collect();
-                // So many in a row are a fault of all data, as far as anyone can tell.
                 let mut poisoned = Poisoned::new(ITEMS, batch);
                 let took = poisoned.run(Duration::from_secs(60), is_bad);
                 let case = format!("{batch} a batch, {share} bad, {run} in a row");
@@ -378,7 +377,7 @@ fn poison_never_stops_a_delivery() {
                 assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
                 let good = ITEMS - expected.len() as u64;
                 if let Some((delivered, dead)) = poisoned.when_held {
-                    // So many in a row are a fault of all data, as far as one can tell.
+                    // A run this long looks like a fault of all data.
                     let (good_left, bad_left) = (good - delivered, expected.len() - dead);
                     let is_alike = bad_left as u64 > 3 * good_left || batch == 1 || share >= 0.5;
                     assert!(run > 1 && is_alike, "{case}");
@@ -390,7 +389,7 @@ fn poison_never_stops_a_delivery() {
                 let levels = (batch as f64).log2().ceil() as u64;
                 let most = ITEMS.div_ceil(batch as u64)
                     + expected.len() as u64 * (2 * levels + 2)
-                    // A batch that was cut short by a look elsewhere.
+                    // A batch that was cut short to send data from elsewhere.
                     + expected.len() as u64;
                 assert!(poisoned.requests <= most, "{case}: {} > {most}", poisoned.requests);
             }
@@ -398,8 +397,8 @@ fn poison_never_stops_a_delivery() {
     }
 }
 
-/// Guarantee: where all data is refused nothing dies, the backend is asked seldom, and all is
-/// delivered when it is mended.
+/// Guarantee: if all data is refused no item dies, the backend gets few requests, and all data is
+/// delivered when it works again.
 #[test]
 fn what_refuses_everything_alike_is_held_and_resumes() {
     const ITEMS: u64 = 2_000;
@@ -414,7 +413,7 @@ fn what_refuses_everything_alike_is_held_and_resumes() {
 }
 
 /// Scenario: single items come seldom, and all are refused. Guarantee: they die one by one, as long
-/// as it may be their own fault.
+/// as each may be at fault itself.
 #[test]
 fn a_refused_item_dies_where_nothing_else_can_tell() {
     let mut dispatcher = Dispatcher::new(policy());

@@ -1,20 +1,20 @@
-//! Whether a request may enter, before anything of it is read (rules 1 and 6 to 9).
+//! Whether a request is admitted, before any of it is read (rules 1 and 6 to 9).
 
 use std::time::{Duration, Instant};
 
 use super::isolation::{self, RouteView};
 use super::{DeliveryState, Policy, PoolState, Sheds, pacing};
 
-/// How long a request waits at least for memory before it is refused.
+/// A request waits at least this long for memory before it is refused.
 const MEMORY_WAIT: Duration = Duration::from_millis(250);
-/// How long a request is paced before that. Then it is admitted as far as limits allow.
+/// Before that a request is paced for at most this long. Then only limits count.
 const PACE_WAIT: Duration = Duration::from_millis(750);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its length, and that of all that were admitted and have not arrived.
+    /// Length of the request, and of all admitted requests that have not arrived.
     pub bytes: u64,
-    /// The part of that which is for the same deliveries.
+    /// The part of `bytes` that is for the same deliveries.
     pub route_bytes: u64,
     pub is_cpu_bound: bool,
     pub may_be_paced: bool,
@@ -22,14 +22,14 @@ pub struct Arrival {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle<I> {
-    /// Deliveries have enough to do for the CPU that there is.
+    /// Deliveries have as much to do as the CPU allows.
     Paced,
-    /// This delivery is as far behind as it may be, or is to blame that the pool is nearly full.
+    /// This delivery has reached its limit, or is to blame that the pool is nearly full.
     Delivery(I),
     Pool,
 }
 
-/// Whether a request may enter. The pool was asked to shed before, as far as it may.
+/// Whether a request is admitted. The caller has made the pool shed before, as far as it may.
 pub fn admit<I>(
     pool: &PoolState,
     arrival: Arrival,
@@ -39,7 +39,7 @@ pub fn admit<I>(
     if arrival.may_be_paced && pacing::is_paced(arrival.is_cpu_bound, states()) {
         return Err(Obstacle::Paced);
     }
-    // Looked at once, and only if a delivery is full: a route may have hundreds of deliveries.
+    // Computed once, and only if a delivery is full: a route may have hundreds of deliveries.
     let mut view = None;
     for (id, delivery) in
         route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival, delivery))
@@ -53,7 +53,7 @@ pub fn admit<I>(
 }
 
 /// Senders have to wait for this delivery unless it may shed: it is full, or the pool nearly is and
-/// it lags by more than its share, or its backend takes nothing.
+/// the delivery pins more than its share or its backend takes nothing.
 fn is_in_the_way(pool: &PoolState, arrival: Arrival, delivery: &DeliveryState) -> bool {
     let takes_nothing = delivery.backend.in_outage || delivery.backend.stands_still;
     let may_pin_bytes = if takes_nothing { 0 } else { pool.fair_share_bytes() };

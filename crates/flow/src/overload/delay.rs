@@ -1,14 +1,14 @@
-//! Answers to senders that are delayed so that nothing has to be dropped (rules 2 and 3).
+//! Answers to senders are delayed so that nothing has to be dropped (rules 2 and 3).
 //!
-//! It is the answer that waits, not the request: the data is on its way to the other deliveries
-//! meanwhile, and it occupies neither the connection's window nor memory for receiving. Requests
-//! that waited unread would have to be refused as soon as they hold up others of their connection.
+//! The answer waits, not the request: the data is on its way to the other deliveries meanwhile, and
+//! occupies neither the connection's window nor memory for receiving. Requests that waited unread
+//! would have to be refused as soon as other requests of their connection need the window.
 
 use super::isolation::{RouteView, best_taken_share, takes_much_less};
 use super::{DeliveryState, Policy, PoolState};
 
-/// The delivery for whose sake answers are delayed: its backend works, and at this pace it or the
-/// pool is full before all senders have noticed. `in_flight_bytes` is what may arrive until then.
+/// The delivery for which answers are delayed: its backend works, but the delivery or the pool will
+/// be full before all senders notice. `in_flight_bytes`: bytes that may arrive until then.
 pub fn delays<I>(
     pool: &PoolState,
     in_flight_bytes: u64,
@@ -26,8 +26,8 @@ pub fn delays<I>(
     found.map(|(id, _)| id)
 }
 
-/// More than half of its limit is spent, or of the pool together with others that do not shed, and
-/// what may arrive would exceed it.
+/// The bytes in flight would exceed its limit, of which more than half is used; or the high-water
+/// mark, with all bytes that no delivery may shed, and it pins more than a fair share.
 fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliveryState) -> bool {
     let high_water = pool.high_water_bytes();
     let fills_pool = pool.firm_bytes + in_flight_bytes.min(high_water / 2) > high_water;
@@ -35,9 +35,9 @@ fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliverySta
         || fills_pool && delivery.pinned_bytes() > pool.fair_share_bytes()
 }
 
-/// Whether it was in vain that a sender was slowed down for a delivery as long as may be: its
-/// backlog went on growing, and only this backend is to blame, as CPU time is left for the delivery
-/// and another one of the route keeps up.
+/// Whether slowing a sender for the full time was in vain: the delivery's backlog went on growing
+/// (`goes_on`). Only this backend is to blame, as CPU time is left for the delivery and another
+/// delivery of the route keeps up.
 pub fn was_in_vain(
     delivery: &DeliveryState,
     goes_on: bool,

@@ -7,56 +7,56 @@ use std::time::{Duration, Instant};
 use super::Stamp;
 use crate::TakenShare;
 
-/// A backend that took nothing for so long, of what it was sent, stands still.
+/// A backend with requests that took none for this long stands still.
 const STILL: Duration = Duration::from_millis(500);
-/// The same while the CPU is short: its answers may be there, unread.
+/// The same while the CPU is short: answers may have arrived and not been read.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
-/// So often it is judged whether a task computes most of the time.
+/// Least time over which a task is judged to compute most of the time or not.
 const WORK_WINDOW: Duration = Duration::from_millis(250);
-/// How long that counts: longer than a task computes before it can say so again.
+/// A judgement counts for this long: longer than a task computes before it is judged again.
 const COMPUTES: Duration = Duration::from_secs(2);
-/// How long a delivery counts as outpaced after slowing senders down for it was in vain.
+/// A delivery counts as outpaced for this long after slowing senders for it did not help.
 const OUTPACED: Duration = Duration::from_secs(60);
 
 /// Written by the delivery's task, read by receivers.
 #[derive(Debug, Default)]
 pub struct BackendHealth {
-    /// When something was taken, or sent after there was nothing to send.
+    /// Time at which a request was taken, or the first one was sent after there was none.
     moved: Stamp,
-    /// When something was dropped for the delivery.
+    /// Time at which a frame was dropped for the delivery.
     pub shed: Stamp,
-    /// When a request could not enter because of the delivery.
+    /// Time at which a request was not admitted because of the delivery.
     pub in_the_way: Stamp,
-    /// When it was in vain to slow senders down (see [`super::delay::was_in_vain`]).
+    /// Time at which slowing senders did not help (see [`super::delay::was_in_vain`]).
     pub outpaced: Stamp,
-    /// When the delivery's task was found to compute most of the time.
+    /// Time at which the delivery's task was found to compute most of the time.
     computes: Stamp,
     in_outage: AtomicBool,
-    /// Something is under way or waits to be sent again.
+    /// A request is in flight or waits for a retry.
     is_busy: AtomicBool,
-    /// At 70 % refused, the share varies by two hundredths.
+    /// While 70 % are refused, the standard deviation of the share is 0.02.
     taken_share: TakenShare<256>,
 }
 
-/// What is known of a backend at a moment.
+/// The state of a backend at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backend {
-    /// An unbroken run of failures, or nothing can be sent as it is configured.
+    /// An unbroken run of failures, or a configuration with which nothing can be sent.
     pub in_outage: bool,
-    /// It has requests and has taken none for a while.
+    /// It has requests and has taken none for `STILL`, or `STILL_CPU_BOUND` while the CPU is short.
     pub stands_still: bool,
-    /// Slowing senders down for it was in vain within the last minute.
+    /// Slowing senders for it did not help within the last minute.
     pub is_outpaced: bool,
-    /// All cores are busy, or the one that the delivery's own work can use.
+    /// All cores are busy, or the one that the delivery's own task can use.
     pub is_short_of_cpu: bool,
-    /// It took something within the same while.
+    /// It took a request, or got its first one, within that time.
     pub is_moving: bool,
-    /// What it takes of the requests that it is sent, 0 to 1.
+    /// Share of its requests that it takes, 0 to 1.
     pub taken_share: f64,
 }
 
 impl BackendHealth {
-    /// The first request after there was none under way.
+    /// Notes the first request after there was none in flight.
     pub fn note_begun(&self, now: Instant) {
         self.moved.set(now);
         self.is_busy.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl BackendHealth {
         self.in_outage.store(in_outage, Ordering::Relaxed);
     }
 
-    /// The delivery's task has computed from `began` until now.
+    /// Notes that the delivery's task has computed from `began` until now.
     pub fn note_work(&self, workload: &mut Workload, began: Instant, now: Instant) {
         if workload.note(began, now) {
             self.computes.set(now);
@@ -99,7 +99,7 @@ impl BackendHealth {
     }
 }
 
-/// How much of its time a task computes, rather than waits for its backend. A task has one core.
+/// Share of its time that a task computes instead of waiting for its backend. It has one core.
 #[derive(Debug)]
 pub struct Workload {
     since: Instant,
@@ -111,7 +111,7 @@ impl Workload {
         Workload { since: now, computed: Duration::ZERO }
     }
 
-    /// True at the end of a window of which three quarters were spent computing.
+    /// True at the end of a window of which the task computed at least three quarters.
     fn note(&mut self, began: Instant, now: Instant) -> bool {
         self.computed += now.saturating_duration_since(began);
         let window = now.saturating_duration_since(self.since);
@@ -153,7 +153,7 @@ mod tests {
         assert!(!stands_still(60_000));
     }
 
-    /// Turns of so many milliseconds of work, with a wait after each, for `ms` from `from` on.
+    /// Turns of `works` ms of work and `waits` ms of waiting, for `ms` from `from` on.
     fn work(health: &BackendHealth, from: u64, ms: u64, [works, waits]: [u64; 2]) {
         let mut workload = Workload::starting(after(0));
         for began in (from..from + ms).step_by((works + waits) as usize) {

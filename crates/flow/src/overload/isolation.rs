@@ -1,12 +1,12 @@
-//! Who sheds under `isolate` ([`sheds`]), so that no delivery waits for a sick one (rules 4 and 5).
+//! Which deliveries shed under `isolate` ([`sheds`]): none waits for a sick one (rules 4 and 5).
 
 use super::pacing::PACE_BYTES;
 use super::{DeliveryState, Policy, Sheds};
 
-/// A delivery keeps up if it lags by less than this part of what a sick one does.
+/// A delivery keeps up if it lags by at most the lag of the sick one divided by this.
 const KEEPS_UP_PART: u64 = 4;
 
-/// What the best backend of a route takes of what it is sent.
+/// The highest share that a backend of a route takes of its requests.
 pub fn best_taken_share(route: impl Iterator<Item = DeliveryState>) -> f64 {
     route
         .filter(|delivery| !delivery.is_best_effort)
@@ -14,8 +14,8 @@ pub fn best_taken_share(route: impl Iterator<Item = DeliveryState>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The delivery's own backend is why it lags, rather than too little of the CPU or too much that is
-/// sent to all. `best_taken_share` is that of its route: where all refuse alike, none is to blame.
+/// The delivery lags because of its own backend, not because the CPU is short or all get too much.
+/// `best_taken_share` is that of its route: if all backends refuse alike, none is to blame.
 pub fn is_sick(delivery: &DeliveryState, best_taken_share: f64) -> bool {
     let backend = delivery.backend;
     backend.in_outage
@@ -28,13 +28,13 @@ pub(super) fn takes_much_less(delivery: &DeliveryState, best_taken_share: f64) -
     delivery.backend.taken_share < best_taken_share / 2.0
 }
 
-/// What the rules need to know of a route to judge one of its deliveries.
+/// The figures of a route that the rules need to judge one of its deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteView {
     best_taken_share: f64,
-    /// Some healthy delivery lags by so little that it keeps up beside any other.
+    /// Some healthy delivery lags by so little that it keeps up beside any other delivery.
     has_close: bool,
-    /// By how much the healthy delivery lags that lags the least.
+    /// The least lag of a healthy delivery.
     least_lag_bytes: u64,
 }
 
@@ -50,18 +50,18 @@ impl RouteView {
         view
     }
 
-    /// Whether a healthy delivery of the route lags by little, seen from this one.
+    /// Whether a healthy delivery of the route keeps up, compared with this one.
     pub(super) fn another_keeps_up(&self, delivery: &DeliveryState) -> bool {
         self.has_close || self.least_lag_bytes <= delivery.lag_bytes / KEEPS_UP_PART
     }
 }
 
-/// What the delivery may give up: rule 5 (isolate), or what its policy says.
+/// The frames that the delivery may give up: by rule 5 (isolate), or by its policy.
 pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
     match delivery.policy {
         Policy::DropOldest => Sheds::Everything,
         Policy::Backpressure => Sheds::Nothing,
-        // A delivery that is sick itself does not keep up.
+        // A sick delivery does not keep up, so that the one that does is another.
         Policy::Isolate
             if is_sick(delivery, route.best_taken_share) && route.another_keeps_up(delivery) =>
         {

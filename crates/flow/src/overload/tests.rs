@@ -1,5 +1,4 @@
-//! Each rule by itself. How they work together over hours is simulated where the log is, in the
-//! engine.
+//! Tests of each rule by itself. The engine has a simulation of how they work together over hours.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +50,7 @@ fn pool(used_mib: u64, deliveries: usize) -> PoolState {
     }
 }
 
-/// Which delivery of a route a request of a megabyte has to wait for, if it has to wait.
+/// The obstacle for a request of 1 MiB, if there is one.
 fn obstacle(pool: PoolState, route: &[DeliveryState]) -> Option<Obstacle<usize>> {
     let (bytes, route_bytes) = (MIB, MIB);
     let arrival = Arrival { bytes, route_bytes, is_cpu_bound: false, may_be_paced: true };
@@ -194,7 +193,7 @@ fn rule_7_above_the_high_water_mark_the_delivery_that_pins_the_most_gives_way() 
     assert_eq!(first(&[(taken, 20), (Sheds::Nothing, 30), (taken, 25)]), ShedFirst::Alone(2));
     assert_eq!(first(&[(taken, 3), (taken, 0)]), ShedFirst::Together { else_alone: Some(0) });
     assert_eq!(first(&[(Sheds::Nothing, 50)]), ShedFirst::Together { else_alone: None });
-    // The rest of the pool is for those that have no more than a fair share.
+    // The rest of the pool is for deliveries that have no more than a fair share.
     let (dead, small) =
         (delivery(Policy::Backpressure, 50, DEAD), delivery(Policy::Backpressure, 3, HEALTHY));
     assert_eq!(obstacle(pool(56, 4), &[small]), None);
@@ -214,7 +213,7 @@ fn rule_7_a_full_file_system_is_a_full_pool() {
     let in_flight = delivery(Policy::Backpressure, 10, HEALTHY);
     assert_eq!(obstacle(full, &[in_flight, dead]), Some(Obstacle::Delivery(1)));
     assert_eq!(obstacle(full, &[isolated(1, DEAD), isolated(0, HEALTHY)]), None);
-    // What a healthy delivery has in flight needs no disk.
+    // Frames in flight of a healthy delivery need no disk.
     let nothing_left = PoolState { room_bytes: 30 * MIB, ..full };
     assert_eq!(obstacle(nothing_left, &[in_flight]), None);
 }
@@ -267,7 +266,7 @@ fn rule_10_unwritten_frames_go_before_senders_are_refused() {
     );
 }
 
-/// Beyond every limit and the pool's.
+/// More than every limit and than the pool.
 const MOST_MIB: u64 = 80;
 
 fn any_delivery() -> impl Strategy<Value = DeliveryState> {
@@ -284,8 +283,8 @@ fn any_delivery() -> impl Strategy<Value = DeliveryState> {
 }
 
 proptest! {
-    /// Only a declared policy drops, and `isolate` only for a backend that is to blame, beside one
-    /// that is not.
+    /// Only a policy that drops sheds; `isolate` sheds only for a backend that is to blame, beside
+    /// one that is not.
     #[test]
     fn nothing_is_dropped_without_a_policy_and_a_reason(
         route in proptest::collection::vec(any_delivery(), 1..6),
@@ -307,7 +306,7 @@ proptest! {
 
     /// A request waits for a delivery that cannot shed and is beyond its limit, or, in a nearly
     /// full pool, beyond its fair share or with a backend that takes nothing. It waits for no
-    /// other, and for the pool only if that is full.
+    /// other delivery, and for the pool only if that is full.
     #[test]
     fn senders_wait_where_they_have_to_and_nowhere_else(
         route in proptest::collection::vec(any_delivery(), 1..6),
@@ -327,7 +326,7 @@ proptest! {
         prop_assert_eq!(obstacle(pool, &route), expected);
     }
 
-    /// That a delivery dies beside healthy ones lets no request wait that did not wait before,
+    /// The death of a delivery beside healthy ones makes no request wait that did not wait before,
     /// however far it lags and however full the pool is.
     #[test]
     fn a_delivery_that_dies_changes_nothing_for_the_others(

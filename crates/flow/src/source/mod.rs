@@ -1,23 +1,23 @@
 //! The door: how a receiver hands telemetry to the engine.
 //!
-//! The same seam serves receivers that are sent to (OTLP) and receivers that fetch (files, scrape
-//! targets):
+//! Receivers that are sent to (OTLP) and receivers that fetch (files, scrape targets) use the same
+//! steps:
 //!
-//! 1. [`Ingress::route`] gives one snapshot of where a signal goes. It holds for the life of a
-//!    request.
+//! 1. [`Ingress::route`] gives one snapshot of the pipelines for a signal. It is valid for the life
+//!    of a request.
 //! 2. [`IngressRoute::admit`] gives a [`Permit`] for memory, before bytes are inflated. It may
-//!    wait, then refuses. What comes of a request while it waits is charged to
+//!    wait, then refuses. Bytes that arrive of a request while it waits are charged to
 //!    [`Ingress::waiting`].
 //! 3. [`IngressRoute::submit`] puts the validated [`Request`] into the log and gives a [`Receipt`].
 //! 4. [`Receipt::accepted`] says when a sender may be answered OK, as `buffer.ack` promises.
 //! 5. A [`Position`] in the request says when a checkpoint may move: see [`Positions`].
 //!
 //! *Accepted* and *resolved* differ: under `ack: memory` a request is accepted before any backend
-//! has it, and a checkpoint that moved then would lose it in a crash.
+//! has it. If a checkpoint moved then, a crash would lose the request.
 //!
 //! A receiver that fetches asks for memory before it reads. It waits for [`Receipt::paced`] before
-//! it reads more, and so holds no more than it was admitted for. Where it is refused it asks again
-//! after the refusal's delay.
+//! it reads more, so that it keeps no more than it was admitted for. After a refusal it asks again
+//! when the refusal's delay is over.
 
 mod position;
 
@@ -31,32 +31,32 @@ use crate::export::BoxFuture;
 use crate::frame::{Metadata, Payload};
 
 pub trait Ingress: Send + Sync + 'static {
-    /// Where data of the signal goes as things stand now: one snapshot, to be kept for the life of
-    /// one request. A reload in between changes nothing for that request. `None`: no pipeline takes
-    /// the signal from this receiver.
+    /// The present route of the signal's data: one snapshot, to be kept for the life of one
+    /// request. A reload changes nothing for that request. `None`: no pipeline takes the signal
+    /// from this receiver.
     fn route(&self, signal: Signal) -> Option<Arc<dyn IngressRoute>>;
 
-    /// Memory for what comes of requests that wait: to be admitted or, while their sender is not
-    /// known, for a check of their credentials.
+    /// Memory for the bytes that arrive of waiting requests. They wait to be admitted or, if the
+    /// sender is not known yet, for a check of its credentials.
     fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool>;
 }
 
-/// Where a receiver's data of one signal goes.
+/// The pipelines for a receiver's data of one signal.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory for a body of so many bytes. Waits a bounded time for it.
+    /// Asks for memory for a body of this many bytes. Waits a bounded time for it.
     fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>>;
 
-    /// The same for a request that cannot wait: there is no memory for what comes of it meanwhile.
+    /// Asks without waiting, for a request whose bytes would have no memory while it waits.
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal>;
 
     /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on
-    /// unchanged and it is large enough to go alone.
+    /// unchanged and it is large enough to be sent alone.
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
 
-    /// Request metadata (lower case) that something downstream reads. Nothing else may be kept.
+    /// Keys (lower case) of the request metadata that a later step reads. No other may be kept.
     fn metadata_keys(&self) -> &[String];
 
-    /// Puts a validated request into the log, and gives back its permit. CPU work only.
+    /// Appends a validated request to the log and gives back its permit. CPU work only.
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal>;
 }
 
@@ -66,14 +66,14 @@ pub struct Request {
     /// Spans, metric points or log records in the payload.
     pub items: u32,
     pub metadata: Arc<Metadata>,
-    /// Where a source that can be read again has it from.
+    /// Range of a source that can be read again. `None` for other sources.
     pub position: Option<Position>,
 }
 
 /// Memory for requests on their way from their source to the log.
 pub trait MemoryPool: Send + Sync + 'static {
-    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once where there
-    /// are none: a request that can never fit with [`Refusal::TooLarge`].
+    /// Takes `bytes` more for a request that has `held_bytes` already. Refuses at once if they are
+    /// not free; with [`Refusal::TooLarge`] if the request can never fit.
     fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal>;
 
     fn give_back(&self, bytes: usize);
@@ -98,19 +98,19 @@ impl Permit {
         self.bytes
     }
 
-    /// Asks for more, before it is used.
+    /// Asks for more bytes, before they are used.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.pool.take(self.bytes, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Asks for as much more as it takes to hold `bytes` in all.
+    /// Asks for more bytes, so that there are `bytes` in all.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
         if bytes > self.bytes { self.grow(bytes - self.bytes) } else { Ok(()) }
     }
 
-    /// Gives back what exceeds `bytes`.
+    /// Gives back the bytes above `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
             self.pool.give_back(self.bytes - bytes);
@@ -130,21 +130,21 @@ impl Drop for Permit {
     }
 }
 
-/// A request that is in the log. Dropping it leaves the request as it is, unless its sender waits
-/// for its only backend: then it is withdrawn.
+/// A request that is in the log. Dropping it leaves the request there, unless its sender waits for
+/// its only backend: then the request is withdrawn.
 ///
-/// Where there is nothing to wait for, a receipt costs no allocation.
+/// A receipt without a wait costs no allocation.
 #[must_use = "a sender is answered when the receipt says so"]
 #[derive(Default)]
 pub struct Receipt {
-    /// Until then the source should send nothing more. `None`, as below: nothing to wait for.
+    /// The source should send nothing more until this resolves. `None`: it need not wait.
     pub pace: Option<BoxFuture<'static, ()>>,
-    /// What the sender is told.
+    /// The answer to the sender. `None`: the request is accepted at once.
     pub answer: Option<BoxFuture<'static, Result<(), Refusal>>>,
 }
 
 impl Receipt {
-    /// Waits until deliveries want more from this source: not at all unless one falls behind.
+    /// Waits until deliveries want more from this source. Returns at once unless one falls behind.
     pub async fn paced(&mut self) {
         if let Some(pace) = &mut self.pace {
             pace.await;
@@ -152,8 +152,8 @@ impl Receipt {
         }
     }
 
-    /// Waits until the sender may be answered, as `buffer.ack` promises. Says nothing about
-    /// backends under `ack: memory`.
+    /// Waits until the sender may be answered, as `buffer.ack` promises. Under `ack: memory` this
+    /// says nothing about backends.
     pub async fn accepted(mut self) -> Result<(), Refusal> {
         self.paced().await;
         if let Some(answer) = self.answer { answer.await } else { Ok(()) }
@@ -163,20 +163,20 @@ impl Receipt {
 /// Why a request is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Come back later: UNAVAILABLE + RetryInfo, 503 + Retry-After.
+    /// The sender should retry later: UNAVAILABLE + RetryInfo, 503 + Retry-After.
     Retry { delay: Duration, reason: String },
     /// The request can never fit: RESOURCE_EXHAUSTED without RetryInfo, 413.
     TooLarge { reason: String },
     /// The data is at fault and will be refused again: INVALID_ARGUMENT, 400.
     Invalid { reason: String },
-    /// The sole backend refused it for good (`buffer.ack: delivered`): handed on to the sender.
+    /// The sole backend refused it for good (`buffer.ack: delivered`): the sender gets the reason.
     Rejected { reason: String },
-    /// The same, but the backend says that it has failed itself: UNKNOWN, 500.
+    /// The sole backend reports an error of its own: UNKNOWN, 500.
     Failed { reason: String },
 }
 
 impl Refusal {
-    /// Asks the sender to retry in about a second, at random, so that not all return at once.
+    /// Asks the sender to retry in 0.75 to 1.5 s, at random: not all senders return at once.
     pub fn overloaded(reason: impl Into<String>) -> Self {
         let delay = Duration::from_millis(fastrand::u64(750..1500));
         Refusal::Retry { delay, reason: reason.into() }

@@ -1,4 +1,4 @@
-//! How far the data of a source that can be read again is resolved.
+//! Checkpoints of sources that can be read again.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What of one stream of a source is under way.
+/// The ranges of one stream of a source that are under way.
 ///
 /// A stream is anything with offsets that only rise: a file, a partition. The source asks for a
 /// [`Position`] for each range that it submits, in order, and keeps
 /// [`Positions::lowest_unresolved`] as its checkpoint. A position is *resolved* once every delivery
-/// has resolved its data or the log has it on disk: this process can no longer lose it. A refusal
-/// or the end of the process leaves a position unresolved, and with it all later ones.
+/// has resolved its data or the log has it on disk: this process can no longer lose it. If a
+/// request is refused or the process ends, its position and all later ones stay unresolved.
 ///
-/// Memory: one entry for each range under way, until the source drops this and the last range ends.
+/// Memory: one entry for each range under way, until this is dropped and the last range ends.
 #[derive(Debug)]
 pub struct Positions {
     stream: Arc<Mutex<Stream>>,
@@ -23,7 +23,7 @@ pub struct Positions {
 
 #[derive(Debug)]
 struct Stream {
-    /// Changes with each [`Positions::rewind`]. Positions of another one count for nothing.
+    /// Changes with each [`Positions::rewind`]. Positions of earlier generations have no effect.
     generation: u64,
     /// End of the last range.
     end: u64,
@@ -40,7 +40,7 @@ impl Stream {
 }
 
 impl Positions {
-    /// Of a stream that is read from `offset` on.
+    /// For a stream that is read from `offset` on.
     pub fn starting_at(offset: u64) -> Self {
         let (unresolved, is_interrupted) = (BTreeSet::new(), false);
         let stream = Stream { generation: 0, end: offset, unresolved, is_interrupted };
@@ -62,12 +62,12 @@ impl Positions {
         }
     }
 
-    /// Everything below is resolved: where the checkpoint may stand.
+    /// Everything below is resolved: the offset of the checkpoint.
     pub fn lowest_unresolved(&self) -> u64 {
         self.stream.lock().lowest_unresolved()
     }
 
-    /// Where the source reads on: the end of the last range.
+    /// The offset at which the source reads on: the end of the last range.
     pub fn end(&self) -> u64 {
         self.stream.lock().end
     }
@@ -77,9 +77,8 @@ impl Positions {
         self.stream.lock().is_interrupted
     }
 
-    /// Begins again at the lowest unresolved offset, which is returned. The source reads from
-    /// there; what is still under way from before may arrive twice, and moves no checkpoint any
-    /// more.
+    /// Moves back to the lowest unresolved offset and returns it. The source reads from there.
+    /// Ranges that were under way may arrive twice, and no longer move the checkpoint.
     pub fn rewind(&self) -> u64 {
         let mut stream = self.stream.lock();
         stream.end = stream.lowest_unresolved();
@@ -90,7 +89,7 @@ impl Positions {
     }
 }
 
-/// A range of a stream on its way. It travels with its request, and is resolved or dropped.
+/// A range of a stream under way. It travels with its request, and is resolved or dropped.
 #[derive(Debug)]
 pub struct Position {
     stream: Arc<Mutex<Stream>>,
@@ -100,7 +99,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Nothing of the range can be lost by this process any more. Only the first call counts.
+    /// This process can no longer lose any of the range. Only the first call has an effect.
     pub fn resolve(&self) {
         if !self.is_resolved.swap(true, Ordering::AcqRel) {
             self.change(|stream, start| {
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!((others.lowest_unresolved(), others.is_interrupted()), (7, true));
     }
 
-    /// Guarantee: what a source has done with costs nothing, once what it submitted has ended.
+    /// Guarantee: once a source is dropped and its ranges have ended, its stream takes no memory.
     #[test]
     fn a_stream_is_forgotten_with_its_source_and_its_last_range() {
         let positions = Positions::starting_at(0);
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(positions.rewind(), 10);
         assert!(!positions.is_interrupted());
         let again = positions.begin(10..25);
-        // It was submitted before the rewind: the checkpoint waits for what was read again.
+        // It was submitted before the rewind: the checkpoint waits for the same range read again.
         behind.resolve();
         drop(behind);
         assert_eq!((positions.lowest_unresolved(), positions.is_interrupted()), (10, false));
@@ -181,8 +180,8 @@ mod tests {
     }
 
     proptest! {
-        /// For every order in which ranges are resolved or dropped: the checkpoint never passes
-        /// one that is not resolved, and only the ranges under way are remembered.
+        /// For every order in which ranges are resolved or dropped: the checkpoint never passes an
+        /// unresolved range, and only the ranges under way are kept.
         #[test]
         fn a_checkpoint_passes_nothing_that_is_unresolved(
             lengths in prop::collection::vec(1_u64..50, 1..40),
@@ -202,7 +201,7 @@ mod tests {
                         position.resolve();
                     }
                 } else if let Some(position) = &under_way[index].1 {
-                    // Looking at it changes nothing.
+                    // Reading the checkpoint changes nothing.
                     prop_assert!(positions.lowest_unresolved() <= position.start);
                 }
                 let left: Vec<u64> = under_way

@@ -11,7 +11,7 @@ use crate::format::{CursorState, Refusal};
 use crate::record::StoredRecord;
 use crate::segment::{Damage, SegmentChain};
 
-/// Reads a delivery's letters, the oldest first, as they are when it is opened.
+/// Reads a delivery's letters, the oldest first, as they are when the reader is opened.
 pub struct DeadLetterReader {
     pub(crate) state: CursorState,
     pub(crate) segments: SegmentChain,
@@ -30,14 +30,14 @@ impl DeadLetterReader {
         Ok(DeadLetterReader { state, segments })
     }
 
-    /// What the store says of itself: the delivery's name (empty if that is not known), the first
-    /// letter that is left, what was dropped.
+    /// The store's state: the delivery's name (empty if not known), the first letter that is left,
+    /// the dropped letters.
     pub fn state(&self) -> &CursorState {
         &self.state
     }
 
-    /// The next letter, with the metadata that it had in the log, and why it was refused; None
-    /// behind the last one. What is damaged is passed over and counted.
+    /// The next letter, with the metadata that it had in the log, and its refusal; None after the
+    /// last one. Damaged letters are passed over and counted.
     pub fn next_letter(&mut self) -> Result<Option<(StoredRecord, Refusal)>> {
         while self.segments.next_frame()?.is_some() {
             let Some(stored) = self.segments.body()? else { continue };
@@ -48,7 +48,7 @@ impl DeadLetterReader {
         Ok(None)
     }
 
-    /// What was damaged so far.
+    /// Damage that was passed over so far.
     pub fn damage(&self) -> Damage {
         self.segments.damage()
     }

@@ -1,17 +1,17 @@
 //! Memory that a disk can take without a copy in between.
 
-/// Multiples of this, as position, length and place in memory, suit the blocks of any usual disk.
+/// Addresses, positions and lengths that are multiples of this suit the blocks of any usual disk.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
-/// It grows from here to its limit: a log that is hardly written to needs hardly any memory.
+/// First capacity of a buffer, which grows to its limit: a log that writes little needs little.
 const FIRST_CAPACITY_BYTES: usize = 64 << 10;
 
 /// Bytes on their way to a file, in aligned memory.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    /// Longer than what is used of it, which is aligned. Never grows in place.
+    /// Longer than the aligned part that is used. Never grows in place.
     memory: Vec<u8>,
-    /// Where the aligned part of the memory begins.
+    /// Index at which the aligned part of the memory begins.
     start: usize,
     capacity: usize,
     len: usize,
@@ -19,13 +19,13 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// Takes at most `limit_bytes`, rounded up to whole blocks, and none before it is used.
+    /// A buffer of at most `limit_bytes`, rounded up to whole blocks. Allocates at the first use.
     pub fn new(limit_bytes: usize) -> Self {
         let limit = limit_bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
         AlignedBuffer { memory: Vec::new(), start: 0, capacity: 0, len: 0, limit }
     }
 
-    /// Appends as much as there is room for; returns the rest. The buffer is full if there is one.
+    /// Appends as many bytes as fit; returns the rest. If there is a rest, the buffer is full.
     #[must_use]
     pub fn append<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         self.reserve(bytes.len());

@@ -1,9 +1,9 @@
-//! Writing past the kernel's page cache (`O_DIRECT`). What is written once, and read again only by
-//! a backend that was away, is worth no page of it: the copy costs more CPU time than all else that
-//! writing takes, checksums among it, and pages that wait for the disk count as the memory of the
-//! container.
+//! Writing past the kernel's page cache (`O_DIRECT`). Frames are written once, and read again only
+//! after a backend was away, so that a page for them is wasted: the copy costs more CPU time than
+//! all other work of writing, checksums included, and pages that wait for the disk count as memory
+//! of the container.
 //!
-//! A file system may not be able to do it, for any file or for some lengths: then it is written the
+//! A file system may not support it, for any file or for some lengths: then the file is written the
 //! usual way from there on.
 
 use std::fs::{File, OpenOptions};
@@ -18,10 +18,10 @@ use rustix::io::Errno;
 
 use super::aligned::is_aligned;
 
-/// The second descriptor of a file, opened when something aligned is written for the first time.
+/// The second descriptor of a file, opened at the first aligned write.
 pub(super) struct Direct {
     path: PathBuf,
-    /// None: it cannot be had.
+    /// None: it cannot be opened.
     file: OnceLock<Option<File>>,
     is_refused: AtomicBool,
 }
@@ -45,7 +45,7 @@ impl Direct {
         let written = direct.write_at(bytes, position);
         let refusal = written.as_ref().err().and_then(Errno::from_io_error);
         if matches!(refusal, Some(Errno::INVAL | Errno::OPNOTSUPP)) {
-            // Whatever is wrong with it, another way may do.
+            // Whatever the cause, the usual way may work.
             self.is_refused.store(true, Ordering::Relaxed);
             return None;
         }
@@ -53,7 +53,7 @@ impl Direct {
     }
 }
 
-/// The same file once more, if it is still there and the file system is willing.
+/// A second handle of the file, if the path still leads to it and the file system allows it.
 fn open(path: &Path, file: &File) -> Option<File> {
     let direct = OpenOptions::new()
         .write(true)

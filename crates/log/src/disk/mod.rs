@@ -1,7 +1,7 @@
 //! The disk as the log uses it: few operations, each of which a test can make fail.
 //!
-//! [`RealDisk`] does them with system calls. The twin that loses power, space and pages stands
-//! beside the tests.
+//! [`RealDisk`] does them with system calls. The tests have a disk that loses power, space and
+//! pages.
 
 mod aligned;
 mod direct;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
 pub use real::RealDisk;
 
-/// What an opened file may be used for.
+/// Whether an opened file may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -24,7 +24,7 @@ pub enum Access {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirectoryEntry {
-    /// Names that are not UTF-8 are none of ours and are not listed.
+    /// Names that are not UTF-8 are not the log's, and are not listed.
     pub name: String,
     pub is_directory: bool,
     /// Length in bytes of a file, 0 of a directory.
@@ -36,12 +36,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates a file that must not exist (mode 0600) and opens it for reading and writing.
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
-    /// Creates and syncs a directory and what is missing above it (mode 0700).
+    /// Creates and syncs a directory and the missing directories above it (mode 0700).
     fn create_directory(&self, path: &Path) -> io::Result<()>;
     /// The entries of a directory, sorted by name.
     fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
-    /// Puts a file in the place of another, at once or not at all.
+    /// Renames a file, replacing an existing one: at once or not at all.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
@@ -49,14 +49,14 @@ pub trait Disk: Send + Sync + 'static {
 
 /// An open file, which several threads may use at once. Positions are in bytes.
 pub trait DiskFile: Send + Sync {
-    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. Bytes
-    /// whose place in memory, length and position are multiples of [`ALIGNMENT_BYTES`] may go to
-    /// the disk without a copy in the kernel's memory.
+    /// One system call: may write less than given, may be interrupted. Use [`write_all_at`]. If
+    /// address, length and position are multiples of [`ALIGNMENT_BYTES`], bytes may go to the disk
+    /// without a copy in the kernel's memory.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize>;
     /// One system call: see [`read_full_at`]. Returns 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
     /// Makes the data and the length durable (fdatasync). After an error the file's unsynced pages
-    /// are lost, even if a later call succeeds: never sync a file again that failed once.
+    /// are lost, even if a later call succeeds: never sync a file again after it failed.
     fn sync_data(&self) -> io::Result<()>;
     /// Makes the file `len_bytes` long and reserves its space.
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;

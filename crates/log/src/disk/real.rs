@@ -12,7 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::direct::Direct;
 use super::{Access, DirectoryEntry, Disk, DiskFile, write_all_at};
 
-/// Zeros are written in pieces of this size where the file system cannot reserve space.
+/// Zeros are written in pieces of this size if the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
 
 /// Files and directories of the operating system.
@@ -20,8 +20,8 @@ const ZEROS_LEN_BYTES: usize = 1 << 20;
 pub struct RealDisk;
 
 impl RealDisk {
-    /// What an unprivileged process may still write to the file system behind a path. An error if
-    /// the file system has no size, as some in memory or on the network.
+    /// Bytes that an unprivileged process may still write to the file system behind a path. An
+    /// error if the file system has no size, as some in memory or on the network.
     pub fn available_bytes(&self, path: &Path) -> io::Result<u64> {
         let status = statvfs(path)?;
         if status.f_blocks == 0 {
@@ -62,7 +62,7 @@ impl Disk for RealDisk {
             path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         self.create_directory(parent)?;
         match fs::DirBuilder::new().mode(0o700).create(path) {
-            // Another process was quicker; that the path is a directory shows at the first use.
+            // Another process was quicker. The first use shows whether the path is a directory.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
             Ok(()) => self.sync_directory(parent),
@@ -76,7 +76,7 @@ impl Disk for RealDisk {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let attributes = match entry.metadata() {
                 Ok(attributes) => attributes,
-                // Removed meanwhile, which a running process may do while another one looks.
+                // It was removed meanwhile: a process may be running on the directory.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };

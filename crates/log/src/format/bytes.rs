@@ -34,7 +34,7 @@ fn array<const LEN: usize>(block: &[u8], at: usize) -> [u8; LEN] {
     bytes
 }
 
-/// As much of a text as fits into `limit_bytes`, cut between characters.
+/// The longest start of a text that fits into `limit_bytes`, cut between characters.
 pub(super) fn cut_text(text: &str, limit_bytes: usize) -> &[u8] {
     let mut end = text.len().min(limit_bytes);
     while !text.is_char_boundary(end) {

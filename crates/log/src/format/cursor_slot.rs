@@ -1,18 +1,18 @@
-//! One slot of a cursor file: all that is known of a reader. A file has two, written in turn; each
-//! stands for itself.
+//! One slot of a cursor file: the state of a reader. A file has two slots, written in turn; each
+//! is complete.
 
 use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
 use super::{BlockError, VERSION, Version};
 use crate::ranges::RangeSet;
 use crate::types::Holding;
 
-/// Where the second slot starts: whole blocks, so that a torn write reaches one slot only.
+/// Length of a slot: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;
-/// Resolved ranges in a slot. More are not lost but their frames are read again after a restart.
+/// Resolved ranges in a slot. The frames of further ranges are read again after a restart.
 pub const RANGES_LIMIT: usize = 1024;
-/// Ranges in a slot that were resolved and not taken. Of more the lowest are stored as one.
+/// Ranges in a slot that were resolved and not taken. Above this many the lowest are joined.
 pub const UNTAKEN_RANGES_LIMIT: usize = 896;
-/// Gaps that a slot remembers.
+/// Dropped ranges in a slot.
 pub const DROPPED_RANGES_LIMIT: usize = 16;
 /// Longest name of a reader.
 pub const NAME_LIMIT_BYTES: usize = 1024;
@@ -32,17 +32,17 @@ const _: () = assert!(
         <= SLOT_LEN_BYTES as usize
 );
 
-/// First offset and the one behind the last of each.
+/// First offset of each range and the offset behind its last.
 type Ranges = Vec<(u64, u64)>;
 
-/// Frames that a policy dropped before the reader came to them.
+/// A range of offsets in which a policy dropped frames of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedRange {
     /// First offset.
     pub start: u64,
     /// Offset behind the last one.
     pub end: u64,
-    /// How many of the frames in between were for this reader, and what was in them.
+    /// The frames in the range that were for this reader.
     pub dropped: Holding,
     /// Wall clock, for people.
     pub dropped_unix_ns: u64,
@@ -59,22 +59,22 @@ pub struct CursorState {
     pub log_id: u128,
     /// Everything below is resolved.
     pub floor: u64,
-    /// Resolved above the floor, ascending, disjoint; of more than [`RANGES_LIMIT`] the lowest.
+    /// Resolved above the floor, ascending, disjoint. Of more than [`RANGES_LIMIT`] the lowest.
     pub resolved: Vec<(u64, u64)>,
-    /// Covers all that was resolved and not taken and may be on disk; ascending, disjoint.
+    /// Covers all offsets that were resolved, not taken, and may be on disk; ascending, disjoint.
     pub untaken: Vec<(u64, u64)>,
     /// Head of the log when this was written.
     pub head: u64,
-    /// What waited for the reader below `head`.
+    /// Frames that waited for the reader below `head`.
     pub held: Holding,
-    /// All that policies ever dropped.
+    /// All frames that policies ever dropped.
     pub dropped: Holding,
-    /// The latest, oldest first. All but the last [`DROPPED_RANGES_LIMIT`] are not kept.
+    /// The latest [`DROPPED_RANGES_LIMIT`] ranges, oldest first.
     pub dropped_ranges: Vec<DroppedRange>,
     pub written_unix_ns: u64,
 }
 
-/// The bytes of a slot, as many as are used. A name that is too long is cut.
+/// The used bytes of a slot. A name that is too long is cut.
 pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let name = cut_text(&state.name, NAME_LIMIT_BYTES);
     let dropped_ranges = &state.dropped_ranges;
@@ -116,8 +116,8 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     slot
 }
 
-/// At most [`UNTAKEN_RANGES_LIMIT`] ranges that cover all of these: too much counts as not taken
-/// rather than too little.
+/// At most [`UNTAKEN_RANGES_LIMIT`] ranges that cover all of these: rather too many offsets count
+/// as not taken than too few.
 fn join_lowest(ranges: &[(u64, u64)]) -> Ranges {
     let mut kept = ranges[ranges.len().saturating_sub(UNTAKEN_RANGES_LIMIT)..].to_vec();
     if let (Some(lowest), Some(kept)) = (ranges.first(), kept.first_mut()) {
@@ -126,7 +126,7 @@ fn join_lowest(ranges: &[(u64, u64)]) -> Ranges {
     kept
 }
 
-/// Sequence number and content of a slot. `bytes` starts with it and may go on behind it.
+/// Sequence number and content of a slot. `bytes` starts with the slot and may be longer.
 pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
     if bytes.len() < FIXED_LEN_BYTES || &bytes[..8] != MAGIC {
         return Err(BlockError::Damaged);
@@ -157,7 +157,7 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
         let (count, rest) = rest.split_at_checked(size_of::<u32>())?;
         get_ranges(rest, get_u32(count, 0))?.0
     } else {
-        // Version 1.0 knows no more.
+        // Version 1.0 stores no other untaken ranges.
         let mut known = RangeSet::default();
         let ranges = dropped_ranges.iter().filter(|range| range.start < range.end);
         ranges.for_each(|range| known.insert_run(range.start, range.end));
@@ -180,7 +180,7 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
     is_whole.then(|| (get_u64(slot, 24), state))
 }
 
-/// Whether ranges hold something each, one behind the other.
+/// Whether no range is empty and each starts at or behind the end of the one before.
 fn is_ascending(from: u64, ranges: &[(u64, u64)]) -> bool {
     let ends_before = std::iter::once(from).chain(ranges.iter().map(|range| range.1));
     ends_before.zip(ranges).all(|(end_before, &(start, end))| end_before <= start && start < end)
@@ -193,7 +193,7 @@ fn put_ranges(slot: &mut Vec<u8>, ranges: &[(u64, u64)]) {
     }
 }
 
-/// So many ranges, and what stands behind them.
+/// Decodes this many ranges. Returns them and the bytes behind them.
 fn get_ranges(bytes: &[u8], count: u32) -> Option<(Ranges, &[u8])> {
     let len = (count as usize).checked_mul(RANGE_LEN_BYTES)?;
     let (ranges, rest) = bytes.split_at_checked(len)?;
@@ -297,7 +297,7 @@ mod tests {
                 slot[104] = names;
                 slot[106] = dropped_ranges;
             }
-            // Whatever it makes of it, it comes back.
+            // Whatever the bytes decode to, the call returns.
             let _ = decode_slot(&with_checksum(slot));
         }
     }

@@ -1,5 +1,5 @@
-//! What stands before the original metadata of a frame that became a dead letter: when, with which
-//! status and why it was refused.
+//! The refusal of a dead letter, which stands before the frame's original metadata: time, status
+//! and reason.
 
 use super::bytes::{cut_text, get_u32, get_u64, put_u32, put_u64};
 
@@ -30,7 +30,7 @@ impl Refusal {
         output.extend_from_slice(reason);
     }
 
-    /// The refusal and its length in bytes. None if the metadata is no dead letter's.
+    /// The refusal and its length in bytes. None if the metadata has no refusal.
     pub fn decode(metadata: &[u8]) -> Option<(Self, usize)> {
         let fixed = metadata.get(..FIXED_LEN_BYTES)?;
         let len = FIXED_LEN_BYTES + get_u32(fixed, 12) as usize;

@@ -1,9 +1,9 @@
-//! The footer of a sealed segment: what is in it, without a scan.
+//! The footer of a sealed segment: totals of its frames, without a scan.
 
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::types::Charge;
 
-/// Stands at the very end of a sealed file.
+/// Length of the footer, which ends a sealed file.
 pub const FOOTER_LEN_BYTES: u64 = 64;
 
 const MARKER: &[u8; 8] = b"SLUSEAL1";
@@ -33,7 +33,7 @@ impl Footer {
         self.charged_bytes += charge.bytes;
     }
 
-    /// `position` is where the footer stands in its file: what was copied elsewhere does not count.
+    /// `position` is the footer's position in its file: a copy elsewhere does not count.
     pub fn encode(&self, epoch: u64, position: u64) -> [u8; FOOTER_LEN_BYTES as usize] {
         let mut block = [0; FOOTER_LEN_BYTES as usize];
         block[..8].copy_from_slice(MARKER);
@@ -48,7 +48,7 @@ impl Footer {
         block
     }
 
-    /// None if no whole footer of the file stands at this place: the file is scanned then.
+    /// None if no whole footer of the file is at this position: the file is scanned then.
     pub fn decode(block: &[u8], epoch: u64, position: u64) -> Option<Self> {
         let block = block.get(..FOOTER_LEN_BYTES as usize)?;
         let whole = &block[..8] == MARKER

@@ -7,7 +7,7 @@ use crate::types::Charge;
 
 /// The fixed part of a frame's header; the reader ids follow it.
 pub const FRAME_PREFIX_LEN_BYTES: usize = 64;
-/// A frame is for at most so many readers.
+/// A frame is for at most this many readers.
 pub const READERS_LIMIT: usize = 4096;
 /// Longest metadata of a frame.
 pub const METADATA_LIMIT_BYTES: usize = 16 << 20;
@@ -17,15 +17,15 @@ pub const BODY_LIMIT_BYTES: usize = 1 << 30;
 /// The last character is the major version of the layout.
 const MARKER: &[u8; 8] = b"SLUFRAM1";
 const CHECKSUM_POSITION: usize = 60;
-/// Of the byte of flags, the bit that is the log's own: [`FrameRef::is_taken`].
+/// The bit of the flags byte that the log itself uses: [`FrameRef::is_taken`].
 const TAKEN_FLAG: u8 = 0x80;
 
-/// What a frame's header says, but for the reader ids, which few walks need a copy of.
+/// The fields of a frame's header, without the reader ids: few callers need a copy of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     pub offset: u64,
     pub facts: RecordFacts,
-    /// What the frame counts against the budget of each of its readers.
+    /// The frame's charge to the budget of each of its readers.
     pub charge: Charge,
     /// See [`FrameRef::is_taken`].
     pub is_taken: bool,
@@ -41,7 +41,7 @@ pub struct FrameRef<'a> {
     pub offset: u64,
     pub facts: RecordFacts,
     pub charge: Charge,
-    /// A reader took the frame before it was written. It is none of `readers`.
+    /// A reader took the frame before it was written. That reader is not in `readers`.
     pub is_taken: bool,
     /// Persistent ids of the cursors that the frame is for, at most [`READERS_LIMIT`].
     pub readers: &'a [u32],
@@ -51,11 +51,11 @@ pub struct FrameRef<'a> {
     pub payload: &'a [u8],
 }
 
-/// What stands at a place where a frame may begin.
+/// Result of parsing a position where a frame may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderParse {
     Frame(FrameHeader),
-    /// More bytes are needed to tell: this many from the start of the frame.
+    /// The parse needs more bytes: this many from the start of the frame.
     Needs(usize),
     /// No frame of this file begins here, or a damaged one.
     NoFrame,
@@ -128,7 +128,7 @@ pub fn encode_frame_header(frame: &FrameRef<'_>, epoch: u64, position: u64, outp
     put_u32(&mut output[start..], CHECKSUM_POSITION, checksum);
 }
 
-/// Reads the header of a frame at `position`. `bytes` starts there. A header counts only where it
+/// Parses the header of a frame at `position`, where `bytes` starts. A header counts only where it
 /// was written: its checksum covers its position, so that neither a misplaced write nor a copy of a
 /// segment within a payload passes.
 pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderParse {
@@ -172,18 +172,18 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
     if within_limits { HeaderParse::Frame(header) } else { HeaderParse::NoFrame }
 }
 
-/// The reader ids that follow the fixed part of a header which was parsed from the same bytes.
+/// The reader ids behind the fixed part of `header`, which was parsed from the same bytes.
 pub(crate) fn reader_ids(bytes: &[u8], header: &FrameHeader) -> impl Iterator<Item = u32> {
     let end = header.header_len_bytes() as usize;
     bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| get_u32(id, 0))
 }
 
-/// The epoch that a header claims, not checked: see [`parse_frame_header`].
+/// The epoch that a header claims, not verified: see [`parse_frame_header`].
 pub(crate) fn frame_epoch(bytes: &[u8]) -> Option<u64> {
     (bytes.len() >= FRAME_PREFIX_LEN_BYTES && &bytes[..8] == MARKER).then(|| get_u64(bytes, 8))
 }
 
-/// First multiple of the alignment in `bytes` where marker and epoch of a frame stand.
+/// First multiple of the alignment in `bytes` at which marker and epoch of a frame stand.
 pub(crate) fn find_marker(bytes: &[u8], epoch: u64) -> Option<usize> {
     let epoch = epoch.to_le_bytes();
     let step = FRAME_ALIGNMENT_BYTES as usize;

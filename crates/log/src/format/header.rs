@@ -14,21 +14,21 @@ const NAME_POSITION: usize = 64;
 const NAME_LIMIT_BYTES: usize = 32;
 const CHECKSUM_POSITION: usize = 124;
 
-/// What the frames of a file are.
+/// Kind of a file's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     Log = 1,
     DeadLetters = 2,
 }
 
-/// What the first block of a segment says.
+/// Content of the first block of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     pub version: Version,
     pub kind: FileKind,
     /// Random, the same in all segments of one log.
     pub log_id: u128,
-    /// Random and kept from senders: no payload can pass for a frame of this file.
+    /// Random and unknown to senders: no payload can pass for a frame of this file.
     pub epoch: u64,
     /// No frame in the file has a lower offset.
     pub first_offset: u64,
@@ -63,7 +63,7 @@ impl SegmentHeader {
         block
     }
 
-    /// Reads the first copy that is whole. `block` may be shorter than a block if the file is.
+    /// Decodes the first copy that is whole. `block` may be shorter than a block if the file is.
     pub fn decode(block: &[u8]) -> Result<Self, BlockError> {
         if block.iter().all(|&byte| byte == 0) {
             return Err(BlockError::Empty);
@@ -75,7 +75,7 @@ impl SegmentHeader {
     }
 }
 
-/// The same in every version: magic, version and the place of the checksum.
+/// Magic, version and the position of the checksum are the same in every version.
 fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, BlockError> {
     if &copy[..8] != MAGIC
         || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION])

@@ -24,16 +24,16 @@ pub use frame::{
 pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
 pub use header::{FileKind, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
 
-/// The version that this code writes. It reads every minor version of the same major one.
+/// The version that this code writes. It reads every minor version of the same major version.
 pub const VERSION: Version = Version { major: 1, minor: 1 };
 
 /// Frames and footers start at multiples of this.
 pub const FRAME_ALIGNMENT_BYTES: u64 = 8;
 
-/// What is synced together starts at a multiple of this: no acknowledged block is written again.
+/// Each sync starts at a multiple of this: no acknowledged block is written again.
 pub const BLOCK_LEN_BYTES: u64 = 4096;
 
-/// Version of a file's format. A higher minor version only adds what older code may pass over.
+/// Version of a file's format. A higher minor version only adds parts that older code may skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     pub major: u16,
@@ -46,10 +46,10 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Why a block is not what it should be.
+/// Why a block cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// All zeros: it was being created when the process or the power went.
+    /// All zeros: the process or the power failed while it was being created.
     Empty,
     Damaged,
     NewerVersion {

@@ -1,4 +1,4 @@
-//! What logs a directory holds, their segments, readers and dead letters.
+//! The logs of a directory, with their segments, readers and dead letters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::types::Holding;
 
 #[derive(Debug)]
 pub struct LogOverview {
-    /// Its folder's name, which is its signal.
+    /// Name of its folder, which is its signal.
     pub name: String,
     pub directory: PathBuf,
     pub segments: Vec<SegmentOverview>,
@@ -29,16 +29,16 @@ pub struct LogOverview {
 pub struct SegmentOverview {
     pub path: PathBuf,
     pub len_bytes: u64,
-    /// What it says of itself, or why it cannot be read.
+    /// Header and footer, or why they cannot be read.
     pub info: Result<SegmentInfo>,
 }
 
 #[derive(Debug)]
 pub struct CursorOverview {
     pub path: PathBuf,
-    /// What was kept of it last, or why that cannot be read.
+    /// The state that was stored last, or why it cannot be read.
     pub state: Result<CursorState>,
-    /// What waits for it: what it said when it was kept and what was written for it since.
+    /// Frames that wait for the reader: those that the state counts and those written since.
     pub held: Holding,
 }
 
@@ -48,13 +48,13 @@ pub struct DeadLetterOverview {
     pub directory: PathBuf,
     /// Name of the delivery; the folder's name if it is not known.
     pub delivery: String,
-    /// What there is, with the bytes of the payloads.
+    /// The letters that are left, with the bytes of their payloads.
     pub held: Holding,
-    /// All that was ever dropped to make room for newer ones.
+    /// All letters that were ever dropped: to make room, or as larger than the store.
     pub dropped: Holding,
 }
 
-/// Every log below `directory`. Reads headers of segments, and of frames where it has to.
+/// Every log below `directory`. Reads headers of segments, and headers of frames if necessary.
 pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
     let logs = log_directories(&**disk, directory)?.into_iter();
     let overview = |(name, directory): (String, PathBuf)| {
@@ -69,7 +69,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
     logs.map(overview).collect()
 }
 
-/// Names and paths of the folders below `directory` that hold a log.
+/// Names and paths of the folders below `directory` that are logs.
 pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut logs = Vec::new();
     for entry in disk.list(directory).at(directory, "cannot list")? {
@@ -81,7 +81,7 @@ pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(
     Ok(logs)
 }
 
-/// Whether a folder with these entries holds a log.
+/// Whether a folder with these entries is a log.
 pub fn is_log(entries: &[DirectoryEntry]) -> bool {
     entries.iter().any(|entry| {
         let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
@@ -95,7 +95,7 @@ fn segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentOverview>> {
         let path = directory.join(name.to_string());
         let info = SegmentReader::open_path(disk, &path, ReaderOptions::default())
             .map(|reader| reader.info().clone());
-        // Removed since it was listed.
+        // It was removed since it was listed.
         if info.as_ref().is_err_and(FileError::is_not_found) {
             continue;
         }
@@ -118,7 +118,7 @@ fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>
     Ok(cursors)
 }
 
-/// Adds what stands in the log at or above each reader's head.
+/// Adds the frames that stand in the log at or above each reader's head.
 fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,

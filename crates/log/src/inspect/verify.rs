@@ -9,30 +9,30 @@ use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::segment::{Damage, list_segments, open_if_there};
 
-/// Progress is told about this often.
+/// `progress` is called about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub enum Finding {
-    /// Frames or places that cannot be read. In a segment that was not sealed it may be what a
+    /// Frames or regions that cannot be read. In a segment that was not sealed, this may be what a
     /// crash left of a write that was never acknowledged.
     DamagedSegment {
         path: PathBuf,
-        /// Of the first damage in the file.
+        /// Position of the first damage in the file.
         position: u64,
         damage: Damage,
         is_sealed: bool,
     },
     /// A sealed segment from which this many frames are missing.
     MissingFrames { path: PathBuf, frames: u64 },
-    /// One slot: an interrupted write. Both: the reader's place is lost.
+    /// One damaged slot: an interrupted write. Both: the reader's position is lost.
     DamagedCursor { path: PathBuf, slots: usize },
-    /// Nothing of a file can be read.
+    /// A file that cannot be read at all.
     Unreadable(FileError),
 }
 
 impl Finding {
-    /// False for what can only be the rest of an interrupted write.
+    /// False for damage that can only come from an interrupted write.
     pub fn is_loss(&self) -> bool {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
@@ -46,7 +46,7 @@ impl Finding {
 pub struct Verification {
     pub segments: u64,
     pub cursors: u64,
-    /// Whole frames.
+    /// Number of whole frames.
     pub frames: u64,
     pub items: u64,
     /// Bytes of all segment files.
@@ -54,8 +54,8 @@ pub struct Verification {
     pub findings: Vec<Finding>,
 }
 
-/// Reads everything below `directory`: logs, dead letters and readers' files. `progress` is told
-/// how many bytes are done and how many there are.
+/// Reads everything below `directory`: logs, dead letters and readers' files. Calls `progress` with
+/// the bytes that are done and the bytes of all segments.
 pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
@@ -135,7 +135,7 @@ fn verify_cursor(disk: &dyn Disk, path: PathBuf, verification: &mut Verification
     match damaged_slots(disk, &path) {
         Ok(0) => {}
         Ok(slots) => verification.findings.push(Finding::DamagedCursor { path, slots }),
-        // Removed meanwhile.
+        // It was removed meanwhile.
         Err(error) if error.is_not_found() => return,
         Err(error) => verification.findings.push(Finding::Unreadable(error)),
     }

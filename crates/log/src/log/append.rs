@@ -1,4 +1,4 @@
-//! Appending.
+//! Appending entries.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::types::{Appended, Charge, CursorId};
 
 impl<T> Log<T> {
     /// Appends an entry for the given readers. Without readers the entry is resolved at once and
-    /// not kept. Says whether some reader now holds more than its budget.
+    /// not kept. Says whether more waits for some reader now than its budget allows.
     pub fn append(&self, entry: Arc<T>, charge: Charge, readers: &Arc<[CursorId]>) -> Appended {
         let appended = Instant::now();
         let mut inner = self.shared.inner.lock();
@@ -27,7 +27,7 @@ impl<T> Log<T> {
                 over_budget |= cursor.is_over_limit();
                 cursor.publish();
             } else {
-                // It has left: the caller looks at an older list.
+                // It has unsubscribed: the caller uses an older list of readers.
                 if let Some(cursor) = cursor {
                     cursor.resolve(head);
                 }
@@ -60,7 +60,7 @@ impl<T> Log<T> {
                 {
                     store.due_below = offset + 1;
                 }
-                // After an error of the disk the writer looks by itself soon enough.
+                // After an error of the disk the writer wakes up by itself.
                 if store.trouble.is_none() && (store.writer_is_idle || store.due_below > offset) {
                     store.writer_is_idle = false;
                     self.shared.writer_wake.notify_one();

@@ -1,4 +1,4 @@
-//! Budgets: what waits for a reader, and which of it goes when that is too much.
+//! Budgets: how much may wait for a reader, and which frames are dropped when it is too much.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use super::{Inner, Log};
 use crate::gauges::{ReaderGauges, Sheds};
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// Walks for one reader, each under one lock, before others have their turn.
+/// Walks of one call for a reader, each under a lock of its own.
 const WALKS_AT_ONCE: u32 = 64;
 
 impl<T> Log<T> {
@@ -21,19 +21,18 @@ impl<T> Log<T> {
         cursor.lease_limit_bytes = lease_limit_bytes;
     }
 
-    /// A reader's figures, and what it may give up, without the log's lock.
+    /// A reader's figures and its permission to shed, to be read without the log's lock.
     pub fn gauges(&self, id: CursorId) -> Arc<ReaderGauges> {
         self.shared.inner.lock().cursor(id).gauges.clone()
     }
 
-    /// Gives up the oldest entries that the reader has not leased, as far as it may, until it holds
-    /// at most its budget, or the newest entry alone is left of them; returns what they were
-    /// charged, and those that were in memory. Where entries on disk have to go the reader thread
-    /// does it, wakes the reader, and tells [`Log::take_dropped`].
+    /// Gives up the oldest entries that the reader has not leased, as far as it may, until its
+    /// backlog fits its budget or only the newest is left. Returns their charge, and those in
+    /// memory. The reader thread drops those on disk, then wakes it: see [`Log::take_dropped`].
     pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<GivenUp<T>>) {
         let mut inner = self.shared.inner.lock();
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return Default::default() };
-        // Of what was read ahead it is not known which other readers it was for.
+        // The other readers of an entry that was read ahead are not known.
         let mut dropped = match cursor.gauges.may_shed() {
             Sheds::Everything => inner.drop_ahead(id),
             Sheds::Taken | Sheds::Nothing => Holding::default(),
@@ -45,7 +44,7 @@ impl<T> Log<T> {
             self.shared.reader_wake.notify_one();
             return (dropped, Vec::new());
         }
-        // What had to stay on disk may go the next time.
+        // Frames that had to stay on disk may go the next time.
         cursor.ahead.dropped_until = 0;
         let limit_bytes = cursor.gauges.limit_bytes.get();
         drop(inner);
@@ -54,9 +53,9 @@ impl<T> Log<T> {
         (dropped, given_up)
     }
 
-    /// Gives up the oldest entries that the reader has not leased and that are not durable, as far
-    /// as it may, until at most `keep_bytes` of them are left: for a reader that rather loses
-    /// frames than lets senders wait for a slow disk.
+    /// Gives up the oldest entries that are neither leased nor durable, as far as the reader may,
+    /// until at most `keep_bytes` of charge of them are left: for a reader that prefers to lose
+    /// frames to making senders wait for a slow disk.
     pub fn drop_unwritten(&self, id: CursorId, keep_bytes: u64) -> Vec<GivenUp<T>> {
         self.shed(id, Goal::Unwritten, keep_bytes)
     }
@@ -64,7 +63,7 @@ impl<T> Log<T> {
     /// Walks until the goal is reached, or for a bounded time: the next call goes on.
     fn shed(&self, id: CursorId, goal: Goal, bytes: u64) -> Vec<GivenUp<T>> {
         let mut given_up = Vec::new();
-        // The second round, from the front, finds what had to stay before and may go now.
+        // The second round, from the front, finds entries that had to stay before and may go now.
         let mut rounds = 0;
         for _ in 0..WALKS_AT_ONCE {
             match self.shared.inner.lock().shed_reader(id, goal, bytes, &mut given_up) {
@@ -77,7 +76,7 @@ impl<T> Log<T> {
         given_up
     }
 
-    /// What the reader thread dropped for the reader since this was last asked.
+    /// Frames that the reader thread dropped for the reader since the last call.
     pub fn take_dropped(&self, id: CursorId) -> Holding {
         let mut inner = self.shared.inner.lock();
         let cursor = inner.cursors[id.0].as_mut();
@@ -86,7 +85,7 @@ impl<T> Log<T> {
 }
 
 impl<T> Inner<T> {
-    /// Drops of what was read ahead what the budget asks for, and passes what holds nothing.
+    /// Drops entries that were read ahead until the budget is met; passes offsets without frames.
     pub(crate) fn drop_ahead(&mut self, id: CursorId) -> Holding {
         let (head, evicted_below) = (self.slots.head(), self.evicted_below());
         let mut dropped = Holding::default();
@@ -101,7 +100,7 @@ impl<T> Inner<T> {
                 cursor.pass_to(until);
                 break;
             };
-            // The newest frame of all stays.
+            // The newest frame of the log stays.
             if offset + 1 >= head {
                 break;
             }
@@ -119,7 +118,7 @@ impl<T> Inner<T> {
         dropped
     }
 
-    /// Takes note that an unread entry on disk is given up.
+    /// Records that an unread entry on disk is given up.
     pub(crate) fn drop_on_disk(&mut self, id: CursorId, offset: Offset, charge: Charge) {
         let cursor = self.cursor_mut(id);
         cursor.resolve(offset);
@@ -131,7 +130,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// Nanoseconds since 1970 by the wall clock. 0 if that is before.
+/// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.
 pub(crate) fn unix_now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

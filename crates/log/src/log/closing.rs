@@ -8,15 +8,13 @@ use super::store::Ends;
 use super::{Inner, Log, Shared};
 use crate::types::{DiskTrouble, Holding};
 
-/// How long the last system call of a thread is waited for.
+/// Closing waits this long for the last system calls of the threads.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 impl<T> Log<T> {
-    /// Writes what is unresolved, then the cursors, and ends the threads. Returns what could not be
-    /// written within `timeout`, which is everything that is unresolved if the log is in memory.
-    /// Readers should have gone or been rewound; what is appended afterwards stays in memory.
-    /// Blocks, for little longer than `timeout`: a thread to which the disk gives no answer is left
-    /// behind, as [`Log::trouble`] then says.
+    /// Writes unresolved frames, then the cursors, and ends the threads, in little more than
+    /// `timeout`. Returns the frames that were not written: in memory, all that are unresolved.
+    /// Readers should have gone or been rewound. Frames appended afterwards stay in memory.
     pub fn close(&self, timeout: Duration) -> Holding {
         let deadline = Instant::now() + timeout;
         let mut inner = self.shared.inner.lock();
@@ -32,6 +30,7 @@ impl<T> Log<T> {
         inner.unwritten()
     }
 
+    /// A thread that gets no answer from the disk is left behind, as [`Log::trouble`] then says.
     fn end_threads(&self, inner: &mut MutexGuard<'_, Inner<T>>) {
         let Some(store) = &mut inner.store else { return };
         store.ends = Ends::Now;
@@ -63,7 +62,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Inner<T> {
-    /// What is neither durable nor resolved everywhere.
+    /// Frames that are neither durable nor resolved everywhere.
     fn unwritten(&self) -> Holding {
         let durable_below = self.store.as_ref().map_or(0, |store| store.durable_below);
         let live = self.slots.live_from(durable_below).filter(|(_, slot)| !slot.is_durable);

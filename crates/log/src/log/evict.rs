@@ -1,4 +1,4 @@
-//! Letting go from memory what is on disk.
+//! Evicting frames from memory that are on disk.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,12 +7,12 @@ use super::Inner;
 use super::budget::unix_now_ns;
 use crate::cursor::DiskLease;
 
-/// At most so many entries go under one lock.
+/// At most this many entries are evicted under one lock.
 const EVICTED_AT_ONCE: usize = 256;
 
 impl<T> Inner<T> {
-    /// Lets go of durable entries, the oldest first, while memory is over its limit. Returns them,
-    /// to be freed without the lock.
+    /// Evicts durable entries, the oldest first, while memory is over its limit. Returns them, to
+    /// be freed without the lock.
     pub(crate) fn evict(&mut self) -> Vec<Arc<T>> {
         let (now, now_unix_ns) = (Instant::now(), unix_now_ns());
         let mut evicted = Vec::new();

@@ -1,17 +1,15 @@
-//! The log of one signal: a memory tail, and segment files behind it where a directory is given.
+//! The log of one signal: a memory tail, and segment files behind it if it has a directory.
 //!
 //! Invariants
-//! - A frame is stored once, whatever the number of readers; it is let go as soon as every reader
-//!   that it was appended for has resolved it; a reader that lags pins only what it has not
-//!   resolved.
+//! - A frame is stored once, whatever the number of readers; it is freed as soon as every reader
+//!   that it was appended for has resolved it; a reader that lags pins only its unresolved frames.
 //! - Offsets from `evicted_below` on are in memory or resolved everywhere; below it they are on
 //!   disk or resolved everywhere. Offsets below `durable_below` are durable or resolved everywhere.
-//!   `evicted_below <= durable_below <= head`: what is not durable stays in memory whatever fails,
-//!   and is written again.
+//!   `evicted_below <= durable_below <= head`: a frame that is not durable stays in memory whatever
+//!   fails, and is written again.
 //! - Frames become durable in the order of offsets.
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
-//! - The log's lock is never kept during a system call, and nothing of the readers is called
-//!   under it.
+//! - The log's lock is never kept during a system call, and no callback of a reader runs under it.
 
 mod append;
 pub(crate) mod budget;
@@ -46,12 +44,12 @@ pub struct Log<T> {
     pub(crate) shared: Arc<Shared<T>>,
 }
 
-/// What a log and its threads share.
+/// State that the log and its threads share.
 pub(crate) struct Shared<T> {
     pub(crate) inner: Mutex<Inner<T>>,
     pub(crate) writer_wake: Condvar,
     pub(crate) reader_wake: Condvar,
-    /// The maintenance thread waits for it, and the caller that ends the log.
+    /// The maintenance thread waits on it, and so does the caller that closes the log.
     pub(crate) maintenance_wake: Condvar,
 }
 
@@ -60,11 +58,9 @@ pub(crate) struct Slot<T> {
     /// The readers that this entry was appended for.
     pub(crate) readers: Arc<[CursorId]>,
     pub(crate) unresolved: u32,
-    /// The ids of the readers that have not resolved it, each combined with the others by exclusive
-    /// or: of the last one its id is left.
+    /// Exclusive or of the ids of the readers that have not resolved it: of the last one, its id.
     pub(crate) unresolved_ids: usize,
-    /// Some reader, a best-effort one not counted, has taken it: it was not dropped for all of
-    /// them.
+    /// Some reader has taken it; best-effort readers do not count.
     pub(crate) is_taken: bool,
     pub(crate) is_durable: bool,
     pub(crate) charge: Charge,
@@ -76,9 +72,9 @@ pub(crate) struct Inner<T> {
     pub(crate) cursors: Vec<Option<Cursor<T>>>,
     /// Bytes of entries that are in memory and not resolved everywhere.
     pub(crate) stored_bytes: u64,
-    /// The same of all logs that share the memory.
+    /// Memory use of all logs that share this memory.
     pub(crate) memory: Arc<MemoryUse>,
-    /// Where the search for entries that all their readers may give up goes on.
+    /// Offset at which the next search for entries that all their readers may give up starts.
     pub(crate) shed_from: u64,
     /// The part on disk, if there is one.
     pub(crate) store: Option<Store>,
@@ -92,7 +88,7 @@ impl<T> Default for Log<T> {
 }
 
 impl<T> Log<T> {
-    /// A log in memory that shares its memory with others.
+    /// A log in memory that shares its memory with other logs.
     pub fn in_memory(memory: Arc<MemoryUse>) -> Self {
         Log::of(Slots::starting_at(0), Vec::new(), memory, None)
     }
@@ -129,7 +125,7 @@ impl<T> Inner<T> {
         self.cursors[id.0].as_mut().expect("a reader is not used after it unsubscribed")
     }
 
-    /// The only reader that has not resolved a slot pins it alone from now on, or no longer.
+    /// Adds to or removes from the gauge of the only reader that has not resolved a slot.
     pub(crate) fn note_alone(&self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
         if let Some(cursor) = self.cursors.get(unresolved_ids).and_then(Option::as_ref) {
             let alone_bytes = &cursor.gauges.alone_bytes;

@@ -8,8 +8,8 @@ use crate::gauges::Sheds;
 use crate::types::{CursorId, Holding, Keep, Subscription};
 
 impl<T> Log<T> {
-    /// Adds a reader. One whose name left a backlog behind goes on there, and gives nothing up
-    /// before [`crate::ReaderGauges::allow`] says so. Any other starts at the head, and may give up
+    /// Adds a reader. If its name has left a backlog behind, it goes on there and gives up nothing
+    /// before [`crate::ReaderGauges::allow`]. Otherwise it starts at the head and may give up
     /// everything.
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
@@ -29,8 +29,8 @@ impl<T> Log<T> {
         id
     }
 
-    /// Removes a reader. Returns what it gives up. What is known of one whose backlog is kept stays
-    /// as long as segments may name it: what it took, others may give up.
+    /// Removes a reader. Returns the frames that it gives up. If its backlog is kept, its cursor
+    /// stays as long as segments may name it: other readers may give up the frames that it took.
     pub fn unsubscribe(&self, id: CursorId, keep: Keep) -> Holding {
         let mut inner = self.shared.inner.lock();
         if keep == Keep::Backlog && inner.store.is_some() {
@@ -39,7 +39,7 @@ impl<T> Log<T> {
             let cursor = inner.cursor_mut(id);
             cursor.is_subscribed = false;
             cursor.left_at = head;
-            // It stays until a reader of this name takes it up, or until it is dropped by hand.
+            // The backlog stays until a reader of this name takes it over or an operator drops it.
             cursor.gauges.allow(Sheds::Nothing);
             cursor.wake = std::sync::Arc::new(|| {});
             cursor.ahead.is_awaited = false;
@@ -65,7 +65,7 @@ impl<T> Inner<T> {
         let is_it = |cursor: &Option<Cursor<T>>| {
             cursor.as_ref().is_some_and(|cursor| !cursor.is_subscribed && cursor.name == name)
         };
-        // Readers of a log in memory may do without a name.
+        // Readers of a log in memory may have no name.
         self.store.as_ref()?;
         self.cursors.iter().position(is_it).map(CursorId)
     }
@@ -83,14 +83,14 @@ impl<T> Inner<T> {
         CursorId(self.cursors.len() - 1)
     }
 
-    /// True if anything may be unresolved. Counts do not tell: after a crash they may be too low.
+    /// True if the reader may have unresolved frames. Counts may be too low after a crash.
     pub(crate) fn waits_for(&self, id: CursorId) -> bool {
         let mut segments = self.store.iter().flat_map(|store| store.segments.by_first.values());
         segments.any(|segment| segment.is_pinned_by(id))
             || self.first_unresolved(id, self.cursor(id).floor).is_some()
     }
 
-    /// Whether a reader without a subscriber waits for something, or segments may name it.
+    /// Whether a reader without a subscriber may have unresolved frames, or segments may name it.
     fn is_needed(&self, id: CursorId) -> bool {
         let cursor = self.cursor(id);
         let first = self.store.as_ref().and_then(|store| store.segments.by_first.keys().next());
@@ -99,7 +99,7 @@ impl<T> Inner<T> {
             || self.waits_for(id)
     }
 
-    /// Removes the readers without a subscriber that are not needed any more.
+    /// Removes readers that have no subscriber and are not needed any more.
     pub(crate) fn forget_unneeded(&mut self) {
         for id in (0..self.cursors.len()).map(CursorId) {
             let has_left = self.cursors[id.0].as_ref().is_some_and(|cursor| !cursor.is_subscribed);
@@ -109,7 +109,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Everything that the reader had not resolved counts as resolved; its file goes.
+    /// Removes a reader and its file. All its unresolved frames count as resolved.
     fn remove_cursor(&mut self, id: CursorId) -> Holding {
         let held = self.cursor(id).held();
         let mut offset = self.cursor(id).floor.max(self.evicted_below());

@@ -12,17 +12,17 @@ use crate::types::{Charge, CursorId, Holding, Next, Offset};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum As {
     Taken,
-    /// The reader wanted nothing of it.
+    /// The reader's filters let nothing of it pass.
     Unwanted,
     GivenUp,
 }
 
-/// What is known of an entry that a reader has resolved.
+/// An entry that a reader has just resolved.
 pub(crate) struct Resolved<T> {
     /// None if it is on disk only.
     pub(crate) entry: Option<Arc<T>>,
     pub(crate) charge: Charge,
-    /// It was given up by the last reader, and neither taken by any nor durable.
+    /// The last reader gave it up; no reader has taken it, and it is not durable.
     pub(crate) is_lost: bool,
 }
 
@@ -62,14 +62,14 @@ impl<T> Log<T> {
         self.resolve_as(id, offset, As::Taken).is_some()
     }
 
-    /// The same for an entry of which the reader wants nothing, since its filters let nothing pass.
-    /// Other readers may not give the entry up because of that ([`crate::Sheds::Taken`]).
+    /// Resolves an entry of which the reader's filters let nothing pass. That is no reason for
+    /// other readers to give it up ([`crate::Sheds::Taken`]).
     pub fn resolve_unwanted(&self, id: CursorId, offset: Offset) -> bool {
         self.resolve_as(id, offset, As::Unwanted).is_some()
     }
 
-    /// The same for a reader that gives the entry up. Where no other reader has taken it and it is
-    /// not durable, it is lost. None if it was resolved before.
+    /// Resolves an entry that the reader gives up. True if it is lost: no other reader has taken
+    /// it and it is not durable. None if it was resolved before.
     pub fn give_up(&self, id: CursorId, offset: Offset) -> Option<bool> {
         let mut inner = self.shared.inner.lock();
         let resolved = inner.resolve(id, offset, As::GivenUp)?;
@@ -85,16 +85,16 @@ impl<T> Log<T> {
         self.shared.inner.lock().resolve(id, offset, how)
     }
 
-    /// Whether the reader may give up an entry, be it leased or not.
+    /// Whether the reader may give up an entry, leased or not.
     pub fn may_give_up(&self, id: CursorId, offset: Offset) -> bool {
         let inner = self.shared.inner.lock();
         let Some(cursor) = inner.cursors[id.0].as_ref() else { return false };
-        // Of what is on disk alone, memory does not know who took it.
+        // Memory does not know which readers took an entry that is on disk only.
         let is_taken = || inner.slots.get(offset).is_some_and(|slot| slot.is_taken);
         cursor.gauges.may_shed().allows(is_taken)
     }
 
-    /// Gives back all leases: what is not resolved is read again, in order.
+    /// Gives back all leases: entries that are not resolved are read again, in order.
     pub fn rewind(&self, id: CursorId) {
         self.shared.inner.lock().rewind(id);
     }
@@ -120,7 +120,7 @@ impl<T> Inner<T> {
                     cursor.unread.remove(charge);
                     cursor.leased.add(charge);
                 }
-                // Not for this reader, or resolved already: nothing to wait for.
+                // Not for this reader, or resolved already: it is passed.
                 _ => {
                     self.cursor_mut(id).resolve(offset);
                 }
@@ -131,13 +131,13 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(id);
         cursor.next = offset;
         if offset >= head {
-            // Whatever was known of frames on disk, nothing is left to read.
+            // The count of frames on disk may be wrong after a crash, but nothing is left to read.
             cursor.unread = Default::default();
         }
         found
     }
 
-    /// The next entry that was read ahead. Passes what holds nothing for this reader.
+    /// The next entry that was read ahead. Passes offsets without a frame for this reader.
     fn take_ahead(&mut self, id: CursorId) -> Option<(Offset, Arc<T>)> {
         let evicted_below = self.evicted_below();
         let cursor = self.cursor_mut(id);
@@ -163,7 +163,7 @@ impl<T> Inner<T> {
         let cursor = self.cursor(id);
         let held_bytes = cursor.leased.bytes.saturating_add(cursor.ahead.bytes);
         let may_hold_bytes = cursor.lease_limit_bytes.saturating_add(store.read_ahead_bytes);
-        // A frame that is larger than what a reader may hold is held alone.
+        // A frame that exceeds the limit is read when the reader has no other frame.
         let is_alone = cursor.leased.frames == 0 && cursor.ahead.entries.is_empty();
         cursor.ahead.until.max(cursor.next) < store.evicted_below
             && cursor.ahead.bytes <= store.read_ahead_bytes / 2

@@ -1,9 +1,9 @@
-//! Which segment files there are, and who needs them.
+//! Which segment files there are, and which readers need them.
 //!
-//! A reader pins a segment as long as it has an unresolved frame in it. Of segments that this
-//! process wrote it is known how many such frames each reader has, so that a reader which is far
-//! behind pins nothing that holds nothing for it. Of segments that were found at the start it is
-//! not known until the reader has passed them: then what it has leased is all that is left.
+//! A reader pins a segment as long as it has an unresolved frame in it. For segments that this
+//! process wrote, the log counts these frames by reader: a reader that is far behind pins no
+//! segment without frames for it. For segments found at the start the count is not known until the
+//! reader has passed them: then only its leases are left.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use std::time::Instant;
 
 use crate::types::{Charge, CursorId, Holding, Offset};
 
-/// Whether the space of a segment is wanted.
+/// Whether a segment is to be given up for its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shed {
     #[default]
     No,
-    /// The reader thread is to give it up, if it may go.
+    /// The reader thread is to give it up, if all its readers may.
     Asked,
-    /// It had to stay at that time.
+    /// The reader thread found at that time that it has to stay.
     Refused(Instant),
 }
 
-/// What becomes of a frame for one reader.
+/// A change of one frame for one reader.
 pub(crate) enum Change {
     /// It became durable.
     Written,
@@ -36,12 +36,12 @@ pub(crate) enum Change {
     Dropped,
 }
 
-/// What a reader needs of a segment.
+/// The frames of a segment that a reader needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pin {
-    /// What it has not resolved or, if there may be more, what it has leased.
+    /// Its unresolved frames; if `may_be_more`, its leased frames only.
     pub(crate) held: Holding,
-    /// It is not known whether something unread is for the reader.
+    /// Unread frames in the segment may be for the reader: they are not counted.
     pub(crate) may_be_more: bool,
 }
 
@@ -51,7 +51,7 @@ impl Pin {
     }
 }
 
-/// By default one that is not written and that no reader is known to need.
+/// The default is a segment that is not open and that no reader is known to need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
@@ -63,11 +63,11 @@ pub(crate) struct Segment {
     pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
     pub(crate) len_bytes: u64,
-    /// Where reading ends: behind the last durable frame. None where the file itself says so.
+    /// Position behind the last durable frame, where reading ends. None: its footer or length says.
     pub(crate) end: Option<u64>,
     /// The writer may still append to it.
     pub(crate) is_open: bool,
-    /// From 1 on; another one when another file takes the place of this one.
+    /// From 1 on. A file that replaces this one gets another generation.
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
     pub(crate) pins: BTreeMap<CursorId, Pin>,
@@ -80,7 +80,7 @@ pub(crate) struct Segments {
 }
 
 impl Segment {
-    /// True if something in here may be unread by or leased to the reader.
+    /// True if the segment may have frames that the reader has not read, or has leased.
     pub(crate) fn is_pinned_by(&self, reader: CursorId) -> bool {
         self.pins.get(&reader).is_some_and(Pin::holds)
     }
@@ -93,7 +93,7 @@ impl Segment {
         self.pinning().next().is_some()
     }
 
-    /// At most so many bytes of charge are unresolved, if that is known.
+    /// Bytes of charge that are unresolved, at most; None if some reader's count is not known.
     pub(crate) fn pinned_bytes(&self) -> Option<u64> {
         let known = self.pins.values().map(|pin| (!pin.may_be_more).then_some(pin.held.bytes));
         known.sum()
@@ -101,7 +101,7 @@ impl Segment {
 }
 
 impl Segments {
-    /// Gives it a generation of its own.
+    /// Adds a segment with a new generation.
     pub(crate) fn insert(&mut self, segment: Segment) {
         self.generations += 1;
         let generation = self.generations;
@@ -120,12 +120,12 @@ impl Segments {
         (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
     }
 
-    /// The lowest offset that the two newest files can hold.
+    /// The lowest offset that can be in the two newest files.
     pub(crate) fn first_of_newest(&self) -> Option<Offset> {
         self.by_first.keys().rev().nth(1).or_else(|| self.by_first.keys().next()).copied()
     }
 
-    /// Takes note of what became of a durable frame for a reader.
+    /// Counts a change of a durable frame for a reader.
     pub(crate) fn note(&mut self, change: Change, id: CursorId, offset: Offset, charge: Charge) {
         let here = self.by_first.range_mut(..=offset).next_back().map(|(_, segment)| segment);
         let Some(segment) = here.filter(|segment| segment.last >= offset) else { return };

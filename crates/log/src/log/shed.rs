@@ -1,9 +1,9 @@
-//! Giving up frames in memory: of one reader, or of all that still pin them.
+//! Giving up frames in memory: for one reader, or for all readers that still pin them.
 //!
-//! Which frames a reader may give up is said from outside ([`crate::Sheds`]); here they are found,
-//! the oldest first. Each walk looks at a bounded number of slots while it holds the lock and goes
-//! on the next time where it ended, so that shedding costs an append about as much as the append
-//! itself, however many frames have to stay in between and however many readers give up together.
+//! The caller sets which frames a reader may give up ([`crate::Sheds`]); the walks here find them,
+//! the oldest first. Each walk looks at a bounded number of slots under the lock; the next one
+//! starts where it ended. So shedding costs an append about as much as the append itself, however
+//! many frames have to stay in between and however many readers give up together.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ pub struct GivenUp<T> {
     pub entry: Arc<T>,
     pub charge: Charge,
     pub reader: CursorId,
-    /// No reader has taken it, none wants it any more, and it is not durable.
+    /// No reader has taken it, no reader waits for it, and it is not durable.
     pub is_lost: bool,
 }
 
-/// When a walk over one reader's frames has done enough. What may be given up for one goal may have
+/// When a walk over one reader's frames may end. A frame that may be given up for one goal may have
 /// to stay for another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Goal {
-    /// The reader holds at most so many bytes.
+    /// At most this many bytes wait for the reader.
     Held,
-    /// So many bytes are free that only this reader pinned.
+    /// This many bytes that only this reader pinned are free.
     Freed,
-    /// So many bytes at most are left that are not durable.
+    /// At most this many bytes of the reader's backlog are not durable.
     Unwritten,
 }
 
@@ -43,15 +43,15 @@ pub(super) enum Goal {
 pub(super) enum Walk {
     /// The goal is reached.
     Reached,
-    /// The newest frame is next, which always stays.
+    /// Only the newest frame is left, which always stays.
     AtEnd,
-    /// Enough was looked at for once.
+    /// The walk has looked at as many slots as it may.
     GoesOn,
 }
 
 impl<T> Log<T> {
     /// Gives up entries that only this reader still pins, until about `bytes` of memory are free.
-    /// Leased ones stay. Bounded: where less was found than asked for, the next call goes on.
+    /// Leased ones stay. Bounded: if it frees less than was asked for, the next call goes on.
     pub fn shed_alone(&self, id: CursorId, bytes: u64) -> Vec<GivenUp<T>> {
         let mut given_up = Vec::new();
         self.shared.inner.lock().shed_reader(id, Goal::Freed, bytes, &mut given_up);
@@ -80,9 +80,9 @@ impl<T> Inner<T> {
         let is_unwritten = matches!(goal, Goal::Unwritten);
         let least = if is_unwritten { durable_below } else { self.evicted_below() };
         let mut offset = cursor.next.max(cursor.shed_from[goal as usize]).max(least);
-        // What was dropped since the last frame that was kept.
+        // Frames that were dropped since the last frame that was kept.
         let (mut start, mut dropped) = (offset, Holding::default());
-        // Nothing has been kept so far: the reader need not look at what lies behind.
+        // No frame has been kept so far: the reader need not look at the offsets that were walked.
         let mut passes = offset == cursor.next;
         let mut freed_bytes = 0;
         let mut walk = Walk::GoesOn;
@@ -129,7 +129,7 @@ impl<T> Inner<T> {
         walk
     }
 
-    /// Whether the reader gives an entry up for the goal. None if it waits for nothing there.
+    /// Whether the reader gives an entry up for the goal. None if it does not wait for the entry.
     fn may_go(&self, id: CursorId, offset: Offset, goal: Goal) -> Option<bool> {
         let (cursor, slot) = (self.cursor(id), self.slots.get(offset)?);
         let is_useful = match goal {
@@ -170,7 +170,7 @@ impl<T> Inner<T> {
         given_up
     }
 
-    /// Whether no reader of a slot wants it, nor has it leased.
+    /// Whether every reader of a slot has resolved it or may give it up and has not leased it.
     pub(super) fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
         let may = |cursor: &Cursor<T>| offset >= cursor.next && may_give_up(cursor, slot);
         if slot.unresolved == 1 {
@@ -180,7 +180,7 @@ impl<T> Inner<T> {
         cursors.filter(|cursor| !cursor.is_resolved(offset)).all(may)
     }
 
-    /// Gives up an unread entry of a reader, if it has not resolved it.
+    /// Gives up an unread entry for a reader, if the reader has not resolved it.
     pub(super) fn give_up_of(
         &mut self,
         id: CursorId,
@@ -212,7 +212,7 @@ impl<T> Inner<T> {
         Some(charge)
     }
 
-    /// The first unread frame of a reader that has come to memory. It passes what lies before.
+    /// The first unread frame of a reader that has come to memory. Moves the cursor up to it.
     pub(crate) fn first_unread_offset(&mut self, id: CursorId) -> Option<Offset> {
         if self.cursor(id).next < self.evicted_below() {
             return None;

@@ -1,8 +1,8 @@
-//! Giving up what stands on disk, whole segments at a time: space is free only when a file goes.
+//! Giving up frames on disk, whole segments at a time: space is free only when a file is removed.
 //!
-//! A segment goes if every reader that has not resolved one of its frames may give that frame up,
-//! and has not leased it. Otherwise nothing of it goes, since nothing would be free. Frames in
-//! memory are looked at here; those on disk only by the reader thread, which reads their headers.
+//! A segment goes if every reader that has not resolved one of its frames may give that frame up
+//! and has not leased it. Otherwise all of it stays, since no space would be free. The caller looks
+//! at frames in memory; only the reader thread looks at those on disk: it reads their headers.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use super::budget::unix_now_ns;
 /// A segment that had to stay is looked at again after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The readers of a log by the ids that name them on disk.
+/// The readers of a log by their persistent ids.
 pub(crate) type Ids = HashMap<u32, CursorId>;
 
 /// A frame on disk, without its body.
@@ -31,7 +31,7 @@ pub(crate) struct DiskFrame {
 }
 
 impl<T> Log<T> {
-    /// Length of the segments that are needed or written, reserved space included.
+    /// Length of the segments that are needed or open, reserved space included.
     pub fn needed_disk_bytes(&self) -> u64 {
         let mut inner = self.shared.inner.lock();
         inner.update_pins();
@@ -41,9 +41,9 @@ impl<T> Log<T> {
         needed.map(|segment| segment.len_bytes).sum()
     }
 
-    /// Gives up the oldest segments that may go, until about `bytes` of disk are free. Those whose
-    /// frames are on disk only are left to the reader thread: it looks whether they may go, and
-    /// tells [`Log::take_dropped`]. Returns the length of these segments, and what was in memory.
+    /// Gives up the oldest segments that may go, until about `bytes` of disk are free. Returns the
+    /// length of these segments, and the entries that were in memory. Segments on disk only are
+    /// left to the reader thread, which may find that they stay ([`Log::take_dropped`]).
     pub fn shed_segments(&self, bytes: u64) -> (u64, Vec<GivenUp<T>>) {
         let (mut freed_bytes, mut given_up) = (0, Vec::new());
         let mut inner = self.shared.inner.lock();
@@ -54,7 +54,7 @@ impl<T> Log<T> {
             if freed_bytes >= bytes {
                 break;
             }
-            // One that is partly in memory has its turn when it has left it.
+            // A segment that is partly in memory has its turn when it is on disk only.
             let goes = if last < evicted_below {
                 self.ask_for_segment(first)
             } else {
@@ -92,8 +92,8 @@ impl<T> Log<T> {
             })
     }
 
-    /// Looks at slots until one is refused. The lock is released now and then: meanwhile they may
-    /// be evicted, and others decide about what is on disk only.
+    /// Visits slots until `visit` returns false, releasing the lock now and then. Also false if
+    /// slots were evicted meanwhile: the reader thread decides about frames on disk.
     fn all_slots(
         &self,
         first: Offset,
@@ -122,7 +122,7 @@ impl<T> Log<T> {
 }
 
 impl<T> Shared<T> {
-    /// Has maintenance remove what was given up.
+    /// Makes maintenance remove the segments that were given up.
     pub(crate) fn note_shed(&self) {
         self.with_store(|store| store.has_shed = true);
         self.maintenance_wake.notify_all();
@@ -130,7 +130,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Inner<T> {
-    /// First and last offset and length of the segments that may go as far as their readers say.
+    /// First offset, last offset and length of the segments that all their readers may shed.
     fn sheddable_segments(&self) -> Vec<(Offset, Offset, u64)> {
         let Some(store) = &self.store else { return Vec::new() };
         let may_give_up = |segment: &Segment, id: CursorId| {
@@ -149,7 +149,7 @@ impl<T> Inner<T> {
         segments.map(|segment| (segment.first, segment.last, segment.len_bytes)).collect()
     }
 
-    /// Whether some reader has taken a frame on disk, as far as that is known.
+    /// Whether some reader is known to have taken a frame on disk.
     pub(crate) fn is_taken(&self, frame: &DiskFrame, ids: &Ids) -> bool {
         let has_taken = |id: &u32| {
             let cursor = ids.get(id).and_then(|id| self.cursors[id.0].as_ref());
@@ -164,7 +164,7 @@ impl<T> Inner<T> {
         frame.header.offset >= cursor.next && cursor.gauges.may_shed().allows(is_taken)
     }
 
-    /// Whether nothing keeps a frame on disk.
+    /// Whether every reader that waits for a frame on disk may give it up.
     pub(crate) fn all_may_drop(&self, frame: &DiskFrame, ids: &Ids) -> bool {
         self.waiting_for(frame, ids).iter().all(|id| self.may_drop(self.cursor(*id), frame, ids))
     }
@@ -193,8 +193,8 @@ impl<T> Inner<T> {
         true
     }
 
-    /// Takes note of what the reader thread gave up in a segment. Another one may have taken its
-    /// place meanwhile: of that one not every frame was looked at. Returns whom to wake.
+    /// Records what the reader thread gave up in a segment. If another file has taken its place
+    /// meanwhile, not every frame of that file was looked at. Returns the wakes of the readers.
     pub(crate) fn end_shed(
         &mut self,
         asked: &Segment,

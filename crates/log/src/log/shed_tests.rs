@@ -1,4 +1,4 @@
-//! Giving up frames, against a model that counts everything anew each time.
+//! Giving up frames, against a model that counts everything again at each step.
 
 use std::collections::BTreeSet;
 
@@ -28,14 +28,14 @@ fn allow(log: &Log<u64>, id: CursorId, give_up: Sheds) {
     log.gauges(id).allow(give_up);
 }
 
-/// Reads and takes everything.
+/// Reads and resolves every frame of a reader.
 fn take_all(log: &Log<u64>, id: CursorId) {
     while let Next::Entry(offset, _) = log.read(id) {
         log.resolve(id, offset);
     }
 }
 
-/// Guarantee: what a reader gave up is noted as dropped, also where it had leased it.
+/// Guarantee: a frame that a reader gave up counts as dropped, also if the reader had leased it.
 #[test]
 fn leased_frames_that_are_given_up_are_noted() {
     let (log, ids, all) = log_with(1);
@@ -122,15 +122,15 @@ fn only_what_the_reader_pins_alone_makes_memory_free() {
     assert_eq!((log.stored_bytes(), log.held(ids[1]).bytes), (60, 60));
 }
 
-/// Fifty dead readers and one that is healthy, and a hundred thousand frames, of which the pool
-/// holds a thousand.
+/// Fifty dead readers, one that is healthy and one with a backlog that must stay. The pool has room
+/// for a thousand of the 20,000 frames beside that backlog.
 #[test]
 fn fifty_dead_readers_are_relieved_at_once_and_a_backlog_that_must_stay_is_looked_at_once() {
     let (log, ids, _) = log_with(52);
     let (healthy, firm, dead) = (ids[0], ids[1], &ids[2..]);
     dead.iter().for_each(|&id| allow(&log, id, Sheds::Taken));
     [healthy, firm].into_iter().for_each(|id| allow(&log, id, Sheds::Nothing));
-    // Frames that stay come first: they must not be walked over at each append.
+    // Frames that stay come first: an append must not walk over them each time.
     append(&log, 0..5_000, &[firm]);
     let others = [&[healthy], dead].concat();
     let mut most_bytes = 0;
@@ -182,8 +182,8 @@ struct Frame {
 }
 
 proptest! {
-    /// Whatever the order: only what may go goes, nothing that is leased, and every figure is what
-    /// a count gives.
+    /// Guarantee, for any order of steps: only frames that may go are given up, no leased frame is,
+    /// and every figure is the result of a count.
     #[test]
     fn only_what_may_go_goes(steps in proptest::collection::vec(step(), 0..300)) {
         let (log, ids, _) = log_with(3);

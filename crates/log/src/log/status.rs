@@ -1,4 +1,4 @@
-//! What a log says about itself.
+//! Figures of a log and of its readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::format::DroppedRange;
 use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan};
 
 impl<T> Log<T> {
-    /// What waits for the reader, leased or not.
+    /// Frames that wait for the reader, leased or not.
     pub fn held(&self, id: CursorId) -> Holding {
         self.of_cursor(id, Cursor::held)
     }
 
-    /// What the reader has leased.
+    /// Frames that the reader has leased.
     pub fn leased(&self, id: CursorId) -> Holding {
         self.of_cursor(id, |cursor| cursor.leased)
     }
 
-    /// Entries in memory that the reader has not resolved, leased or not: some from an offset on,
-    /// each with its offset. None at the end.
+    /// Entries in memory that the reader has not resolved, leased or not, with their offsets: a
+    /// bounded number of them from an offset on. Empty at the end.
     pub fn unresolved_in_memory(&self, id: CursorId, from: Offset) -> Vec<(Offset, Arc<T>)> {
         let inner = self.shared.inner.lock();
         let Some(cursor) = &inner.cursors[id.0] else { return Vec::new() };
@@ -36,17 +36,17 @@ impl<T> Log<T> {
         inner.oldest_age(id, inner.cursors[id.0].as_ref()?)
     }
 
-    /// All that policies ever dropped of the reader's frames, also before a restart.
+    /// All frames of the reader that policies ever dropped, also before a restart.
     pub fn dropped_total(&self, id: CursorId) -> Holding {
         self.of_cursor(id, |cursor| cursor.dropped)
     }
 
-    /// The latest places where policies dropped frames, oldest first.
+    /// The latest ranges in which policies dropped frames, oldest first.
     pub fn dropped_ranges(&self, id: CursorId) -> Vec<DroppedRange> {
         self.of_cursor(id, |cursor| cursor.dropped_ranges.iter().copied().collect())
     }
 
-    /// What is known of a reader; nothing of one that has gone since the caller learned of it.
+    /// A figure of a reader; its default for a reader that has gone meanwhile.
     fn of_cursor<A: Default>(&self, id: CursorId, ask: impl FnOnce(&Cursor<T>) -> A) -> A {
         self.shared.inner.lock().cursors[id.0].as_ref().map(ask).unwrap_or_default()
     }
@@ -56,7 +56,7 @@ impl<T> Log<T> {
         self.shared.inner.lock().stored_bytes
     }
 
-    /// Those of them that are not durable yet.
+    /// Bytes of the entries in memory that are not durable yet.
     pub fn unwritten_bytes(&self) -> u64 {
         let inner = self.shared.inner.lock();
         inner.store.as_ref().map_or(inner.stored_bytes, |store| store.unwritten_bytes)
@@ -83,7 +83,7 @@ impl<T> Log<T> {
         inner.cursors.iter().enumerate().filter_map(orphan).collect()
     }
 
-    /// What is wrong with the disk: with frames first, then with reads and cursors.
+    /// The first trouble with the disk: with writing frames, else with reading, else with cursors.
     pub fn trouble(&self) -> Option<DiskTrouble> {
         let inner = self.shared.inner.lock();
         let store = inner.store.as_ref()?;

@@ -1,4 +1,4 @@
-//! What is known of the part of a log that is on disk.
+//! State of the part of a log that is on disk.
 
 use std::time::Duration;
 
@@ -19,36 +19,36 @@ pub(crate) struct Store {
     pub(crate) unwritten_bytes: u64,
     pub(crate) memory_limit_bytes: u64,
     pub(crate) read_ahead_bytes: u64,
-    /// How long a frame may wait for its readers before it is due.
+    /// A frame that is not resolved everywhere is due after this time.
     pub(crate) flush_after: Duration,
-    /// The writer thread waits for the next frame, be it due or not.
+    /// The writer thread waits for the next frame, due or not.
     pub(crate) writer_is_idle: bool,
-    /// Those that run and are waited for at the end.
+    /// Threads that run. Closing the log waits for them.
     pub(crate) threads: u32,
     pub(crate) writer_has_ended: bool,
     pub(crate) ends: Ends,
-    /// Segments were given up for their space: they are removed before long.
+    /// Segments were given up for their space: maintenance removes them soon.
     pub(crate) has_shed: bool,
-    /// Why frames cannot be written.
+    /// Why frames cannot be written, if they cannot.
     pub(crate) trouble: Option<DiskTrouble>,
-    /// Why cursors cannot be written.
+    /// Why cursors cannot be written, if they cannot.
     pub(crate) cursor_trouble: Option<DiskTrouble>,
-    /// Why segments cannot be read.
+    /// Why segments cannot be read, if they cannot.
     pub(crate) read_trouble: Option<DiskTrouble>,
     pub(crate) stats: LogStats,
-    /// Readers whose files are to be removed, with their names.
+    /// Removed readers whose files are to be removed, with the file names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
-    /// They begin anywhere at each start: segments may name readers of which nothing is left, and
-    /// a new one must not pass for one of those.
+    /// Counted from a random number at each start: segments may name readers of which nothing else
+    /// is left, and a new reader must not get the id of one of them.
     pub(crate) newest_persistent_id: u32,
 }
 
-/// Whether the log is coming to its end.
+/// Whether the log is closing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ends {
     #[default]
     No,
-    /// What is unresolved is written, then the cursors. Maintenance is the last to do something.
+    /// Unresolved frames are written, then the cursors. Maintenance acts last.
     Closing,
     /// Nothing more is written.
     Now,
@@ -68,8 +68,8 @@ impl<T> Shared<T> {
 }
 
 impl<T> Log<T> {
-    /// Changes when frames are written, what is kept in memory of frames on disk, and what is read
-    /// ahead (reload).
+    /// Changes when frames are written, how much memory frames on disk may use, and how much is
+    /// read ahead (reload).
     pub fn set_disk_limits(&self, flush_after: Duration, memory_bytes: u64, read_ahead_bytes: u64) {
         if let Some(store) = &mut self.shared.inner.lock().store {
             store.flush_after = flush_after;

@@ -1,4 +1,4 @@
-//! The memory tail by itself. What stands on disk is tested in `tests/`.
+//! Tests of the memory tail by itself. Logs on disk are tested in `tests/`.
 
 use std::collections::VecDeque;
 
@@ -180,8 +180,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever the order of appends, leases, resolutions and drops: each reader gets each of its
-    /// frames once and in order, and the bytes held are those of the frames that are not resolved.
+    /// Guarantee, for any order of appends, leases, resolutions and drops: each reader gets each of
+    /// its frames once and in order, and the stored bytes are those of the unresolved frames.
     #[test]
     fn behaves_as_one_queue_a_reader(steps in proptest::collection::vec(step(), 0..300)) {
         let log = Log::default();

@@ -14,7 +14,7 @@ use crate::types::{CursorId, Offset};
 /// Open cursor files, by reader.
 pub(crate) type CursorFiles = HashMap<CursorId, CursorFile>;
 
-/// Removes the files of readers that are gone. What cannot be removed is tried again later.
+/// Removes the files of removed readers. If a file cannot be removed, this is tried again later.
 pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: &Home) {
     let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
     if gone.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
     let mut removed = false;
     for (id, file_name) in gone {
         files.remove(&id);
-        // The file of a new reader of the same name has taken its place.
+        // A new reader of the same name has a file in its place.
         let mut names = files.values().map(|file| file.path().file_name());
         if names.any(|name| name == Some(file_name.as_ref())) {
             continue;
@@ -36,14 +36,14 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
         }
     }
     if removed {
-        // If this fails the reader may come back after a power cut, as an orphan.
+        // If this fails, the reader may come back as an orphan after a power cut.
         let _ = home.options.disk.sync_directory(&home.cursors_directory);
     }
     shared.with_store(|store| store.gone_readers.extend(left));
 }
 
 impl<T> Maintenance<T> {
-    /// Writes the cursors that changed; at the end all, so that offsets go on.
+    /// Writes the cursors that changed; when the log closes all of them, so that offsets go on.
     pub(super) fn store_cursors(&self, at_the_end: bool) {
         let mut failure = None;
         let mut files = self.cursor_files.lock();
@@ -68,7 +68,7 @@ impl<T> Maintenance<T> {
         self.shared.with_store(|store| store.cursor_trouble = failure);
     }
 
-    /// What is to be written of a reader, if anything is.
+    /// The state of a reader if it is to be written, and marks it as written.
     fn take_changed(&self, id: CursorId, at_the_end: bool) -> Option<CursorState> {
         let mut inner = self.shared.inner.lock();
         inner.lift_idle(id);
@@ -87,7 +87,7 @@ impl<T> Maintenance<T> {
 }
 
 impl<T> Inner<T> {
-    /// A reader for which there is nothing has come to the head, whether it has read or not.
+    /// Moves a reader without unresolved frames to the head, whether it has read or not.
     fn lift_idle(&mut self, id: CursorId) {
         let head = self.slots.head();
         let is_idle = |cursor: &Cursor<T>| cursor.held().frames == 0 && cursor.floor < head;
@@ -97,7 +97,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// A reader as its file says it. What is in memory only is not held after a crash.
+/// A reader's state for its file. Frames in memory only are not counted: a crash loses them.
 pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> Option<CursorState> {
     let cursor = inner.cursors[id.0].as_ref()?;
     let mut held = cursor.held();

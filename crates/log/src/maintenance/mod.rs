@@ -1,15 +1,15 @@
-//! The maintenance thread: writes the cursors, removes segments that no reader needs and writes
-//! anew those that few frames pin.
+//! The maintenance thread: writes the cursors, removes segments that no reader needs and rewrites
+//! those that few frames pin.
 //!
-//! It looks at each interval ([`crate::OpenOptions::keep_interval`]), and only while something is
-//! on disk. Nothing that it does has to be done for safety: cursors that were not written mean that
-//! frames are delivered again after a crash, segments that were not removed mean space.
+//! While something is on disk it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
+//! soon after segments were given up. Safety does not need it: a cursor that was not written costs
+//! repeated deliveries after a crash, a segment that was not removed costs space.
 //!
 //! Invariants
 //! - Cursors are written before segments are removed.
-//! - A segment that is written anew holds every frame of the old ones that some reader has not
-//!   resolved; it takes the place of the first of them by a rename, when it is durable, and the
-//!   others are removed after that, in order.
+//! - A rewritten segment has every frame of the old ones that some reader has not resolved. It
+//!   replaces the first of them by a rename, when it is durable; the other old ones are removed
+//!   after that, in order.
 
 mod cursors;
 mod rewrite;
@@ -31,13 +31,13 @@ use crate::log::{Inner, Shared};
 use crate::record::Record;
 use crate::types::Offset;
 
-/// Space that is wanted is freed after this time, for all segments given up until then.
+/// Segments that were given up for their space are removed after this time, all at once.
 const REMOVED_AFTER: Duration = Duration::from_millis(50);
 
-/// What recovery leaves to be done.
+/// Clean-up that recovery leaves to the maintenance thread.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    /// Files in which nothing is, or nothing that is not elsewhere.
+    /// Files to be removed: they are empty, or all their frames are elsewhere.
     pub(crate) files: Vec<PathBuf>,
     /// Segments to be cut: first offset, path and end of the last frame.
     pub(crate) tails: Vec<(u64, PathBuf, u64)>,
@@ -48,14 +48,14 @@ pub(crate) struct Maintenance<T> {
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
-    /// Runs of files that no reader needs, and that could not be removed yet. In a run one that
-    /// stays keeps those behind it: recovery looks for their frames in it.
+    /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
+    /// it in its run: recovery would look in it for their frames.
     unremoved: Vec<Vec<PathBuf>>,
-    /// No segment is written anew before: a new file could not be begun.
+    /// No segment is rewritten before this time: a new file could not be created.
     rewrite_at: Instant,
-    /// First offsets of segments that could not be written anew: the others are, meanwhile.
+    /// First offsets of segments that could not be rewritten. They are left out meanwhile.
     passed_by: HashSet<Offset>,
-    /// They are tried again then.
+    /// `passed_by` is cleared at this time.
     retry_at: Instant,
 }
 
@@ -100,7 +100,7 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
-    /// True when it is time to look again, false at the end, which is after the writer.
+    /// Returns true when the interval is over, false when the log closes and the writer has ended.
     fn wait(&self) -> bool {
         let mut next = Instant::now() + self.home.options.keep_interval;
         let mut inner = self.shared.inner.lock();
@@ -126,7 +126,7 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
-    /// Does what recovery left: all best effort, the next start does it again.
+    /// Does the clean-up that recovery left, as best effort: the next start does it again.
     fn clean_up(&mut self) {
         let leftovers = std::mem::take(&mut self.leftovers);
         for path in leftovers.files {
@@ -134,7 +134,7 @@ impl<T: Record> Maintenance<T> {
         }
         for (first, path, end) in leftovers.tails {
             let file = self.home.options.disk.open(&path, crate::disk::Access::ReadWrite);
-            // Synced before any cursor is stored: later starts do not look into this file.
+            // Synced before any cursor is stored: later starts do not scan this file.
             if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
                 self.shared.with_store(|store| {
                     store.segments.by_first.get_mut(&first).map(|segment| segment.len_bytes = end)
@@ -165,7 +165,7 @@ impl<T: Record> Maintenance<T> {
         self.remove_unneeded();
     }
 
-    /// Removes files, also those that could not be removed before.
+    /// Removes unneeded files, and those that could not be removed before.
     fn remove_unneeded(&mut self) {
         let stays = |path: &PathBuf| {
             let removed = self.home.options.disk.remove_file(path);
@@ -182,13 +182,13 @@ impl<T: Record> Maintenance<T> {
 }
 
 impl<T> Inner<T> {
-    /// Brings up to date who needs which segment. A reader that has passed one needs its leases.
+    /// Updates which readers pin which segment. A reader that has passed one pins its leases there.
     pub(crate) fn update_pins(&mut self) {
         let Some(store) = &mut self.store else { return };
         let evicted_below = store.evicted_below;
         for segment in store.segments.by_first.values_mut().filter(|segment| !segment.is_open) {
             let (first, last) = (segment.first, segment.last);
-            // Of what is in memory too the count is exact.
+            // The counts for segments that are still in memory are exact.
             if last >= evicted_below {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Writing anew segments of which little is still wanted, so that a few old frames do not pin much
+//! Rewriting segments of which little is still wanted, so that a few old frames do not pin much
 //! space, nor many old segments many files.
 
 use std::collections::{BTreeMap, HashSet};
@@ -19,34 +19,34 @@ use crate::segment::{
 };
 use crate::types::{CursorId, Offset};
 
-/// A segment of which less than this part is wanted is written anew.
+/// A segment is rewritten if less than one byte in this many is wanted.
 const WANTED_PART: u64 = 4;
-/// So many neighbours that are each smaller than this part of a segment are made one.
+/// This many neighbours are joined if each is sparse or below `segment_bytes / SMALL_PART`.
 const SMALL_FILES: usize = 4;
 const SMALL_PART: u64 = 8;
-/// Segments below this length are not worth it one by one.
+/// A sparse segment below `segment_bytes` divided by this is not worth a rewrite by itself.
 const WORTHWHILE_PART: u64 = 16;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-/// A segment that may be written anew.
+/// A segment that may be rewritten.
 struct Old {
     segment: Segment,
-    /// An estimate of what is wanted of it.
+    /// Estimate of its bytes that are wanted.
     wanted_bytes: u64,
 }
 
-/// What became of some old segments.
+/// A new segment and the old ones that it replaces.
 struct Rewritten {
     writer: SegmentWriter,
-    /// How many of them are in it in full.
+    /// Number of old segments that are copied in full.
     segments: usize,
-    /// The readers that some frame of it is for.
+    /// The readers of its frames.
     kept_for: HashSet<CursorId>,
     damage: Damage,
 }
 
 impl<T: Record> Maintenance<T> {
-    /// Writes one run of old segments anew, if there is one.
+    /// Rewrites one run of old segments, if there is one.
     pub(super) fn rewrite(&mut self) {
         if Instant::now() >= self.retry_at {
             self.passed_by.clear();
@@ -60,7 +60,7 @@ impl<T: Record> Maintenance<T> {
             false => Ok(before_stranger),
         });
         let left = done.unwrap_or_else(|failed| {
-            // Nothing was lost by it: the old files are still there.
+            // Nothing is lost: the old files are still there.
             self.shared.with_store(|store| store.stats.failures += 1);
             self.remove_unfinished();
             if failed.is_none() {
@@ -71,8 +71,8 @@ impl<T: Record> Maintenance<T> {
         self.pass_by(left);
     }
 
-    /// Removes what was written in vain. What stays is tried again before the next run and at the
-    /// next start.
+    /// Removes new segments that replaced none. If one stays, this is tried again before the next
+    /// run and at the next start.
     fn remove_unfinished(&self) {
         let (disk, directory) = (&*self.home.options.disk, &self.home.rewrite_directory);
         let stays = |left: &DirectoryEntry| disk.remove_file(&directory.join(&left.name)).is_err();
@@ -81,7 +81,7 @@ impl<T: Record> Maintenance<T> {
         self.shared.with_store(|store| store.stats.failures += failures);
     }
 
-    /// Leaves segments, by their first offsets, as they are for a while.
+    /// Leaves segments, given by their first offsets, out of rewrites for a while.
     fn pass_by(&mut self, segments: Vec<Offset>) {
         if self.passed_by.is_empty() {
             self.retry_at = Instant::now() + PAUSE_AFTER_FAILURE;
@@ -89,9 +89,9 @@ impl<T: Record> Maintenance<T> {
         self.passed_by.extend(segments);
     }
 
-    /// Ends the run before the first file that is none of it and that recovery would read instead
-    /// of the new one: it could not be removed, or cannot be read. Returns the first offsets of
-    /// those that begin before it.
+    /// Ends the run before the first file that does not belong to it and that recovery would read
+    /// instead of the new one: it could not be removed or cannot be read. Returns the first offsets
+    /// of the old segments before that file.
     fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<Vec<Offset>> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let files = list_segments(&*self.home.options.disk, &self.home.options.directory)?;
@@ -100,7 +100,7 @@ impl<T: Record> Maintenance<T> {
             (first + 1..=last).contains(&name.first_offset)
                 && olds.iter().all(|old| old.segment.path != path)
         };
-        // They are in order.
+        // The files are in order.
         let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) else {
             return Ok(Vec::new());
         };
@@ -110,15 +110,15 @@ impl<T: Record> Maintenance<T> {
         Ok(before_stranger)
     }
 
-    /// The error is the first offset of the segment at which it failed; none if there is no room
-    /// for the new file, as there is none for that of another run.
+    /// The error is the first offset of the segment that failed. None if the new file could not be
+    /// created: another run would fail as well.
     fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Option<Offset>> {
         let Old { segment: Segment { first, path, .. }, .. } = &olds[0];
         let mut rewritten = self.begin(olds).map_err(|_| None)?;
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
             let copied = self.copy(old, &ids, &mut rewritten);
-            // What is in the new file of it already is passed over, because the old one stays.
+            // The part of it that is in the new file is passed over, since the old file stays.
             if !copied.map_err(|_| Some(old.segment.first))? {
                 break;
             }
@@ -153,7 +153,7 @@ impl<T: Record> Maintenance<T> {
         Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() })
     }
 
-    /// Copies what is wanted of a segment. False if the new one is full.
+    /// Copies the wanted frames of a segment. False if the new segment is full.
     fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
         let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
@@ -198,7 +198,7 @@ impl<T: Record> Maintenance<T> {
         Ok(true)
     }
 
-    /// Puts the new segment in the place of the old ones.
+    /// Replaces the old segments by the new one.
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
@@ -230,7 +230,7 @@ impl<T> Inner<T> {
             .collect()
     }
 
-    /// The first run of neighbours that is worth the work.
+    /// The first run of neighbours that is worth a rewrite.
     fn choose_olds(&mut self, segment_bytes: u64, passed_by: &HashSet<Offset>) -> Option<Vec<Old>> {
         self.update_pins();
         let store = self.store.as_ref()?;
@@ -254,7 +254,7 @@ impl<T> Inner<T> {
         is_worthwhile(&run, segment_bytes).then_some(run)
     }
 
-    /// Who needs what of a new segment that holds all that was unresolved of some old ones.
+    /// The pins of a new segment that has all unresolved frames of some old ones.
     fn pins_of_rewritten(
         &self,
         first: Offset,
@@ -270,7 +270,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// Segments that are on disk only and of which little is wanted, or that are small anyway.
+/// The segment, if it is on disk only and sparse or small.
 fn candidate(segment: &Segment, evicted_below: Offset, segment_bytes: u64) -> Option<Old> {
     if segment.is_open || segment.last >= evicted_below {
         return None;

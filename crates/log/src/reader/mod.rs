@@ -1,12 +1,12 @@
 //! The reader thread: reads from disk ahead of the readers that have fallen out of memory, and
-//! drops there what a budget takes.
+//! drops frames on disk for readers that are over their budget.
 //!
 //! Invariants
-//! - What is passed holds nothing for the reader, or is damaged (counted), or was resolved by it.
-//!   What the disk refuses to read is tried again. Bad blocks among frames that can be read are
-//!   passed when the disk has refused them for long, and do not count as taken; a file of which
-//!   nothing can be read is waited for.
-//! - A reader that waits for the disk does not hold up others.
+//! - Whatever a reader passes has no frame for it, is damaged (counted), or was resolved by it.
+//!   A refused read is tried again. Bad blocks among readable frames are passed after the disk has
+//!   refused them for long, and do not count as taken; a reader waits for a file of which nothing
+//!   can be read.
+//! - A reader that waits for the disk does not hold up other readers.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 //! - Readers that need the same frame at a time share it.
 
@@ -31,11 +31,11 @@ use crate::segment::{ReaderOptions, SegmentReader};
 use crate::types::{CursorId, Offset};
 use tasks::{Found, Purpose, Step, Task};
 
-/// What is read for one reader before the next has its turn, in bytes on disk.
+/// Bytes on disk that are read for one reader before the next has its turn.
 const TURN_BYTES: u64 = 1 << 20;
-/// How much of a file is read at a time: what is read ahead for a reader, within these bounds.
+/// Least and most bytes of a file read at a time; in between it is `read_ahead_bytes`.
 const BUFFER_RANGE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
-/// How long a reader waits before it tries again what the disk refused: at first, and at most.
+/// A reader waits this long before it tries a refused read again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// Frames that are looked at under one lock.
@@ -48,14 +48,14 @@ pub(crate) struct Reader<T> {
     /// The reader whose place has a buffer.
     buffered: Option<CursorId>,
     shared_frames: SharedFrames<T>,
-    /// Readers to which the disk refuses what they need.
+    /// Readers that wait because the disk refused a read.
     refusals: HashMap<CursorId, Refusal>,
 }
 
-/// What was read and is still held by some reader.
+/// Entries that were read and that some reader still uses.
 struct SharedFrames<T> {
     by_offset: HashMap<Offset, Weak<T>>,
-    /// With so many, those that are gone are forgotten.
+    /// At this number of entries the freed ones are removed.
     forget_at: usize,
 }
 
@@ -64,13 +64,13 @@ struct Refusal {
     again_at: Instant,
 }
 
-/// Where a reader's next frame on disk is.
+/// A reader's position on disk.
 struct Place {
     generation: u64,
     segment: SegmentReader,
     /// It passes bad blocks.
     passes_unreadable: bool,
-    /// Everything below was looked at.
+    /// Every offset below was looked at.
     at: Offset,
 }
 
@@ -87,10 +87,10 @@ impl<T: Record> Reader<T> {
             let refusal = self.refusals.get(&task.id);
             let is_lasting =
                 refusal.is_some_and(|it| it.since.elapsed() >= self.home.options.read_patience);
-            // What no delivery reads need not be passed.
+            // No delivery reads these frames: they need not be passed.
             match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
                 Ok(found) => {
-                    // What lies before the refused blocks may have to be read again.
+                    // Blocks before the refused ones may have to be read again.
                     if found.until > task.from {
                         self.refusals.remove(&task.id);
                     }
@@ -101,9 +101,9 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    /// Waits until some reader needs something; they take turns. None at the end.
+    /// Waits until some reader needs something; readers take turns. None when the log closes.
     fn next_task(&mut self, turn: &mut usize) -> Option<Task> {
-        // One between two turns, so that readers need not wait for all of them.
+        // One segment between two turns, so that readers need not wait for all of them.
         self.shed_segment();
         let shared = self.shared.clone();
         let mut inner = shared.inner.lock();
@@ -155,7 +155,7 @@ impl<T: Record> Reader<T> {
 
     fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
         let target = &task.segment;
-        // Hundreds of readers may wait for their backends: none of them keeps a buffer.
+        // Hundreds of readers may wait for their backends: only the current one has a buffer.
         if let Some(last) = self.buffered.replace(task.id).filter(|last| *last != task.id)
             && let Some(place) = self.places.get_mut(&last)
         {
@@ -194,7 +194,7 @@ impl<T: Record> Reader<T> {
         let (target, at) = (&task.segment, task.from);
         let segment = self.home.open(target, options)?;
         let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
-        // With a generation that no segment has it is opened again at the next turn.
+        // Generation 0 belongs to no segment: the file is opened again at the next turn.
         let generation = if known { target.generation } else { 0 };
         Ok(Place { generation, segment, passes_unreadable: pass_unreadable, at })
     }
@@ -219,7 +219,7 @@ impl<T: Record> Reader<T> {
         })
     }
 
-    /// Hands what was found to its reader and wakes it.
+    /// Hands the result of a task to its reader and wakes it.
     fn deliver(&self, task: &Task, found: Found<T>) {
         let mut inner = self.shared.inner.lock();
         let store = inner.on_disk();
@@ -235,14 +235,14 @@ impl<T: Record> Reader<T> {
         }
     }
 
-    /// The reader waits before it tries again, the longer the longer it has waited.
+    /// Makes the reader wait before it tries again: as long as it has waited so far, within bounds.
     fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
         let now = Instant::now();
         let refusal = self.refusals.entry(task.id).or_insert(Refusal { since: now, again_at: now });
         let mut inner = self.shared.inner.lock();
         inner.on_disk().read_trouble = Some(error.trouble(false));
         if is_lasting && task.purpose == Purpose::Drop {
-            // It stays, and what lies behind it may go.
+            // Its frames stay, and frames behind them may go.
             inner.keep_undropped(task);
             return;
         }
@@ -258,7 +258,7 @@ impl<T: Record> Reader<T> {
         let mut dropped = HashMap::new();
         let mut shed = || -> Result<bool> {
             let ids = self.shared.inner.lock().ids_by_persistent_id();
-            // Nothing goes before it is known that all may go.
+            // Nothing is dropped before it is known that all frames may go.
             if !self.each_frame(&segment, |inner, frame| inner.all_may_drop(frame, &ids))? {
                 return Ok(false);
             }
@@ -269,7 +269,7 @@ impl<T: Record> Reader<T> {
             })?;
             Ok(was_read && all_went)
         };
-        // What cannot be read stays.
+        // A segment that cannot be read stays.
         let is_free = shed().unwrap_or(false);
         if is_free {
             // A file that is open takes space after its removal.
@@ -282,7 +282,7 @@ impl<T: Record> Reader<T> {
         wakes.into_iter().for_each(|wake| wake());
     }
 
-    /// Looks at frames until one is refused. False then, and if damage hides whom frames are for.
+    /// Visits frames until `visit` returns false. False then, and if damage hides any readers.
     fn each_frame(
         &self,
         segment: &Segment,
@@ -328,7 +328,7 @@ impl<T> SharedFrames<T> {
     }
 }
 
-/// Reads one turn of a task. `known_damage`: places before what the task is about.
+/// Reads one turn of a task. `known_damage`: damaged places before the task's first offset.
 fn read_turn<T: Record>(
     segment: &mut SegmentReader,
     task: &Task,
@@ -354,12 +354,12 @@ fn read_turn<T: Record>(
         };
         let header = located.header;
         if header.offset >= task.until {
-            // Of another segment, or still in memory: it is looked at again later.
+            // Of another segment, or still in memory: a later task looks at it.
             segment.seek(located.position);
             found.until = task.until;
             return Ok(());
         }
-        // What was written twice, or was looked at already.
+        // It was written twice, or was looked at already.
         if header.offset < found.until {
             if header.offset < task.from {
                 *known_damage = segment.damage().places();
@@ -376,7 +376,7 @@ fn read_turn<T: Record>(
                 let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
                 let mut is_whole = true;
                 let entry = shared.get_or_read(offset, || {
-                    // A damaged body counts itself.
+                    // The segment reader counts a damaged body.
                     let stored = segment.body()?;
                     is_whole = stored.is_some();
                     Ok(stored.and_then(T::decode))

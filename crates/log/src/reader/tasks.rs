@@ -1,5 +1,5 @@
-//! What the reader thread does next, and what it hands over. Everything here happens under the
-//! log's lock.
+//! Chooses the next task of the reader thread, and takes its result. Everything here happens under
+//! the log's lock.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub(super) struct Task {
     pub(super) ahead_generation: u64,
     pub(super) from: Offset,
     pub(super) purpose: Purpose,
-    /// How much of it, in bytes of charge.
+    /// Bytes of charge to read or to drop.
     pub(super) bytes: u64,
-    /// Where it goes on.
+    /// The segment that is read.
     pub(super) segment: Segment,
-    /// Nothing from here on is looked at in it.
+    /// The task ends before this offset.
     pub(super) until: Offset,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Purpose {
 pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
-    /// What was passed and could not be read.
+    /// Ranges of offsets that were passed because they could not be read.
     pub(super) untaken: Vec<(Offset, Offset)>,
     pub(super) until: Offset,
     pub(super) damaged: u64,
@@ -87,14 +87,14 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(id);
         cursor.ahead.until = below;
         if has_no_date {
-            // There is nothing for it on disk, so that it pins nothing there, also as an orphan.
+            // The reader has nothing on disk, so that it pins nothing there, also as an orphan.
             cursor.pass_to(below);
         }
         let is_awaited = std::mem::take(&mut cursor.ahead.is_awaited);
         if is_awaited { Step::Wake(cursor.wake.clone()) } else { Step::Nothing }
     }
 
-    /// Where the next frame between two offsets may be that a reader has not resolved.
+    /// The task for the next segment between two offsets that may have an unresolved frame.
     fn find(
         &self,
         id: CursorId,
@@ -128,19 +128,19 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Where the reader thread goes on to drop for a reader that is over its budget.
+    /// The next task of dropping for a reader that is over its budget.
     fn next_drop(&mut self, id: CursorId) -> Step {
         if self.cursor(id).gauges.may_shed() == Sheds::Everything {
-            // What was being read when the drop was asked for goes first.
+            // Frames that were read ahead before the drop was asked for go first.
             let dropped = self.drop_ahead(id);
             self.cursor_mut(id).dropped_unseen.add(dropped);
         }
         let cursor = self.cursor(id);
         let excess_bytes = cursor.held().bytes.saturating_sub(cursor.gauges.limit_bytes.get());
-        // Of what was read ahead for a reader, it is not known which others it was for.
+        // Frames that were read ahead stay: their other readers are not known.
         let behind_ahead = if cursor.ahead.is_active { cursor.ahead.until } else { cursor.next };
         let from = behind_ahead.max(cursor.next).max(cursor.ahead.dropped_until);
-        // The newest frame of all is never dropped.
+        // The newest frame of the log is never dropped.
         let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
         if excess_bytes > 0 {
             if let Some(task) = self.find(id, Purpose::Drop, excess_bytes, from, below) {
@@ -171,7 +171,7 @@ impl<T> Inner<T> {
         }
         cursor.ahead.until = cursor.ahead.until.max(found.until);
         if cursor.ahead.entries.is_empty() && cursor.ahead.until < self.evicted_below() {
-            // Nothing for it so far: it goes on waiting.
+            // No frame for the reader so far: it goes on waiting.
             return None;
         }
         let cursor = self.cursor_mut(task.id);
@@ -179,7 +179,7 @@ impl<T> Inner<T> {
         is_awaited.then(|| cursor.wake.clone())
     }
 
-    /// Goes on with dropping behind what cannot be read.
+    /// Goes on with dropping behind the frames that cannot be read.
     pub(super) fn keep_undropped(&mut self, task: &Task) {
         if let Some(cursor) = self.cursors[task.id.0].as_mut()
             && cursor.ahead.generation == task.ahead_generation
@@ -208,7 +208,7 @@ impl<T> Inner<T> {
                 self.drop_on_disk(task.id, offset, charge);
                 dropped.add(charge);
             } else {
-                // It stays, and the reader has to come to it.
+                // The frame stays, and the reader has to come to it.
                 let cursor = self.cursor_mut(task.id);
                 cursor.drop_until(offset);
                 cursor.ahead.dropped_until = offset + 1;

@@ -2,11 +2,11 @@
 //! only.
 //!
 //! Invariants
-//! - Nothing is changed before everything could be read; what is cleaned up afterwards can be
-//!   cleaned up again: a crash during recovery loses nothing.
-//! - The head is above everything that anything on disk names, or a new frame would pass for one
-//!   that was resolved.
-//! - What the disk refuses to read is not taken for damaged: nothing of it is removed or cut.
+//! - Nothing is changed before everything could be read. The clean-up afterwards can be repeated: a
+//!   crash during recovery loses nothing.
+//! - The head is above every offset that a file names: a new frame must not pass for one that was
+//!   resolved.
+//! - A file that the disk refuses to read does not count as damaged: none of it is removed or cut.
 //! - A segment that ends without a footer is never appended to.
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
@@ -38,7 +38,7 @@ use scan::Recovery;
 const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
-    /// Opens or begins the log of a directory. Its readers are orphans until they subscribe.
+    /// Opens or creates the log of a directory. Its readers are orphans until they subscribe.
     pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered)> {
         let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
@@ -50,7 +50,7 @@ impl<T: Record> Log<T> {
         recovery.read_segments()?;
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
         recovery.find_unfinished(&rewrite_directory);
-        // Zero stands for a log that is not known.
+        // Zero stands for an unknown log.
         let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
         let log_id = recovery.log_id.unwrap_or_else(new_id);
         let Recovery { cursors, damaged, segments, leftovers, found, cursor_trouble, head, .. } =
@@ -79,7 +79,7 @@ impl<T: Record> Log<T> {
             flush_after: options.flush_after,
             cursor_trouble,
             stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
-            // Half of the range is left to count on.
+            // Half of the range is left for further ids.
             newest_persistent_id: random_u64() as u32 / 2,
             ..Store::default()
         };
@@ -101,12 +101,12 @@ impl<T: Record> Log<T> {
     }
 
     fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        // Names of threads are cut at 15 bytes.
+        // Thread names are cut at 15 bytes.
         let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.options.name));
         let shared = self.shared.clone();
         shared.with_store(|store| store.threads += 1);
         let run = move || {
-            // What a panic leaves is not relied on: nothing is made durable any more.
+            // The state that a panic leaves is not relied on: nothing is made durable any more.
             if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                 shared.note_panic();
             }

@@ -1,4 +1,4 @@
-//! What is found on disk.
+//! Finds the readers and the segments on disk.
 
 use std::io;
 use std::path::Path;
@@ -17,24 +17,24 @@ use crate::options::Recovered;
 use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
 use crate::types::{Charge, CursorId, DiskTrouble, Offset};
 
-/// How long to wait before the disk is asked again for what it refused.
+/// Wait before an operation that the disk refused is tried again.
 const RETRY: Duration = Duration::from_millis(200);
 
 pub(super) struct Recovery<'a, T> {
     disk: &'a dyn Disk,
     directory: &'a Path,
-    /// Until then the disk is asked again for what it refused.
+    /// Until this time, operations that the disk refused are tried again.
     patient_until: Instant,
     pub(super) log_id: Option<u128>,
     pub(super) cursors: Vec<(CursorFile, Cursor<T>)>,
-    /// Names of files of readers of which nothing can be read.
+    /// Names of the readers' files of which nothing can be read.
     pub(super) damaged: Vec<String>,
     pub(super) segments: Segments,
     pub(super) leftovers: Leftovers,
     pub(super) found: Recovered,
     pub(super) cursor_trouble: Option<DiskTrouble>,
     pub(super) head: Offset,
-    /// What readers hold below is known from their files; from there on it is counted.
+    /// The readers' files count their backlog below this offset; above it, the scan counts.
     counted_from: Offset,
 }
 
@@ -84,7 +84,7 @@ impl<'a, T> Recovery<'a, T> {
                 let aside = format!("{file_name}{DAMAGED_EXTENSION}");
                 let aside_path = path.with_file_name(&aside);
                 self.patiently(|| match self.disk.rename(path, &aside_path) {
-                    // It was done at a try that was answered with an error.
+                    // An earlier try renamed it and was answered with an error.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                     renamed => renamed.at(path, "cannot set aside"),
                 })?;
@@ -102,7 +102,7 @@ impl<'a, T> Recovery<'a, T> {
             self.cursor_trouble = Some(refused.trouble(false));
             self.found.cursors_refused.push(path.to_owned());
             head = head.saturating_add(UNREAD_OFFSETS);
-            // A file without the refused slot takes its place soon.
+            // The next write replaces the file, and with it the refused slot.
             cursor.is_changed = true;
         }
         self.head = self.head.max(head);
@@ -111,7 +111,7 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
-        // Zero stands for a log that is not known.
+        // Zero stands for an unknown log.
         if log_id != 0 && *self.log_id.get_or_insert(log_id) != log_id {
             return Err(FileError::Foreign { path: path.to_owned() });
         }
@@ -126,7 +126,7 @@ impl<'a, T> Recovery<'a, T> {
         for (name, len_bytes) in files.into_iter().rev() {
             let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
             if next_first == Some(first) {
-                // The latest attempt counts: nothing was ever durable in the others.
+                // The latest attempt counts: no frame in the earlier ones was ever durable.
                 self.leftovers.files.push(path);
                 continue;
             }
@@ -141,16 +141,16 @@ impl<'a, T> Recovery<'a, T> {
         Ok(())
     }
 
-    /// What an earlier process was writing anew when it ended. Best effort.
+    /// Finds segments that an earlier process had not finished rewriting. Best effort.
     pub(super) fn find_unfinished(&mut self, directory: &Path) {
         let left = list_if_there(self.disk, directory).unwrap_or_default();
         self.leftovers.files.extend(left.into_iter().map(|left| directory.join(left.name)));
     }
 
-    /// Looks at the frames of a segment. `last` is known of all but the newest.
+    /// Scans the frames of a segment. `last` is known for all segments but the newest.
     fn read_segment(&mut self, mut segment: Segment, last: Option<Offset>) -> Result<()> {
         let (first, path) = (segment.first, &segment.path);
-        // Whatever is in it, no new segment shall take its name.
+        // Whatever is in it, no new segment may take its name.
         self.head = self.head.max(first);
         let open = || SegmentReader::open_path(self.disk, path, ReaderOptions::default());
         let mut reader = match self.patiently(open) {
@@ -162,7 +162,7 @@ impl<'a, T> Recovery<'a, T> {
                 self.leftovers.files.push(segment.path);
                 return Ok(());
             }
-            // Nothing can be read in it, and nothing is thrown away either: it is left as it is.
+            // Nothing in it can be read, and nothing is thrown away: the file stays as it is.
             Err(FileError::NoSegment { .. }) => {
                 self.head = self.head.max(first + 1);
                 self.found.frames_damaged += 1;
@@ -187,19 +187,19 @@ impl<'a, T> Recovery<'a, T> {
         };
         self.found.bytes_scanned += segment.len_bytes;
         self.found.frames_damaged += scanned.damaged_frames;
-        // Of a sealed file it is known what was in it. Its readers pass the damage.
+        // The footer of a sealed file says what was in it. Its readers pass the damage.
         let damaged_last = sealed_last.filter(|_| !reader.damage().is_none());
         if scanned.last.is_none() && damaged_last.is_some() {
             self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
         }
         let Some(last_offset) = scanned.last.max(damaged_last) else {
-            // Reserved, or never acknowledged.
+            // Only reserved space, or frames that were never acknowledged.
             self.leftovers.files.push(segment.path);
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
         if footer.is_none() {
-            // It ends with the block of its last frame, which is whole.
+            // It ends with the block of its last whole frame.
             let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(segment.len_bytes);
             self.leftovers.tails.push((first, segment.path.clone(), end));
             segment.end = Some(end);
@@ -218,7 +218,7 @@ impl<'a, T> Recovery<'a, T> {
             if last.is_some_and(|last| offset > last) {
                 break;
             }
-            // Of a sealed segment every frame was synced; of another one the last may be torn.
+            // Every frame of a sealed segment was synced; the last one of another may be torn.
             if !is_sealed && self.patiently(|| reader.body())?.is_none() {
                 torn += 1;
                 continue;
@@ -235,21 +235,21 @@ impl<'a, T> Recovery<'a, T> {
         Ok(scanned)
     }
 
-    /// Readers come to what could not be read, and wait for the disk there. What is not counted of
-    /// it is missing in what they hold, as after a crash.
+    /// Adds a segment that could not be read: its readers wait for the disk there. Its frames are
+    /// missing in their counts, as after a crash.
     fn keep_unread(&mut self, segment: Segment, last: Option<Offset>) {
         let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
         self.found.unread.push(segment.path.clone());
         self.add_segment(segment, last);
     }
 
-    /// Asks again, for a bounded time in all, while the disk refuses.
+    /// Repeats an operation that the disk refuses, for a bounded time in all.
     pub(super) fn patiently<A>(&self, mut ask: impl FnMut() -> Result<A>) -> Result<A> {
         use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
         loop {
             let left = self.patient_until.saturating_duration_since(Instant::now());
             match ask() {
-                // A mistake of the operator does not pass, and is to be said at once.
+                // A mistake of the operator does not pass: it is reported at once.
                 Err(FileError::Io { source, .. })
                     if !left.is_zero()
                         && ![NotADirectory, PermissionDenied, ReadOnlyFilesystem]
@@ -262,7 +262,7 @@ impl<'a, T> Recovery<'a, T> {
         }
     }
 
-    /// A frame waits for its readers unless their files have it resolved or counted.
+    /// Counts a frame as unread for its readers, unless their files have it resolved or counted.
     fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
         for (_, cursor) in &mut self.cursors {
             let is_counted = offset < cursor.stored_below;
@@ -275,7 +275,7 @@ impl<'a, T> Recovery<'a, T> {
 
     fn add_segment(&mut self, segment: Segment, last: Offset) {
         self.head = self.head.max(last.saturating_add(1));
-        // Of a damaged file it is not known what its reader needs.
+        // The needs of the reader of a damaged file are not known: it pins every segment.
         let needs = |index: &usize| {
             self.cursors.get(*index).is_none_or(|(_, cursor)| {
                 let from = cursor.floor.max(segment.first);
@@ -289,17 +289,17 @@ impl<'a, T> Recovery<'a, T> {
     }
 }
 
-/// What a scan found.
+/// Result of a scan.
 struct Scanned {
     last: Option<Offset>,
     /// End of the last whole frame.
     end: u64,
-    /// Damaged ones before it.
+    /// Damaged frames before `end`.
     damaged_frames: u64,
 }
 
 impl<T> Cursor<T> {
-    /// As its file says it. To be published when what the file did not count is added.
+    /// A cursor with the state of its file. Published after the frames that it did not count.
     fn from_state(state: CursorState) -> Self {
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
         state.resolved.iter().for_each(|&(start, end)| cursor.resolve_run(start, end));
@@ -307,8 +307,8 @@ impl<T> Cursor<T> {
         cursor.unread = state.held;
         cursor.dropped = state.dropped;
         state.untaken.iter().for_each(|&(start, end)| cursor.note_untaken(start, end));
-        // As long as there is no subscriber that says whether it counts what this reader took does
-        // not.
+        // Until a subscriber says whether it is best effort, frames that this reader took do not
+        // count as taken.
         cursor.is_best_effort = true;
         cursor.dropped_ranges = state.dropped_ranges.into();
         cursor.is_changed = false;

@@ -1,4 +1,4 @@
-//! What was read ahead of a file.
+//! Bytes of a file that were read ahead.
 
 use std::io;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::ReaderOptions;
 use crate::disk::{DiskFile, read_full_at};
 use crate::format::BLOCK_LEN_BYTES;
 
-/// Bad blocks are few. Where the disk refuses more in a row, it is the disk that is bad, and may be
-/// well again.
+/// Bad blocks are few. If the disk refuses more than this in a row, the whole disk is bad, and may
+/// recover.
 const REFUSED_LIMIT_BYTES: u64 = 1 << 20;
 
-/// What the disk refused of a file and was passed.
+/// Bytes of a file that the disk refused and that were passed.
 #[derive(Default)]
 pub(super) struct Refused {
     in_a_row_bytes: u64,
@@ -42,7 +42,7 @@ impl ReadBuffer {
         }
     }
 
-    /// Forgets what was read ahead: the file may have changed there.
+    /// Forgets bytes that were read ahead: they may have changed in the file.
     pub(super) fn forget(&mut self) {
         self.bytes.clear();
     }
@@ -51,7 +51,7 @@ impl ReadBuffer {
         self.bytes = Vec::new();
     }
 
-    /// What is buffered from `position` on, without reading more.
+    /// The buffered bytes from `position` on, without reading more.
     pub(super) fn buffered_from(&self, position: u64) -> &[u8] {
         let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);
         self.bytes.get(index..).unwrap_or_default()
@@ -79,7 +79,7 @@ impl ReadBuffer {
         Ok((buffered_len + read == len).then(|| Bytes::from(bytes)))
     }
 
-    /// Makes the buffer start at `position`, keeping what it holds of it.
+    /// Makes the buffer start at `position`. Buffered bytes from there on are kept.
     fn fill(&mut self, position: u64, len: usize, end: u64) -> io::Result<()> {
         let kept = self.buffered_from(position).len();
         let buffered = self.bytes.len();
@@ -105,7 +105,7 @@ impl ReadBuffer {
     }
 }
 
-/// Reads until the buffer is full or the file ends; over bad blocks if they are to be noted.
+/// Reads until the buffer is full or the file ends. Passes bad blocks if `refused` is given.
 pub(super) fn read(
     file: &dyn DiskFile,
     buffer: &mut [u8],
@@ -122,7 +122,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads by the block. Bad blocks become ones, which no checksum takes for a frame.
+/// Reads by the block. Bad blocks become `0xff` bytes, which no checksum accepts as a frame.
 fn read_by_block(
     file: &dyn DiskFile,
     buffer: &mut [u8],
@@ -153,7 +153,7 @@ fn read_by_block(
             }
         }
     }
-    // The whole disk may have been away when these were read.
+    // The whole disk may have been away when these blocks were read.
     while std::mem::take(&mut has_come_back) {
         bad.retain(|block| {
             let again =
@@ -178,7 +178,7 @@ mod tests {
 
     const BLOCK: usize = BLOCK_LEN_BYTES as usize;
 
-    /// A file of sevens that is refused for so many reads. One block of it stays bad.
+    /// A file of sevens that is refused for this many reads. One block of it stays bad.
     struct Away {
         reads: AtomicUsize,
         bad: Range<u64>,

@@ -1,5 +1,5 @@
-//! All segments of a directory one after the other, as they are when it begins; their owner may go
-//! on writing and removing meanwhile.
+//! All segments of a directory, one after the other, as they are when the chain is opened. Their
+//! owner may write and remove segments meanwhile.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::record::StoredRecord;
 
-/// A position in a directory's segments, for looking at them.
+/// A position in a directory's segments, for inspection.
 pub struct SegmentChain {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -28,7 +28,7 @@ impl SegmentChain {
         Ok(SegmentChain { disk, directory, from_offset, left, current: None, damage })
     }
 
-    /// The next whole header, None behind the last one.
+    /// The next whole header, None after the last one.
     pub fn next_frame(&mut self) -> Result<Option<Located>> {
         loop {
             let Some(reader) = &mut self.current else {
@@ -53,7 +53,7 @@ impl SegmentChain {
         }
     }
 
-    /// As [`SegmentChain::next_frame`], over segments that cannot be read at all: others say why.
+    /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports.
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
@@ -68,12 +68,12 @@ impl SegmentChain {
         self.current.as_ref().map_or(&[], SegmentReader::readers)
     }
 
-    /// The frame that `next_frame` returned last, once. None if it is damaged.
+    /// The frame that `next_frame` returned last; call it once for each. None if it is damaged.
     pub fn body(&mut self) -> Result<Option<StoredRecord>> {
         self.current.as_mut().map_or(Ok(None), SegmentReader::body)
     }
 
-    /// What was damaged so far.
+    /// Damage found so far.
     pub fn damage(&self) -> Damage {
         let mut damage = self.damage;
         if let Some(reader) = &self.current {
@@ -83,7 +83,7 @@ impl SegmentChain {
     }
 }
 
-/// None for a segment that its owner has removed meanwhile, or has only begun.
+/// None for a segment that its owner has removed meanwhile, or is just creating.
 pub(crate) fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<SegmentReader>> {
     match SegmentReader::open_path(disk, path, ReaderOptions::default()) {
         Ok(reader) => Ok(Some(reader)),

@@ -25,7 +25,7 @@ use crate::format::SegmentHeader;
 /// A number that cannot be guessed, for epochs and log ids.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
-    // The kernel never gives less of so few bytes.
+    // The kernel always fills a buffer of this length.
     let filled = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()));
     filled.expect("every kernel since Linux 3.17 gives random bytes");
     u64::from_le_bytes(bytes)
@@ -39,7 +39,7 @@ pub fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>
     }
 }
 
-/// The segments of a directory, if there is one, in order, with their lengths.
+/// The segments of a directory in order, with their lengths in bytes; empty if it is missing.
 pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentName, u64)>> {
     let entries = list_if_there(disk, directory)?;
     let files = entries.into_iter().filter(|entry| !entry.is_directory);
@@ -50,7 +50,7 @@ pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentNa
     Ok(segments)
 }
 
-/// What is known of a segment without reading its frames.
+/// Facts of a segment that are known without reading its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     pub header: SegmentHeader,

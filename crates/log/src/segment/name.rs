@@ -4,7 +4,7 @@ use std::fmt;
 
 const EXTENSION: &str = ".seg";
 
-/// Orders as the frames do.
+/// Names are ordered as their frames are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentName {
     /// No frame in the file has a lower offset.
@@ -22,7 +22,7 @@ impl SegmentName {
             None => (stem, 0),
         };
         let name = SegmentName { first_offset: u64::from_str_radix(offset, 16).ok()?, attempt };
-        // Exactly one spelling is ours, or two files could be the same segment.
+        // Only one spelling counts; otherwise two files could be the same segment.
         (name.to_string() == file_name).then_some(name)
     }
 }

@@ -1,8 +1,8 @@
-//! Reads a segment's frames from front to back, over damage if there is any.
+//! Reads a segment's frames from front to back, and passes over damage.
 //!
-//! Where no whole header stands, the next one is searched for by the marker and the file's epoch.
-//! Zeros that are passed over are nothing: space that was reserved and not used, or pages that were
-//! never acknowledged.
+//! Without a whole header at its position, a reader searches for the next one by the marker and the
+//! file's epoch. Zeros that it passes over are no damage: they are space that was reserved and not
+//! used, or pages that were never acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::record::StoredRecord;
 /// How a segment is read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderOptions {
-    /// How much is read at a time, at least a block.
+    /// Bytes that are read at a time, at least a block.
     pub read_ahead_bytes: usize,
-    /// Blocks that the disk refuses are passed as damage if some others can be read; otherwise the
-    /// error can be tried again.
+    /// Blocks that the disk refuses are passed as damage if the disk can read other blocks.
+    /// Otherwise the error is returned, and the call can be repeated.
     pub pass_unreadable: bool,
 }
 
@@ -35,14 +35,14 @@ impl Default for ReaderOptions {
     }
 }
 
-/// What was not read because it was damaged.
+/// Parts of a segment that were not read because they are damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Frames whose header is whole and whose body is not.
+    /// Frames with a whole header and a damaged body.
     pub frames: u64,
-    /// Places where no header was readable and the next whole frame was searched for: at least one
-    /// frame each, except at the end of a segment that was not sealed, where it may be what a crash
-    /// left of an unacknowledged write.
+    /// Regions without a readable header, up to the next whole frame. Each has lost at least one
+    /// frame, except at the end of a segment that was not sealed: there it may be what a crash left
+    /// of an unacknowledged write.
     pub regions: u64,
     /// Bytes of both.
     pub bytes: u64,
@@ -59,13 +59,13 @@ impl Damage {
         *self == Damage::default()
     }
 
-    /// At least so many frames are lost.
+    /// At least this many frames are lost.
     pub(crate) fn places(&self) -> u64 {
         self.frames + self.regions
     }
 }
 
-/// The header of a frame and where it stands.
+/// The header of a frame and its position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     pub position: u64,
@@ -73,7 +73,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Where the next frame may begin.
+    /// Position at which the next frame may begin.
     pub fn end(&self) -> u64 {
         self.position + self.header.frame_len_bytes()
     }
@@ -84,7 +84,7 @@ pub struct SegmentReader {
     path: PathBuf,
     info: SegmentInfo,
     buffer: ReadBuffer,
-    /// No byte at or behind this is looked at.
+    /// Bytes from this position on are not looked at.
     end: u64,
     position: u64,
     current: Option<Located>,
@@ -95,7 +95,7 @@ pub struct SegmentReader {
 
 impl SegmentReader {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
-    /// the end of the file as it is now or where [`SegmentReader::set_end`] says.
+    /// the present end of the file, or where [`SegmentReader::set_end`] says.
     pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self> {
         let info = read_info(&*file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
@@ -112,7 +112,7 @@ impl SegmentReader {
         })
     }
 
-    /// The same for the file at a path.
+    /// Opens the file at a path.
     pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
@@ -122,8 +122,8 @@ impl SegmentReader {
         &self.info
     }
 
-    /// Where reading stops: the durable end of a segment that is being written. What lies before it
-    /// never changes, so that what was read ahead up to an earlier end stays good.
+    /// Sets where reading stops: the durable end of a segment that is being written. Bytes before
+    /// it never change, so that bytes read ahead up to an earlier end stay valid.
     pub fn set_end(&mut self, end: u64) {
         if end < self.end {
             self.buffer.forget();
@@ -131,12 +131,12 @@ impl SegmentReader {
         self.end = end;
     }
 
-    /// Gives back the memory of what was read ahead.
+    /// Frees the memory of the bytes that were read ahead.
     pub(crate) fn free_buffer(&mut self) {
         self.buffer.free();
     }
 
-    /// Where the next frame is looked for.
+    /// Position at which the next frame is looked for.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -147,8 +147,8 @@ impl SegmentReader {
         self.current = None;
     }
 
-    /// The next whole header, None at the end. What lies between the frames and is damaged is
-    /// passed over and counted. After an error of the disk the call can be repeated.
+    /// The next whole header, None at the end. Damage before it is passed over and counted. After
+    /// an error of the disk the call can be repeated.
     pub fn next_frame(&mut self) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
@@ -163,7 +163,7 @@ impl SegmentReader {
             && start == SEGMENT_HEADER_LEN_BYTES
             && let Some(error) = self.buffer.refused.last_error.take()
         {
-            // There is no frame in it that could be read.
+            // No frame of the file could be read.
             self.buffer.forget();
             self.position = start;
             return Err(error).at(&self.path, "cannot read");
@@ -181,14 +181,14 @@ impl SegmentReader {
         &self.readers
     }
 
-    /// The frame that [`SegmentReader::next_frame`] returned last, in memory of its own; to be
-    /// called at most once for each. None if it is damaged (counted) or goes on behind the end.
+    /// The frame that [`SegmentReader::next_frame`] returned last, in memory of its own. Call it at
+    /// most once for each. None if it is damaged (counted) or goes on behind the end.
     pub fn body(&mut self) -> Result<Option<StoredRecord>> {
         let Some(Located { position, header }) = self.current else { return Ok(None) };
         let FrameHeader { offset, facts, charge, .. } = header;
         let start = position + header.header_len_bytes();
         let len = header.body_len_bytes();
-        // Nothing is allocated for a length that the file cannot hold.
+        // Nothing is allocated for a length that exceeds the file.
         let bytes = match start + len <= self.end {
             true => self.io(|buffer, end| buffer.copy(start, len as usize, end))?,
             false => None,
@@ -207,12 +207,12 @@ impl SegmentReader {
         Ok(whole)
     }
 
-    /// What was damaged so far.
+    /// Damage found so far.
     pub fn damage(&self) -> Damage {
         self.damage
     }
 
-    /// Position in the file of the first of it.
+    /// Position in the file of the first damage.
     pub fn first_damage(&self) -> Option<u64> {
         self.first_damage
     }
@@ -222,7 +222,7 @@ impl SegmentReader {
         self.damage.add(damage);
     }
 
-    /// Takes the header at the position. None if its body goes on behind the end.
+    /// Accepts the header at the position. None if its body goes on behind the end.
     fn accept(&mut self, header: FrameHeader) -> Option<Located> {
         let located = Located { position: self.position, header };
         if located.position + header.header_len_bytes() + header.body_len_bytes() > self.end {
@@ -237,7 +237,7 @@ impl SegmentReader {
         Some(located)
     }
 
-    /// The header at the position, if a whole one stands there. Its reader ids are taken over.
+    /// The header at the position, if a whole one is there. Keeps its reader ids.
     fn parse_here(&mut self) -> Result<Option<FrameHeader>> {
         let (epoch, position) = (self.info.header.epoch, self.position);
         let mut needs = FRAME_PREFIX_LEN_BYTES;
@@ -255,15 +255,15 @@ impl SegmentReader {
         }
     }
 
-    /// True if a footer stands in the first block behind `from`: the cut behind it is missing.
+    /// True if a footer is in the first block behind `from`: the file was not cut behind it.
     fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
     }
 
-    /// Goes on behind the position, where no frame begins, to where one may begin or to the end of
-    /// what is buffered. Returns the position of the last byte that is not zero before.
+    /// Moves from a position without a frame to the next one where a frame may begin, or to the end
+    /// of the buffer. Returns the position of the last byte passed that is not zero.
     fn pass_to_marker(&mut self) -> Result<Option<u64>> {
         let (epoch, position, end) = (self.info.header.epoch, self.position, self.end);
         let bytes = self.io(|buffer, end| buffer.get(position, FRAME_PREFIX_LEN_BYTES, end))?;
@@ -277,7 +277,7 @@ impl SegmentReader {
         let passed = match find_marker(&bytes[first..], epoch) {
             Some(at) => first + at,
             None if is_last => bytes.len(),
-            // Where a marker could begin whose epoch was not read yet.
+            // Position of the last marker that is possible without its epoch.
             None => (bytes.len() - 8) / 8 * 8,
         };
         let last_set = last_byte_set(&bytes[..passed]);
@@ -293,7 +293,7 @@ impl SegmentReader {
     }
 }
 
-/// The last byte that is not zero. By the block, since most is reserved space.
+/// Index of the last byte that is not zero. By the block, since most is reserved space.
 fn last_byte_set(bytes: &[u8]) -> Option<usize> {
     let is_set = |block: &&[u8]| block.iter().fold(0, |set, byte| set | byte) != 0;
     let unset: usize = bytes
@@ -307,7 +307,7 @@ fn last_byte_set(bytes: &[u8]) -> Option<usize> {
 /// Header and footer of a segment.
 fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo> {
     let len_bytes = file.len_bytes().at(path, "cannot read")?;
-    // The first block and, should both copies of the header in it be damaged, the first frame.
+    // The first block, and the first frame for the case that both header copies are damaged.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
     let mut refused = pass_unreadable.then(Refused::default);
     let len = read(file, &mut block, 0, refused.as_mut()).at(path, "cannot read")?;
@@ -319,11 +319,11 @@ fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<
         }
         Err(error) => match (header_of_first_frame(behind), refused.and_then(|it| it.last_error)) {
             (Some(header), _) => header,
-            // What was not read says nothing.
+            // Bytes that could not be read prove nothing.
             (None, Some(error)) => return Err(error).at(path, "cannot read"),
             (None, None) => {
                 let path = path.to_owned();
-                // Shorter, or all zeros: frames are only written after the header.
+                // Shorter, or all zeros: frames are written only after the header.
                 let is_empty = matches!(error, BlockError::Empty)
                     || behind.iter().all(|&byte| byte == 0)
                         && len_bytes <= SEGMENT_HEADER_LEN_BYTES;
@@ -338,7 +338,7 @@ fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
-/// The first frame's place is fixed: its epoch is the file's.
+/// The first frame's position is fixed: its epoch is the file's.
 fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
     let epoch = frame_epoch(bytes)?;
     match parse_frame_header(bytes, epoch, SEGMENT_HEADER_LEN_BYTES) {

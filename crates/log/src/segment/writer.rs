@@ -1,7 +1,7 @@
 //! Appends frames to a new segment file.
 //!
-//! Invariants: what is synced together starts at a block that nothing durable is in, so that a torn
-//! write cannot damage it; after a failed write or sync the file is never touched again.
+//! Invariants: each sync starts at a block without durable bytes, so that a torn write damages none
+//! of them; after a failed write or sync the file is never touched again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::format::{
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
 };
 
-/// Frames are collected up to this many bytes, so that a slow disk has much to do at a time. With a
-/// quarter of it a fast disk reaches nine tenths of its bandwidth.
+/// Frames are collected up to this many bytes, so that a slow disk has much to do at a time. A
+/// quarter of it gives a fast disk nine tenths of its bandwidth.
 const BUFFER_LEN_BYTES: usize = 4 << 20;
 
-// What is handed over are whole blocks at the start of a block.
+// The writer hands over whole blocks that start at a block.
 const _: () = assert!(BLOCK_LEN_BYTES.is_multiple_of(ALIGNMENT_BYTES as u64));
 
 /// An open segment at its end.
@@ -29,12 +29,12 @@ pub struct SegmentWriter {
     name: SegmentName,
     header: SegmentHeader,
     len_bytes: u64,
-    /// Where the next frame begins: the end of all that was appended.
+    /// Position of the next frame: the end of all frames that were appended.
     end: u64,
-    /// Where the buffered bytes belong: the end of a block.
+    /// Position of the buffered bytes: the end of a block.
     buffer_position: u64,
     buffer: AlignedBuffer,
-    /// Of the frame that is appended.
+    /// Header of the frame that is being appended; kept for its memory.
     frame_header: Vec<u8>,
     durable_end: u64,
     totals: Footer,
@@ -43,11 +43,10 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file in a directory that exists. Its directory entry is durable, `len_bytes` are
-    /// reserved for it, and its header, which has a random epoch, is written; the first sync makes
-    /// that durable with the first frames: before that the file is an unfinished one. If a file of
-    /// this first offset exists, the name gets the next free attempt. What was begun is removed
-    /// after an error.
+    /// Creates a file in a directory that exists; its name gets the next free attempt. Its
+    /// directory entry is durable, `len_bytes` are reserved and `header` is written, whose epoch
+    /// has to be random. The first sync makes the header durable; before that the file is an
+    /// unfinished one. After an error the file is removed.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -99,13 +98,13 @@ impl SegmentWriter {
             + BLOCK_LEN_BYTES
     }
 
-    /// True if the frame has room. The last block is kept for the footer.
+    /// True if the frame fits. The last block is reserved for the footer.
     pub fn fits(&self, frame: &FrameRef<'_>) -> bool {
         self.end + frame.frame_len_bytes() + BLOCK_LEN_BYTES <= self.len_bytes
     }
 
-    /// Appends a frame, which must fit; returns where it begins. It is not durable before
-    /// [`SegmentWriter::sync`], and may not be readable before either.
+    /// Appends a frame, which must fit; returns its position. It is not durable, and may not be
+    /// readable, before [`SegmentWriter::sync`].
     pub fn append(&mut self, frame: &FrameRef<'_>) -> Result<u64> {
         self.refuse_if_failed()?;
         if !frame.is_within_limits() || !self.fits(frame) {
@@ -128,13 +127,13 @@ impl SegmentWriter {
         Ok(position)
     }
 
-    /// Makes what was appended durable. The next frame begins in a new block.
+    /// Makes the appended frames durable. The next frame begins in a new block.
     pub fn sync(&mut self) -> Result<()> {
         self.refuse_if_failed()?;
         if self.end == self.durable_end {
             return Ok(());
         }
-        // What is left of the block remains zeros.
+        // The rest of the block stays zeros.
         self.buffer.fill_block();
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
@@ -143,14 +142,14 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives back the memory for frames until the next one. What was not synced is lost.
+    /// Frees the buffer until the next frame. Frames that were not synced are lost.
     pub fn release_buffer(&mut self) {
         self.buffer = AlignedBuffer::new(BUFFER_LEN_BYTES);
     }
 
-    /// Syncs, appends the footer and gives back the space behind it. The footer is not synced:
-    /// without it the segment is scanned. After an error the frames up to
-    /// [`SegmentWriter::durable_end`] are durable all the same.
+    /// Syncs, appends the footer and frees the space behind it. The footer is not synced: a segment
+    /// without one is scanned. After an error the frames before [`SegmentWriter::durable_end`] are
+    /// durable all the same.
     pub fn seal(&mut self) -> Result<()> {
         self.sync()?;
         let footer = self.totals.encode(self.header.epoch, self.end);
@@ -161,9 +160,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// For a segment that failed: gives back the space behind what is durable, so that what was not
-    /// durable there cannot come back beside its second writing. Best effort: the same offset twice
-    /// is the same frame. False if the disk refused.
+    /// For a segment that failed: cuts the file behind its durable frames. The other frames are
+    /// written elsewhere and must not come back here. Best effort: the same offset twice is the
+    /// same frame. False if the disk refused.
     pub fn abandon(self) -> bool {
         self.file.set_len(self.durable_end).is_ok()
     }
@@ -173,12 +172,12 @@ impl SegmentWriter {
         self.durable_end
     }
 
-    /// Totals of all that was appended.
+    /// Totals of all frames that were appended.
     pub fn totals(&self) -> Footer {
         self.totals
     }
 
-    /// Totals of what is durable.
+    /// Totals of the durable frames.
     pub fn durable_totals(&self) -> Footer {
         self.durable_totals
     }
@@ -205,7 +204,7 @@ impl SegmentWriter {
         self.failed
     }
 
-    /// Collects bytes; what is full goes to the disk.
+    /// Collects bytes. Writes the buffer to the disk when it is full.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = self.buffer.append(bytes);
         while !rest.is_empty() {
@@ -215,7 +214,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Hands the buffer, which ends with a block, to the disk.
+    /// Writes the buffer, which ends with a block, to the disk.
     fn write_out(&mut self) -> Result<()> {
         let written = write_all_at(&*self.file, self.buffer.bytes(), self.buffer_position);
         self.checked(written, "cannot write")?;

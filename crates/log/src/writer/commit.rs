@@ -1,4 +1,4 @@
-//! What is written with one sync, and how it becomes durable.
+//! Batches: frames that are written with one sync, and how they become durable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::record::Record;
 use crate::segment::SegmentWriter;
 use crate::types::{Charge, CursorId, Offset};
 
-/// Bytes of a batch: enough for full speed, and no more, for the sake of what comes next.
+/// Charge of a batch: enough for full speed. More would make the frames that come next wait.
 const BATCH_LIMIT_BYTES: u64 = 8 << 20;
-/// At most so many frames are looked at, or become durable, under one lock.
+/// At most this many frames are looked at, or become durable, under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
 struct BatchFrame<T> {
@@ -24,21 +24,21 @@ struct BatchFrame<T> {
     entry: Arc<T>,
     charge: Charge,
     is_taken: bool,
-    /// Where its readers stand in the batch.
+    /// Index range of its readers in [`Batch::readers`].
     readers: Range<usize>,
 }
 
 /// Unresolved frames that are not durable, in order of offsets.
 pub(super) struct Batch<T> {
     frames: Vec<BatchFrame<T>>,
-    /// Persistent ids.
+    /// Persistent ids of the readers of all frames.
     readers: Vec<u32>,
     /// Readers that have no file yet.
     newcomers: Vec<CursorId>,
 }
 
 impl<T> Batch<T> {
-    /// All that may be written now, up to the limit. None if that is nothing.
+    /// All frames that may be written now, up to the limit. None if there are none.
     pub(super) fn collect(shared: &Shared<T>) -> Option<Self> {
         let mut batch = Batch { frames: Vec::new(), readers: Vec::new(), newcomers: Vec::new() };
         let mut bytes = 0;
@@ -63,7 +63,7 @@ impl<T> Batch<T> {
         (!batch.frames.is_empty()).then_some(batch)
     }
 
-    /// Adds a frame for those of its readers that have not resolved it. Returns its charge.
+    /// Adds a frame for the readers that have not resolved it. Returns its charge in bytes.
     fn add(&mut self, inner: &Inner<T>, offset: Offset) -> u64 {
         let Some(slot) = inner.slots.get(offset).filter(|slot| !slot.is_durable) else { return 0 };
         let start = self.readers.len();
@@ -88,7 +88,7 @@ impl<T> Batch<T> {
 }
 
 impl<T: Record> Writer<T> {
-    /// Writes a batch. After an error those of its frames that are not durable are still unwritten.
+    /// Writes a batch. After an error, the frames that are not durable can be collected again.
     pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<()> {
         self.sync_names()?;
         self.create_cursor_files(&batch.newcomers)?;
@@ -144,7 +144,7 @@ impl<T: Record> Writer<T> {
         remove_gone(&mut files, &self.shared, &self.home);
         for &id in newcomers {
             let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);
-            // A reader that has gone meanwhile needs none.
+            // A reader that has been removed meanwhile needs no file.
             let Some(state) = state else { continue };
             let file_name = file_name(&state.name);
             let path = self.home.cursors_directory.join(&file_name);
@@ -172,7 +172,7 @@ impl<T: Record> Writer<T> {
         Ok(self.segment.as_mut().expect("it was created above"))
     }
 
-    /// Makes the given frames durable, the last that were appended to the segment.
+    /// Makes frames durable: the last ones that were appended to the segment.
     fn sync(&mut self, batch: &Batch<T>, frames: Range<usize>) -> Result<()> {
         let Some(segment) = self.segment.as_mut().filter(|_| !frames.is_empty()) else {
             return Ok(());
@@ -190,7 +190,7 @@ impl<T: Record> Writer<T> {
         Ok(())
     }
 
-    /// Seals the open segment, all of whose frames are durable, whether that works or not.
+    /// Seals the open segment, all of whose frames are durable. If that fails, it is given up.
     pub(super) fn close_segment(&mut self) {
         let open = self.segment.as_mut().filter(|segment| segment.totals().frames > 0);
         if open.is_none_or(|segment| segment.seal().is_err()) {
@@ -200,21 +200,21 @@ impl<T: Record> Writer<T> {
         self.shared.close_known(segment.header().first_offset, segment.len_bytes());
     }
 
-    /// Never touches the open segment again. What is durable in it stays.
+    /// Never touches the open segment again. Its durable frames stay.
     pub(super) fn give_up_segment(&mut self) {
         let Some(segment) = self.segment.take() else { return };
         let first = segment.header().first_offset;
         let (path, durable_end) = (segment.path().to_owned(), segment.durable_end());
         segment.abandon();
         if !self.shared.close_known(first, durable_end) {
-            // Nothing in it was ever durable. Should it stay, a later attempt counts.
+            // Nothing in it was ever durable. If the file stays, a later attempt counts.
             let _ = self.home.options.disk.remove_file(&path);
         }
     }
 }
 
 impl<T> Shared<T> {
-    /// The writer is done with a segment. False if nothing in it ever became durable.
+    /// Marks a segment as closed. False if nothing in it ever became durable.
     fn close_known(&self, first: Offset, len_bytes: u64) -> bool {
         self.with_store(|store| {
             let known = store.segments.by_first.get_mut(&first);
@@ -222,7 +222,7 @@ impl<T> Shared<T> {
         })
     }
 
-    /// Takes note of what a sync made durable in a segment, before its frames are published.
+    /// Records what a sync made durable in a segment, before its frames are published.
     fn note_commit(&self, segment: &SegmentWriter, frames: &[BatchFrame<T>], bytes_before: u64) {
         let Some(last) = frames.last().map(|frame| frame.offset) else { return };
         let header = segment.header();
@@ -249,7 +249,7 @@ impl<T> Inner<T> {
         let Some(store) = &mut self.store else { return };
         for frame in frames {
             store.durable_below = frame.offset + 1;
-            // One that is gone was resolved everywhere meanwhile.
+            // Its slot is gone: every reader resolved it meanwhile.
             let Some(slot) = self.slots.get_mut(frame.offset) else { continue };
             slot.is_durable = true;
             store.unwritten_bytes -= frame.charge.bytes;

@@ -1,14 +1,14 @@
-//! The writer thread: makes due frames durable, all that are unwritten at once with one sync (group
+//! The writer thread: makes due frames durable, with all other unwritten frames in one sync (group
 //! commit).
 //!
 //! Invariants
-//! - A frame is written as soon as it is due ([`crate::OpenOptions::flush_after`]), with everything
-//!   that was appended before it and is unresolved. While readers resolve frames before they are
-//!   due, nothing is written and the thread wakes up only as often as frames come due.
+//! - A frame is written as soon as it is due ([`crate::OpenOptions::flush_after`]), with every
+//!   unresolved frame that was appended before it. While readers resolve frames before they are
+//!   due, nothing is written, and the thread wakes up only as often as frames come due.
 //! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
 //!   after all its readers have durable cursor files: without one, a restart would not know that
-//!   the frame is for a reader. Of a file that was found at the start only the content is known to
-//!   be durable: a process that ended before it had synced the directory leaves the name.
+//!   the frame is for a reader. The names of cursor files found at the start may not be durable: a
+//!   process may have ended before it synced the directory.
 
 mod commit;
 
@@ -27,18 +27,18 @@ use crate::segment::SegmentWriter;
 use crate::types::CursorId;
 use commit::Batch;
 
-/// Waits before a disk that failed is tried again: doubled up to the second, unless nothing but
-/// space is missing, for which something may be given up at any time.
+/// Waits before a disk that failed is tried again, doubled up to `RETRY_MAX`. While only space is
+/// missing the wait stays at `RETRY_MIN`: space may be given up at any time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// An unneeded segment is given up after so many maintenance intervals without a write.
+/// An unneeded segment is given up after this many maintenance intervals without a write.
 const IDLE_INTERVALS: u32 = 10;
 
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
     home: Home,
     cursor_files: Arc<Mutex<CursorFiles>>,
-    /// Cursor files were found whose names may not be durable.
+    /// Cursor files were found at the start whose names may not be durable.
     has_unsynced_names: bool,
     segment: Option<SegmentWriter>,
     committed: Instant,
@@ -123,7 +123,7 @@ impl<T: Record> Writer<T> {
         }
     }
 
-    /// Lets go from memory what need not be there, freeing it without the lock.
+    /// Evicts frames from memory that need not be there, and frees them without the lock.
     fn let_go(&self, inner: &mut MutexGuard<'_, Inner<T>>) {
         loop {
             let evicted = inner.evict();
@@ -155,9 +155,9 @@ impl<T: Record> Writer<T> {
         }
     }
 
-    /// There was trouble, and nothing is left to write: a new segment shows whether it is over.
+    /// After trouble, when no frame is left to write: a new segment shows whether the disk works.
     fn probe(&mut self) -> Result<()> {
-        // No frame below the mark will be written any more.
+        // No frame below this offset will be written any more.
         let (has_trouble, first) =
             self.shared.with_store(|store| (store.trouble.is_some(), store.durable_below));
         if has_trouble { self.open_segment_for(first, 0).map(drop) } else { Ok(()) }
@@ -177,7 +177,7 @@ impl<T: Record> Writer<T> {
 }
 
 impl<T> Inner<T> {
-    /// Lifts the mark of what is durable over what is resolved everywhere.
+    /// Raises `durable_below` over frames that are durable or resolved everywhere.
     fn pass_resolved(&mut self) {
         let Some(store) = &mut self.store else { return };
         let mut live = self.slots.live_from(store.durable_below);
@@ -185,7 +185,7 @@ impl<T> Inner<T> {
         store.durable_below = unwritten.map_or(self.slots.head(), |(offset, _)| offset);
     }
 
-    /// From when on something has to be written. To be called after [`Inner::pass_resolved`].
+    /// Time at which something has to be written. Call [`Inner::pass_resolved`] before.
     fn due_at(&self) -> Option<Instant> {
         let store = self.store.as_ref()?;
         let oldest = self.slots.get(store.durable_below)?;
@@ -194,7 +194,7 @@ impl<T> Inner<T> {
         Some(if is_due { oldest.appended } else { oldest.appended + store.flush_after })
     }
 
-    /// Which readers have left a frame unread for longer than a frame may wait for them.
+    /// Marks the readers that have left a frame unread for longer than a frame may wait for them.
     fn note_lags(&mut self, now: Instant) {
         let Some(after) = self.store.as_ref().map(|store| store.flush_after) else { return };
         for id in (0..self.cursors.len()).map(CursorId) {

@@ -1,4 +1,4 @@
-//! The calls of a disk, counted, and the errors that they may give.
+//! The calls of a disk, counted, and the errors that they may return.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,12 +31,12 @@ pub struct Call<'a> {
     pub path: &'a Path,
 }
 
-/// The error that a full disk gives.
+/// The error of a full disk.
 pub fn no_space() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
 }
 
-/// The error that a broken disk gives.
+/// The error of a broken disk.
 pub fn input_output() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }
@@ -46,7 +46,7 @@ pub fn too_many_open_files() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())
 }
 
-/// What was asked of the disk.
+/// Calls of the disk, and bytes that were read and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub calls: BTreeMap<Operation, u64>,

@@ -1,5 +1,5 @@
-//! The faulty twin of the disk: files in memory that lose what was not synced, tear what was being
-//! written, run out of space, of inodes and of descriptors, and fail in the n-th call.
+//! A disk that fails on demand: files in memory that lose unsynced pages, tear writes under way,
+//! run out of space, inodes and descriptors, and fail in the n-th call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ enum Node {
     File(usize),
 }
 
-/// A change of names that is not on disk yet. They get there in order.
+/// A change of names that is not on disk yet. Changes reach the disk in order.
 #[derive(Clone, Debug)]
 enum NameChange {
     Add(PathBuf, Node),
@@ -69,7 +69,7 @@ struct State {
     generation: u64,
     random: Rng,
     fault: Option<Fault>,
-    /// End of the names of files, and what cannot be read of them.
+    /// End of the names of files, and the positions in them that cannot be read.
     unreadable: Option<(String, Range<u64>)>,
     counts: Counts,
     capacity_bytes: Option<u64>,
@@ -117,19 +117,19 @@ impl FaultyDisk {
         FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
 
-    /// Kill -9: the files stay as they are. This handle and every file opened through it
-    /// are dead; the one that is returned goes on.
+    /// Kill -9: the files stay as they are. This handle and every file opened through it are dead;
+    /// the returned handle works.
     pub fn kill_process(&self) -> FaultyDisk {
         let mut state = self.state.lock();
         state.start_generation();
         FaultyDisk { state: self.state.clone(), generation: state.generation }
     }
 
-    /// As [`FaultyDisk::kill_process`], and what was not synced is lost or torn.
+    /// As [`FaultyDisk::kill_process`], and unsynced pages are lost or torn.
     pub fn cut_power(&self, unsynced: Unsynced) -> FaultyDisk {
         let mut state = self.state.lock();
         let state = &mut *state;
-        // Names get there in the order of the file system's journal: some first ones did, the
+        // Names reach the disk in the order of the file system's journal: the first ones did, the
         // others did not.
         let kept = match unsynced {
             Unsynced::Lost => 0,
@@ -146,13 +146,13 @@ impl FaultyDisk {
         FaultyDisk { state: self.state.clone(), generation: state.generation }
     }
 
-    /// Asked before every call: an error that it returns is what the call returns, without doing
-    /// anything else; except a sync, which loses pages as a kernel does.
+    /// Asked before every call. If it returns an error, the call returns that error and does
+    /// nothing else; but a sync that fails loses pages, as in a kernel.
     pub fn set_fault(&self, fault: impl FnMut(&Call<'_>) -> Option<io::Error> + Send + 'static) {
         self.state.lock().fault = Some(Box::new(fault));
     }
 
-    /// Bytes at these positions cannot be read, in files whose name ends so.
+    /// Bytes at these positions cannot be read, in files whose names end with `name_ends`.
     pub fn set_unreadable(&self, name_ends: &str, positions: Range<u64>) {
         self.state.lock().unreadable = Some((name_ends.to_owned(), positions));
     }
@@ -162,58 +162,58 @@ impl FaultyDisk {
         (state.fault, state.unreadable) = (None, None);
     }
 
-    /// The call with this number fails (see [`Call::number`]), all others do not.
+    /// Makes only the call with this number fail (see [`Call::number`]).
     pub fn fail_call(&self, number: u64, error: fn() -> io::Error) {
         self.set_fault(move |call| (call.number == number).then(error));
     }
 
-    /// All calls of a kind fail from now on.
+    /// Makes all calls of a kind fail from now on.
     pub fn fail_operation(&self, operation: Operation, error: fn() -> io::Error) {
         self.set_fault(move |call| (call.operation == operation).then(error));
     }
 
-    /// The size of the disk.
+    /// Sets the size of the disk.
     pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
         self.state.lock().capacity_bytes = capacity_bytes;
     }
 
-    /// The number of inodes.
+    /// Sets the number of inodes.
     pub fn set_file_limit(&self, files: Option<usize>) {
         self.state.lock().file_limit = files;
     }
 
-    /// The number of file descriptors.
+    /// Sets the number of file descriptors.
     pub fn set_open_files_limit(&self, files: Option<usize>) {
         self.state.lock().open_files_limit = files;
     }
 
-    /// Reads and writes do a random part of what they are asked for, and are interrupted now and
-    /// then.
+    /// Reads and writes do a random part of what they are asked for, and are interrupted at
+    /// random.
     pub fn set_short_calls(&self, short_calls: bool) {
         self.state.lock().short_calls = short_calls;
     }
 
-    /// How long a sync takes.
+    /// Sets the duration of a sync.
     pub fn set_sync_delay(&self, delay: Duration) {
         self.state.lock().sync_delay = delay;
     }
 
-    /// How long a read takes.
+    /// Sets the duration of a read.
     pub fn set_read_delay(&self, delay: Duration) {
         self.state.lock().read_delay = delay;
     }
 
-    /// Called with the path before every read, on the thread that reads: it may hold that up.
+    /// Called with the path before every read, on the thread that reads. It may delay the read.
     pub fn set_read_gate(&self, gate: impl Fn(&Path) + Send + Sync + 'static) {
         self.state.lock().read_gate = Some(Arc::new(gate));
     }
 
-    /// How many reads took so long, or do.
+    /// Number of reads that were or are delayed.
     pub fn delayed_reads(&self) -> u64 {
         self.state.lock().delayed_reads
     }
 
-    /// Syncs do nothing and say that they did: a test on such a disk must see loss.
+    /// Syncs do nothing and return success: a test on such a disk must see loss.
     pub fn set_ignores_syncs(&self, ignores_syncs: bool) {
         self.state.lock().ignores_syncs = ignores_syncs;
     }
@@ -234,7 +234,7 @@ impl FaultyDisk {
         self.state.lock().open_files
     }
 
-    /// Every file with its path, in order of the paths. Counts for nothing.
+    /// Every file with its path, in order of the paths. Not counted as a call.
     pub fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let state = self.state.lock();
         let files = state.names.iter().filter_map(|(path, node)| match node {
@@ -251,7 +251,7 @@ impl FaultyDisk {
             .collect()
     }
 
-    /// Puts a file there, durably, or replaces one. Counts for nothing.
+    /// Creates or replaces a file, durably. Not counted as a call.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state.lock();
         let mut file = MemoryFile::default();
@@ -263,7 +263,7 @@ impl FaultyDisk {
         state.durable_names.insert(path.to_owned(), node);
     }
 
-    /// Flips one bit of a file, durably. Counts for nothing.
+    /// Flips one bit of a file, durably. Not counted as a call.
     pub fn flip_bit(&self, path: &Path, bit: u64) {
         let mut state = self.state.lock();
         if let Some(&Node::File(index)) = state.names.get(path) {
@@ -272,7 +272,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Begins a call: counts it and lets the fault have its say.
+    /// Begins a call: counts it and asks the fault for an error.
     fn call(
         &self,
         operation: Operation,
@@ -319,7 +319,7 @@ impl State {
         live.sum()
     }
 
-    /// True if a file may grow from what it uses now to `used_bytes`.
+    /// True if a file may grow from its present use to `used_bytes`.
     fn has_room(&self, index: usize, used_bytes: u64) -> bool {
         let more = used_bytes.saturating_sub(self.files[index].used_bytes());
         more == 0 || self.capacity_bytes.is_none_or(|capacity| self.used_bytes() + more <= capacity)
@@ -350,7 +350,7 @@ impl State {
         if parent == Some(&Node::Directory) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// How much of `len` bytes a call does this time.
+    /// The part of `len` bytes that a call does this time.
     fn part_of(&mut self, len: usize) -> io::Result<usize> {
         if !self.short_calls || len == 0 {
             return Ok(len);
@@ -504,7 +504,7 @@ impl DiskFile for FaultyFile {
                 state.files[self.index].used_after_write(position, position + len as u64),
             )
         {
-            // A disk that is nearly full takes what still fits: whole pages.
+            // A disk that is nearly full writes the whole pages that fit.
             len = len.saturating_sub(4096);
         }
         if len == 0 && !bytes.is_empty() {

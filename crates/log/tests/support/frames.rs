@@ -1,4 +1,4 @@
-//! Frames and segments to test with.
+//! Frames and segments for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sluice_log::{Charge, RecordFacts, StoredRecord};
 
 pub const EPOCH: u64 = 0x005e_ed0f_e90c_4000_u64;
 
-/// A frame as it is expected back.
+/// A frame as it is expected to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestFrame {
     pub offset: u64,
@@ -106,7 +106,7 @@ pub fn open(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> SegmentRead
     SegmentReader::open(Arc::clone(&file), path, options).expect("a segment")
 }
 
-/// Every whole frame and what was damaged.
+/// Every whole frame, and the damage.
 pub fn read_all(reader: &mut SegmentReader) -> (Vec<TestFrame>, Damage) {
     let mut frames = Vec::new();
     while let Some(located) = reader.next_frame().expect("read") {

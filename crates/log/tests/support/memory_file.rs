@@ -1,5 +1,4 @@
-//! A file in memory that knows which of its pages are on the disk and which would be lost with the
-//! power.
+//! A file in memory that knows which of its pages are on the disk and which a power cut would lose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,19 +6,19 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 pub const PAGE_LEN_BYTES: u64 = 4096;
-/// What a disk writes at once; a page can be torn between sectors.
+/// The disk writes a sector at once; a page can be torn between sectors.
 const SECTOR_LEN_BYTES: usize = 512;
 
 type Page = Arc<[u8; PAGE_LEN_BYTES as usize]>;
 
-/// How the pages that were not synced come out of a power cut.
+/// State after a power cut of the pages that were not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsynced {
     /// All are lost.
     Lost,
     /// Each is lost, kept or torn between sectors, whatever the order in which they were written.
     Mixed,
-    /// As `Mixed`; the sectors of torn pages may also hold garbage.
+    /// As `Mixed`; the sectors of torn pages may also have garbage.
     Garbage,
 }
 
@@ -31,7 +30,7 @@ pub struct MemoryFile {
     durable_len_bytes: u64,
     durable_pages: BTreeMap<u64, Page>,
     dirty: BTreeSet<u64>,
-    /// Space up to here is reserved.
+    /// Space up to this position is reserved.
     allocated_bytes: u64,
 }
 
@@ -129,8 +128,8 @@ impl MemoryFile {
         self.durable_len_bytes = self.len_bytes;
     }
 
-    /// What a kernel does when the disk refuses: some pages got there, the others are forgotten to
-    /// be dirty, so that the next sync succeeds without them.
+    /// Fails as a kernel does when the disk refuses: some pages are written, the others are marked
+    /// clean, so that the next sync succeeds without them.
     pub fn fail_sync(&mut self, random: &mut Rng) {
         for index in std::mem::take(&mut self.dirty) {
             if random.bool() {
@@ -139,7 +138,7 @@ impl MemoryFile {
         }
     }
 
-    /// What is left when the power comes back.
+    /// Leaves the file as it is when the power comes back.
     pub fn cut_power(&mut self, unsynced: Unsynced, random: &mut Rng) {
         for index in std::mem::take(&mut self.dirty) {
             match random.u8(0..3) {
@@ -162,7 +161,7 @@ impl MemoryFile {
         self.allocated_bytes = self.allocated_bytes.min(self.len_bytes);
     }
 
-    /// Flips one bit, as a disk does that wears out.
+    /// Flips one bit, as a worn disk does.
     pub fn flip_bit(&mut self, bit: u64) {
         let position = bit / 8;
         let mut byte = [0];

@@ -1,4 +1,4 @@
-//! A real ext4 file system in a file, whose power can be cut: what was not synced is gone, as after
+//! A real ext4 file system in a file, whose power can be cut: unsynced data is gone, as after
 //! pulling the plug.
 //!
 //! SIGKILL alone never tests a sync, since the page cache outlives the process. Here the file
@@ -18,12 +18,12 @@ const FOLDER_PREFIX: &str = "sluice-mounted-";
 const SHUT_DOWN: &str = "import fcntl, os, struct, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
 
-/// What is mounted.
+/// Kind and size of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
     /// In an image file, through a loop device.
     Ext4 { mib: u64 },
-    /// In memory, with an end of its space and of its inodes.
+    /// In memory, with limited space and inodes.
     Tmpfs { mib: u64, inodes: u64 },
 }
 
@@ -36,8 +36,8 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts an empty file system. `None`, having said so, where this machine does not allow it.
-    /// That is a failure where everything has to be there (CI=true).
+    /// Mounts an empty file system. If this machine does not allow it, says so and returns `None`;
+    /// with CI=true it fails instead.
     pub fn new(file_system: FileSystem) -> Option<Mounted> {
         if !is_root() {
             skip("mounting a file system needs root");
@@ -68,7 +68,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Where the file system's root is.
+    /// The file system's root.
     pub fn path(&self) -> &Path {
         &self.mount_point
     }
@@ -92,8 +92,8 @@ impl Mounted {
         run(command.arg(&self.mount_point))
     }
 
-    /// Everything that was not synced is gone. Whoever uses the file system must be dead, or gets
-    /// errors from here on.
+    /// Discards all unsynced data. Processes that use the file system must be dead, or get errors
+    /// from here on.
     pub fn cut_power(&self) {
         assert!(
             matches!(self.file_system, FileSystem::Ext4 { .. }),
@@ -105,7 +105,7 @@ impl Mounted {
             .output();
         let shut_down = shut_down.expect("python3 runs");
         assert!(shut_down.status.success(), "{}", String::from_utf8_lossy(&shut_down.stderr));
-        // A killed process holds its files for a moment.
+        // The files of a killed process stay open for a moment.
         let unmounted = (0..200).any(|_| {
             let is_done = run(Command::new("umount").arg(&self.mount_point)).is_ok();
             if !is_done {
@@ -117,7 +117,7 @@ impl Mounted {
         self.mount().expect("mounted again");
     }
 
-    /// Leaves this much space to others, and gives it back by [`Ballast`]'s end.
+    /// Takes all space but `left_bytes`, until the [`Ballast`] is dropped.
     pub fn fill_but(&self, left_bytes: u64) -> Ballast {
         let path = self.mount_point.join(format!("ballast-{:08x}", fastrand::u32(..)));
         let file = fs::File::create(&path).expect("a file");
@@ -125,8 +125,8 @@ impl Mounted {
             let space = rustix::fs::statvfs(&self.mount_point).expect("the file system's space");
             space.f_bavail * space.f_frsize
         };
-        // What the file system needs to keep account of the space is part of it: not all can be had
-        // at once.
+        // A part of the space is for the file system's own accounting: not all can be allocated at
+        // once.
         let mut len_bytes = 0;
         let mut step = available_bytes().saturating_sub(left_bytes);
         while step >= 4096 {
@@ -140,7 +140,7 @@ impl Mounted {
         Ballast { paths: vec![path] }
     }
 
-    /// Takes all inodes that are left.
+    /// Takes all inodes that are left, until the [`Ballast`] is dropped.
     pub fn take_inodes(&self) -> Ballast {
         let names = (0..).map(|number| self.mount_point.join(format!("inode-{number}")));
         Ballast { paths: names.take_while(|path| fs::File::create(path).is_ok()).collect() }
@@ -149,13 +149,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: after a failed test it may still be in use.
+        // Lazily: it may still be in use after a failed test.
         let _ = run(Command::new("umount").arg("--lazy").arg(&self.mount_point));
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What takes up a file system's room, until it is dropped.
+/// Files that take up space or inodes of a file system, until it is dropped.
 #[derive(Debug)]
 pub struct Ballast {
     paths: Vec<PathBuf>,
@@ -173,11 +173,11 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says that a test is skipped, or fails it where everything has to be there.
+/// Says that a test is skipped; with CI=true it fails instead.
 pub fn skip(reason: &str) {
     let has_to_be = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!has_to_be, "{reason}, and with CI=true nothing is skipped");
-    // Not through the harness, which would keep it to itself.
+    // Not through the test harness, which would capture it.
     let _ = writeln!(io::stderr(), "skipped: {reason}");
 }
 
@@ -190,7 +190,7 @@ fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {said}", command.get_program().display())))
 }
 
-/// Unmounts what test processes left behind that were killed.
+/// Unmounts and removes the file systems of test processes that were killed.
 fn remove_leftovers() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

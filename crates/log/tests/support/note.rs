@@ -1,4 +1,4 @@
-//! A small record, and a log of such on a disk that a test can make fail.
+//! A small record, and logs of it on a disk that a test can make fail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::faulty_disk::FaultyDisk;
 pub const DIRECTORY: &str = "/log/traces";
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the log said was durable.
+/// Values of the notes that the log called durable.
 pub type Durable = Arc<Mutex<BTreeSet<u64>>>;
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ pub fn append(
     log.append(Arc::new(note), charge, &readers(ids)).offset
 }
 
-/// The next entry, waiting for the disk. None if there is nothing.
+/// The next entry, waiting for the disk. None if there is none.
 pub fn next(log: &Log<Note>, id: CursorId) -> Option<(Offset, Arc<Note>)> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -147,13 +147,13 @@ pub fn wait_durable(durable: &Durable, count: usize) {
     wait_until("all durable", || durable.lock().len() >= count);
 }
 
-/// All of the frames have left memory, a moment after they were durable: the log may keep none.
+/// Waits until all frames have left memory, a moment after they were durable.
 pub fn wait_evicted(log: &Log<Note>, frames: u64) {
     wait_until("all are let go from memory", || log.stats().frames_evicted == frames);
 }
 
-/// A disk with the files of six processes, ten frames in each: those of the first for the reader
-/// `dead`, the others, with the values 10 to 59, for `keeper`.
+/// A disk with the files of six processes, ten frames in each: those of the first process for the
+/// reader `dead`, the others, with the values 10 to 59, for `keeper`.
 pub fn disk_with_small_files() -> FaultyDisk {
     let mut disk = FaultyDisk::new(3);
     for process in 0..6 {
@@ -172,12 +172,12 @@ pub fn disk_with_small_files() -> FaultyDisk {
     disk
 }
 
-/// Options under which the files of [`disk_with_small_files`] are written anew as one.
+/// Options under which the files of [`disk_with_small_files`] are rewritten as one.
 pub fn large_segments(disk: &FaultyDisk) -> OpenOptions {
     OpenOptions { segment_bytes: 1 << 20, ..options(disk) }
 }
 
-/// Of each 50 frames one is for a dead reader. The others are resolved, but for the first 49.
+/// Of every 50 frames one is for a dead reader. The others are resolved, except for the first 49.
 pub fn append_sparse(log: &Log<Note>, rounds: std::ops::Range<u64>) {
     let (dead, alive) = (subscribe(log, "dead"), subscribe(log, "alive"));
     let durable = Durable::default();
