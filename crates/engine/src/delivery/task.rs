@@ -27,7 +27,7 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     No,
-    /// Send what is there without waiting for company, then end.
+    /// Send everything without lingering, then end.
     Drain,
     /// Wait for what is in flight, give back the rest to the log, end.
     HandOver,
@@ -150,15 +150,15 @@ impl Task {
         }
     }
 
-    /// What the backend refused alone dies, once it is known to be at fault.
+    /// Units that the backend refused alone are dead letters, once they are known to be at fault.
     fn settle_refused(&mut self, has_read_all: bool) {
         for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
             self.apply(Verdict::Dead { units, cause, reason });
         }
     }
 
-    /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
-    /// task, and so does what is appended.
+    /// Takes the next frame of the log. False if there is none now: a frame that comes from disk or
+    /// is appended wakes the task.
     fn read(&mut self, now: Instant) -> bool {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
@@ -182,7 +182,7 @@ impl Task {
         true
     }
 
-    /// Gives up what senders left that wait for this delivery alone: they send it again.
+    /// Gives up units that wait for this delivery alone and whose senders have gone.
     fn without_deserted(&mut self, mut batch: Batch<Lease>, now: Instant) -> Option<Batch<Lease>> {
         let is_deserted = |unit: &Unit<Lease>| unit.lease.leased.entry.is_deserted();
         if !self.dispatcher.returns_rejections() || !batch.units.iter().any(is_deserted) {
@@ -274,8 +274,8 @@ impl Task {
         self.apply(verdict);
     }
 
-    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it; where
-    /// memory is short not even what was inflated. Returns the bytes that it is charged.
+    /// Keeps the packed request for the next attempt, if memory allows it; if memory is short,
+    /// drops even inflated payloads. Returns the bytes that the request is charged.
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         if self.delivery.private.used_bytes() > limit_bytes {
@@ -386,14 +386,14 @@ impl Task {
         stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
     }
 
-    /// Sheds batches that wait for a retry: what the log could not find elsewhere.
+    /// Sheds batches that wait for a retry, for bytes that the log could not find elsewhere.
     fn shed_retries(&mut self) {
         let is_over_limit = self.delivery.is_over_limit.swap(false, Ordering::Relaxed);
         let delivery = self.delivery.clone();
         let asked_bytes = delivery.shed_wanted_bytes.load(Ordering::Relaxed);
         let mut wanted_bytes = asked_bytes;
         let (log, cursor) = (&delivery.log, delivery.cursor);
-        // What is over the limit and on disk is on its way out.
+        // The log is dropping frames that are over the limit and on disk.
         let drops_on_disk =
             || delivery.on_disk && log.held(cursor).frames > log.leased(cursor).frames + 1;
         let wants_less = || is_over_limit && delivery.gauges.is_over_budget() && !drops_on_disk();
