@@ -20,14 +20,14 @@ use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Path, Plan};
 use crate::steps::{self, Chain};
 
-/// How long a removed delivery may go on sending.
+/// A removed delivery may go on sending for this long.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a removed delivery is checked.
+/// Pause between checks of a removed delivery.
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
-/// How long a delivery that hands over waits for requests in flight. Then they are sent again.
+/// A delivery that hands over waits this long for requests in flight. Then they are sent again.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a delivery's task runs with until it is stopped.
+/// Everything that a delivery's task runs with until it is stopped.
 pub(super) struct Setup {
     dispatch: DispatchPolicy,
     preparer: Preparer,

@@ -13,10 +13,10 @@ use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 
-/// How often a port is tried that one of our servers is about to leave, and the pause between.
+/// Tries to bind a port that one of our servers is about to leave, and the pause between them.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
-/// How long a reload waits for requests in flight at receivers that it ends. All are answered.
+/// A reload waits this long for requests in flight at receivers that it ends. All are answered.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first, or the
@@ -249,7 +249,7 @@ mod tests {
         engine.shutdown(Duration::ZERO).await;
     }
 
-    /// Scenario: strangers hold as many connections as they can, silent or amid a head, and come
+    /// Scenario: strangers open as many connections as they can, silent or amid a head, and come
     /// back when they are closed. Guarantee: few are open, and a probe is answered.
     #[tokio::test]
     async fn strangers_leave_room_for_probes() {

@@ -86,7 +86,7 @@ pub struct Engine {
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
     ending: JoinSet<(String, Streams)>,
-    /// What receivers that have ended had read, until one of their name follows.
+    /// Streams of receivers that have ended, until a receiver of the same name follows.
     streams: HashMap<String, Streams>,
     /// Shared by all receivers.
     resources: ServerResources,

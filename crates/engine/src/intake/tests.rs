@@ -51,7 +51,7 @@ pub(super) fn ingress_with(receiving: Arc<ReceivingBudget>) -> ReceiverIngress {
     })
 }
 
-/// A receiver that two readers of a log are fed by, and its source.
+/// A receiver that feeds two readers of a log, and its source.
 struct Fixture {
     ingress: ReceiverIngress,
     log: Arc<Log<Entry>>,
@@ -276,7 +276,7 @@ async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
     }
 }
 
-/// Guarantee: what is durable belongs to the log, whichever delivery resolves it; only then is the
+/// Guarantee: a durable frame belongs to the log, whichever delivery resolves it; only then is the
 /// sender answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_position_is_resolved_when_its_frame_is_durable() {

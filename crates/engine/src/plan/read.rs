@@ -195,7 +195,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where an option names this authenticator.
+/// The place at which an option names this authenticator.
 fn authenticator_span(node: &Node, name: &str) -> Option<Span> {
     const OPTIONS: [&str; 2] = ["authenticator", "additional_auth"];
     node.as_mapping()?.iter().find_map(|entry| match entry.value.as_scalar() {

@@ -1,4 +1,4 @@
-//! What a configuration asks for and does not get, or gets otherwise than it may think.
+//! Warnings about options that have no effect, or another one than their author may expect.
 
 use sluice_config::document::{Acknowledge, Document, Pipeline, Placed};
 use sluice_config::{Diagnostic, Diagnostics};

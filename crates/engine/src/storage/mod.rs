@@ -17,7 +17,7 @@ use crate::entry::Entry;
 use crate::error::StartError;
 use crate::plan::{DiskPlan, Plan};
 
-/// What all logs have in common.
+/// State that all logs share.
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
     pub watches: [Arc<LogWatch>; 3],
@@ -51,7 +51,7 @@ impl Storage {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
-    /// What the file system of the directory has free, if it says so. May wait for the disk.
+    /// Free bytes of the directory's file system, if it reports them. May wait for the disk.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         RealDisk.available_bytes(self.directory()?).ok()
     }

@@ -15,10 +15,10 @@ use crate::backlog::Backlog;
 /// A disk that works again sooner is worth waiting for.
 const LASTING: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How often trouble that lasts is said again.
+/// Trouble that lasts is logged again after this time.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What is known of the disk under a log.
+/// The state of the disk under a log.
 #[derive(Default)]
 pub(crate) struct LogWatch {
     is_lasting: AtomicBool,
@@ -115,8 +115,8 @@ pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
 mod tests {
     use super::*;
 
-    /// Guarantee: senders are not refused because something cannot be read; what cannot be written
-    /// is why, once it has lasted.
+    /// Guarantee: senders are not refused because reads fail; they are because writes fail, once
+    /// that has lasted.
     #[test]
     fn only_what_stops_writing_is_a_reason_to_refuse_senders() {
         let start = Instant::now();
