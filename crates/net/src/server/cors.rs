@@ -15,7 +15,7 @@ use super::ReplyBody;
 const ALWAYS_ALLOWED: [&str; 6] =
     ["Origin", "Accept", "Content-Type", "X-Requested-With", "Content-Encoding", "Authorization"];
 
-/// Which origins may send, and what their browsers are told.
+/// The origins that may send, and the headers of answers to their browsers.
 #[derive(Clone, Debug)]
 pub struct Cors {
     origins: Vec<String>,

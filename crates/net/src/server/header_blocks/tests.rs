@@ -75,8 +75,8 @@ fn a_block_may_change_the_size_of_the_table_twice() {
     assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
 }
 
-/// Guarantee: a block that does not end is charged what h2 holds of it: at least the map's
-/// places of its fields, also if each of them is an index of one byte. At its end that ends.
+/// Guarantee: an unfinished block is charged what h2 uses for it: at least the map's places of its
+/// fields, also if each is an index of one byte. At its end that ends.
 #[test]
 fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
     const FIELDS: usize = 470;
