@@ -43,7 +43,7 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// How connections to one target are made.
+/// Options for connections to one target.
 #[derive(Clone)]
 pub struct ConnectOptions {
     /// For each address: TCP, proxy and TLS handshake together.

@@ -1,4 +1,4 @@
-//! Where a client connects to, as configurations write it.
+//! The target of a client's connections, as configurations write it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ pub enum Target {
     Unix(PathBuf),
 }
 
-/// What the endpoint's prefix says about TLS.
+/// The endpoint's prefix, as far as it is about TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// `http://`
@@ -82,7 +82,7 @@ fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Splits `host:port`, `[v6]:port`, `host` and `[v6]`. The host comes back without brackets.
-/// `endpoint` is what errors name.
+/// `endpoint` is for error messages.
 pub(crate) fn split_host_port(
     text: &str,
     endpoint: &str,

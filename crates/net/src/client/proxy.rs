@@ -2,8 +2,8 @@
 //!
 //! `NO_PROXY` is read as Go reads it, because the Collector's files rely on that: rules with a
 //! port, `*.suffix`, and `.suffix` without the name itself. `hyper_util::client::proxy` reads it as
-//! curl does, and ignores a proxy's URL that it cannot read, which would send data past the proxy.
-//! Its tunnel does not say what the proxy answered.
+//! curl does. It also ignores a proxy's URL that it cannot read, which would send data past the
+//! proxy, and its tunnel does not return the proxy's answer.
 
 use std::net::IpAddr;
 
@@ -178,8 +178,8 @@ mod tests {
         assert!(Proxy::parse("socks5://proxy:1080").is_err());
     }
 
-    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes what Go's rules exclude and
-    /// nothing else.
+    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes the same targets as in Go, and no
+    /// other.
     #[test]
     fn no_proxy_excludes() {
         for rules in ["*", "a.example", "example", ".example", "*.example", "x, a.example:4318"] {

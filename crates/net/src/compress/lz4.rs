@@ -21,7 +21,7 @@ const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 /// In a block's length: its bytes are stored as they are.
 const STORED: u32 = 1 << 31;
-/// How far back a block that is not independent may reach.
+/// A block that is not independent may refer this far back.
 const WINDOW_BYTES: usize = 64 << 10;
 /// The shortest match. Its length counts from here.
 const MATCH_LEAST_BYTES: usize = 4;
@@ -34,7 +34,7 @@ const ENDS_EARLY: DecompressError = corrupt("it ends early");
 const BAD_CHECKSUM: DecompressError = corrupt("a checksum does not match");
 const MALFORMED_BLOCK: DecompressError = corrupt("a block is malformed");
 
-/// What is left of the input.
+/// The rest of the input.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -1,6 +1,6 @@
-//! Snappy. Two formats share the name: the framing format (what gRPC peers send) and the bare block
-//! (what HTTP's `content-encoding: snappy` means elsewhere). Receiving looks which one it is, as
-//! the Collector does.
+//! Snappy. Two formats share the name: the framing format (sent by gRPC peers) and the bare block
+//! (HTTP's `content-encoding: snappy` elsewhere). Receiving looks which one it is, as the Collector
+//! does.
 
 use std::io::{Read, Write};
 

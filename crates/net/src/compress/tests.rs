@@ -203,7 +203,7 @@ fn gzip_with_something_behind_it_or_a_lying_trailer_is_refused() {
         };
         let mut bad = vec![
             [&good, &b"garbage that is not a member"[..]].concat(),
-            // What a decoder that looks only at the end sees is right.
+            // These look right to a decoder that looks only at the end.
             [&good, trailer].concat(),
             [&good, &[0; 100][..], trailer].concat(),
             [&member[..member.len() / 2], trailer].concat(),

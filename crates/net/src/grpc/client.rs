@@ -22,7 +22,7 @@ const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub struct Call<'a> {
     /// From `Channel::uri`.
     pub uri: &'a Uri,
-    /// From `call_headers`, with whatever else the call needs.
+    /// From `call_headers`, with all other headers that the call needs.
     pub headers: &'a HeaderMap,
     pub encoding: Encoding,
     pub chunks: &'a Arc<[Bytes]>,
