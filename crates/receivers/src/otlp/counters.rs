@@ -1,4 +1,4 @@
-//! What was received and what was refused. All counters only grow.
+//! Counters of accepted and refused requests. They only grow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use sluice_net::tls::{Pem, TlsOptions};
 
 use super::counters::Transport;
 
-/// What OTLP recommends as the limit of a request after decompression.
+/// OTLP recommends this limit of a request after decompression.
 const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
 /// Shorter ages, pings more often and the like would only cost CPU.
 const AGE_LEAST: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ pub struct OtlpConfig {
     pub http: Option<HttpConfig>,
 }
 
-/// What both protocols have.
+/// Options that both protocols have.
 #[derive(Clone, Debug)]
 pub struct SharedConfig {
     pub address: Address,
@@ -131,7 +131,7 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
 }
 
 impl SharedConfig {
-    /// Reads what both protocols have next to each other; the rest has its defaults.
+    /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
         let doc = "TLS. Without it, connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, tls);
