@@ -20,7 +20,7 @@ struct Known {
     begun: Arc<AtomicBool>,
 }
 
-/// Whose turn it is to write. Waiting for it holds no thread.
+/// The lock for writing to the file. Waiting for it blocks no thread.
 pub(crate) type Turn = tokio::sync::Mutex<Current>;
 
 pub(crate) struct Current {
@@ -44,7 +44,7 @@ impl Files {
     }
 }
 
-/// Whether a file is still the one at its path. After a rename, no reader finds what is written.
+/// Whether a file is still the one at its path. After a rename, readers of the path miss new data.
 pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     let there = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
