@@ -17,7 +17,7 @@ struct Splice {
 pub(super) struct Splices {
     list: Vec<Splice>,
     inserted: Vec<u8>,
-    /// How much longer the result is than the request, so far, in bytes.
+    /// Bytes by which the result is longer than the request, so far.
     growth: isize,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Entered {
 }
 
 impl Splices {
-    /// Enters a nested message. What is changed until it is left lies within it.
+    /// Enters a nested message. Changes until it is left lie within it.
     pub(super) fn enter(&mut self) -> Entered {
         let slot = self.list.len();
         // The length comes before the content: its place in the list is filled in when it is known.

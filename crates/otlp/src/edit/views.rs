@@ -1,4 +1,4 @@
-//! What can be asked of scopes, metrics and items without decoding them.
+//! Reads properties of scopes, metrics and items without decoding them.
 
 use std::borrow::Cow;
 use std::ops::Range;
