@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(plain_double_text(f64::NEG_INFINITY), "-Inf");
     }
 
-    /// Nested values are JSON with sorted keys; what JSON cannot say makes the whole text empty, as
-    /// in the Collector.
+    /// Nested values are JSON with sorted keys; a value that JSON cannot express makes the whole
+    /// text empty, as in the Collector.
     #[test]
     fn nested_values_are_json() {
         let value = AnyValue::Map(vec![

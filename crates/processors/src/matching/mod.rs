@@ -1,4 +1,4 @@
-//! `include` and `exclude`: which items an action is for, as in the Collector 0.160.
+//! `include` and `exclude`: the selection of items for an action, as in the Collector 0.160.
 
 mod attributes;
 mod config;
@@ -12,7 +12,7 @@ use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
 use crate::text::text_of;
 
-/// What an item has to be. Every given property must match; of a list of strings one is enough.
+/// Properties of an item. Every given one must match; of a list of strings one is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Properties {
     /// Against the resource's `service.name`.
@@ -193,8 +193,8 @@ pub(crate) struct Selection {
     pub(crate) exclude: Option<Properties>,
 }
 
-/// Hands the attributes of selected items to `edit`. Decides from the outside in: what the resource
-/// and the scope say is found out once for all their items.
+/// Hands the attributes of selected items to `edit`. Decides from the outside in: the properties of
+/// the resource and the scope are checked once for all their items.
 pub(crate) struct Selecting<'s, E> {
     selection: &'s Selection,
     edit: E,
