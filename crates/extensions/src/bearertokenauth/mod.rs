@@ -71,7 +71,7 @@ impl Config {
         Config { header, scheme, tokens, filename }
     }
 
-    /// What requests show: of a file, which has a token a line, the first.
+    /// The header that requests show, with the first token. A file has a token a line.
     fn shown(&self) -> SecretHeader {
         let token = self.tokens.first().cloned().unwrap_or_default();
         let token = SecretSource::of(self.filename.clone(), token);
