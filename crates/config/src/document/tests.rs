@@ -59,8 +59,8 @@ extensions: {health_check: }
 connectors: {forward: , forward/2: }
 ";
 
-/// Reads pipelines (flow style) over a set of definitions and returns what is said beyond what is
-/// not used.
+/// Reads pipelines (flow style) over a set of definitions and returns the findings, except those
+/// about unused definitions.
 fn said_of(pipelines: &str) -> Vec<String> {
     let text = format!("{}service:\n  pipelines:\n{pipelines}", DEFINITIONS.trim_start());
     read(&text).1.into_iter().filter(|line| !line.contains("is defined but not used")).collect()
