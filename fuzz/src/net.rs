@@ -1,4 +1,4 @@
-//! What comes from a peer before it is OTLP: packed bodies, gRPC frames and statuses.
+//! Decoders of a peer's bytes before they are OTLP: packed bodies, gRPC frames and statuses.
 
 use std::io::Read as _;
 
@@ -15,7 +15,7 @@ use sluice_otlp::Encoding;
 
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// What is unpacked is what another decoder makes of it.
+/// Another decoder unpacks the input to the same.
 pub fn check_gunzip(data: &[u8]) {
     const FHCRC: u8 = 1 << 1;
     if let Ok(unpacked) = check_unpack(Encoding::Gzip, data) {
@@ -48,8 +48,8 @@ pub fn check_inflate(data: &[u8]) {
     check_inflater(data);
 }
 
-/// What the decoder of whole streams takes, another decoder unpacks to the same, and both find the
-/// stream's end in the same place. Without the checksum, which hardly any changed stream passes.
+/// If the decoder of whole streams takes a stream, another decoder unpacks it to the same, and both
+/// find its end in the same place. Without the checksum, which hardly any changed stream passes.
 #[cfg(target_arch = "x86_64")]
 fn check_inflater(data: &[u8]) {
     const HEADER_BYTES: usize = 2;
