@@ -62,7 +62,7 @@ impl Ack {
         }
     }
 
-    /// The sender was told nothing yet: it has no acknowledgement.
+    /// The sender has no answer yet, and so no acknowledgement.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.sender.lock().is_some()
     }
@@ -88,7 +88,7 @@ impl Ack {
 
     fn answer(&self, answer: Answer) {
         if let Some(sender) = self.sender.lock().take() {
-            // A sender that has gone away does not want to know.
+            // The sender may have gone away.
             let _ = sender.send(answer);
         }
     }

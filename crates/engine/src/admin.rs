@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AdminPlan {
     pub endpoint: String,
-    /// Of a health check. None: the metrics.
+    /// Path of a health check. None: a server of metrics.
     pub health_path: Option<String>,
 }
 

@@ -67,7 +67,7 @@ impl ReceivingBudget {
     }
 }
 
-/// Adds bytes to what is used, unless that would exceed the limit.
+/// Adds bytes to the used ones, unless that would exceed the limit.
 fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let add = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()

@@ -18,7 +18,7 @@ pub struct FrameMetadata {
     pub sender: Metadata,
 }
 
-/// What a frame costs beside its bytes: its place in the log and its metadata.
+/// Bytes that a frame costs beside its payload: its place in the log and its metadata.
 const OVERHEAD_BYTES: u64 = 512;
 
 /// Bytes that a frame counts against the budget of each delivery that it is for.

@@ -30,7 +30,7 @@ const FREED_WITHIN: Duration = Duration::from_millis(500);
 /// Connections may borrow this percentage of the pool's free memory.
 const LENDABLE_PERCENT: u64 = 85;
 
-/// Which deliveries there are, and which of them share a receiver.
+/// All deliveries, and the groups of them that share a receiver.
 #[derive(Default)]
 pub(crate) struct Members {
     deliveries: Vec<Arc<Delivery>>,
@@ -69,7 +69,7 @@ impl Members {
         })
     }
 
-    /// Tells deliveries what a log has given up for them.
+    /// Notes at each delivery the frames that a log has given up for it.
     fn note_given_up(&self, signal: Signal, given_up: Vec<GivenUp<Entry>>) {
         let mut by_delivery: HashMap<usize, Vec<GivenUp<Entry>>> = HashMap::new();
         for given_up in given_up {
@@ -84,11 +84,11 @@ impl Members {
 }
 
 pub(crate) struct Backlog {
-    /// Of all logs.
+    /// Memory of all logs.
     pub(crate) memory: Arc<MemoryUse>,
-    /// Of all deliveries, beside the logs.
+    /// Memory of all deliveries beside the logs.
     private_bytes: Arc<AtomicU64>,
-    /// Of results that several deliveries share.
+    /// Memory of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
     /// Set where the logs continue on disk.
@@ -107,7 +107,7 @@ pub(crate) struct Backlog {
 
 /// The logs' use of the disk, as of the last look.
 struct DiskUse {
-    /// Of segments that some delivery needs.
+    /// Bytes of segments that some delivery needs.
     needed_bytes: AtomicU64,
     /// Bytes that the file system has for all files of the logs, those that are there included.
     room_bytes: AtomicU64,
@@ -329,8 +329,8 @@ impl Backlog {
         self.state()
     }
 
-    /// Deliveries that are late give up what is not on disk, as far as they may, so that no sender
-    /// waits for a disk that does not work.
+    /// Deliveries that are late give up frames that are not on disk, as far as they may, so that no
+    /// sender waits for a disk that does not work.
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
         self.update_sheds(now);
         let is_cpu_bound = self.is_cpu_bound();
@@ -339,7 +339,7 @@ impl Backlog {
     }
 
     /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
-    /// `free_bytes`: what the file system has free, if that is known.
+    /// `free_bytes`: free bytes of the file system, if they are known.
     pub(crate) fn tick(&self, free_bytes: Option<u64>, now: Instant) {
         let members = self.members.load();
         for delivery in &members.deliveries {

@@ -48,7 +48,7 @@ struct Simulated {
     workload: Workload,
 }
 
-/// One that waits for its answer before it sends again, or sends at a rate of its own.
+/// A sender that waits for its answer before it sends again, or sends at a rate of its own.
 #[derive(Clone, Debug)]
 struct Sender {
     route: usize,
@@ -362,7 +362,7 @@ fn a_dead_backend_beside_healthy_ones_for_hours_changes_nothing_for_them() {
         assert_eq!((world.dropped(0), world.dropped(1), world.refused()), (0, 0, 0));
         assert!(world.dropped(2) > 170_000 && world.most_used_bytes > POOL_BYTES * 3 / 4);
         (0..3).for_each(|index| world.assert_accounted(index, world.accepted()));
-        // The newest of what was sent is there when the backend is well again.
+        // The newest requests are still there when the backend is well again.
         world.deliveries[2].backend = QUICK;
         world.deliveries[2].under_way.iter_mut().for_each(|(_, at)| *at = 0);
         let dropped = world.dropped(2);

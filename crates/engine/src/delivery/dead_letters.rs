@@ -122,7 +122,7 @@ impl DeadLetters {
 pub(crate) struct InMemory {
     letters: VecDeque<DeadLetter>,
     limit_bytes: u64,
-    /// `bytes` is what the letters take in memory.
+    /// `bytes`: the memory that the letters take.
     totals: DeadLetterTotals,
 }
 
@@ -262,7 +262,7 @@ impl OnDisk {
     fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
         let directory = directory_of(&self.log_directory, &self.delivery);
         let (mut items, mut newest) = (0, VecDeque::new());
-        // Without a directory there are no letters. The writer reports what cannot be read.
+        // Without a directory there are no letters. The writer reports unreadable ones.
         let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };

@@ -48,7 +48,7 @@ impl fmt::Display for DeliveryId {
 pub(crate) struct Bounds {
     pub policy: Policy,
     pub is_best_effort: bool,
-    /// How far it may lag.
+    /// The most that it may lag.
     pub limit_bytes: u64,
 }
 
@@ -227,7 +227,7 @@ impl Delivery {
         if is_relied_on { self.shed_wanted_bytes.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// The task has shed what it was asked for, or as much as it found.
+    /// The task has shed the bytes that it was asked for, or as many as it found.
     pub(crate) fn note_shed(&self, is_all: bool) {
         self.sheds_too_little.store(!is_all, Ordering::Relaxed);
         self.shed_wanted_bytes.store(0, Ordering::Relaxed);

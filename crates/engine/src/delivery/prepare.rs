@@ -1,5 +1,5 @@
 //! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
-//! limits. And from the units of a batch to what goes over the wire.
+//! limits. And from the units of a batch to the request that goes over the wire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -56,7 +56,7 @@ impl Leased {
 pub(crate) struct Lease {
     pub leased: Arc<Leased>,
     pub payload: Payload,
-    /// Which of the paths to this delivery it took.
+    /// Index of the path to this delivery that it took.
     path: usize,
     /// The memory of the payload, where it is not the frame's own.
     charged: Option<Arc<ChargedCopy>>,
@@ -108,7 +108,7 @@ impl Preparer {
         chains.map_or(&self.orphans, Vec::as_slice)
     }
 
-    /// Fingerprints of all steps that were run over what a lease carries.
+    /// Fingerprints of all steps that were run over the payload of a lease.
     pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
         let entry = &lease.leased.entry;
         let prepared = &entry.origin.prepared;

@@ -1,4 +1,4 @@
-//! The task of a delivery: reads the log, sends what the dispatcher says, resolves what comes back.
+//! The task of a delivery: reads the log, sends the dispatcher's batches, resolves their frames.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum Stop {
     No,
     /// Send everything without lingering, then end.
     Drain,
-    /// Wait for what is in flight, give back the rest to the log, end.
+    /// Wait for requests in flight, give back the rest to the log, end.
     HandOver,
 }
 
@@ -42,7 +42,7 @@ struct Task {
     dead_letters: DeadLetterWriter,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
-    /// Packed copies of what waits for a retry.
+    /// Packed copies of batches that wait for a retry.
     packed_waiting: ChargedMemory,
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn run(
 }
 
 impl Task {
-    /// Does what can be done without waiting: all of it, or as much as a turn has time for.
+    /// Does all work that needs no waiting, or as much as a turn has time for.
     fn advance(&mut self, now: Instant, draining: bool) {
         if self.delivery.on_disk {
             self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
@@ -267,7 +267,7 @@ impl Task {
         self.log_outcome(&outcome, batch.items);
         let verdict = self.dispatcher.note_outcome(batch, outcome, Instant::now(), fastrand::f64());
         if !matches!(verdict, Verdict::Kept) {
-            // There is no next attempt: what was kept for it is gone with the batch.
+            // There is no next attempt: the copy that was kept for it is gone with the batch.
             self.packed_waiting.give_back(kept_bytes);
         }
         self.note_state();

@@ -171,8 +171,8 @@ async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
     assert!(!is_short(Duration::from_secs(3)));
 }
 
-/// Scenario: one delivery of a frame filters all of it out; the other is sick, and may drop what
-/// another delivery has taken. Guarantee: it keeps this frame, which no backend has.
+/// Scenario: one delivery of a frame filters all of it out; the other fails, and may drop frames
+/// that another delivery has taken. Guarantee: it keeps this frame, which no backend has.
 #[tokio::test]
 async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
     let step = Step { id: "filter".to_owned(), fingerprint: 7, processor: Box::new(DropsAll) };
@@ -301,7 +301,7 @@ async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
     assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);
 }
 
-/// Scenario: nothing is retried, and a sender waits. Guarantee: it is told what the backend said: a
+/// Scenario: nothing is retried, and a sender waits. Guarantee: it gets the backend's answer: a
 /// failure of its own, or when to come back.
 #[tokio::test]
 async fn senders_that_wait_are_told_what_the_backend_said() {

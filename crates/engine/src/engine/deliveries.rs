@@ -42,7 +42,7 @@ impl RunningDelivery {
         RunningDelivery { plan, fingerprint: None, delivery, stop, setups, task }
     }
 
-    /// The task continues with this once it has handed over what it runs with.
+    /// The task continues with this setup once it has handed over its current one.
     fn set_up(&mut self, dispatch: DispatchPolicy, preparer: Preparer) {
         self.stop.send_replace(Stop::HandOver);
         self.stop = watch::Sender::new(Stop::No);
@@ -72,7 +72,7 @@ impl RunningDelivery {
     }
 }
 
-/// A delivery whose task has ended gives up its place in the log. Returns what it has not resolved.
+/// A delivery whose task has ended gives up its place in the log. Returns its backlog.
 pub(super) fn release(backlog: &Backlog, delivery: &Arc<Delivery>, keep: Keep) -> Undelivered {
     let Holding { items, bytes, .. } = delivery.log.held(delivery.cursor);
     delivery.log.unsubscribe(delivery.cursor, keep);
@@ -226,7 +226,7 @@ fn delivery_fingerprint(
     hasher.finish()
 }
 
-/// Tells senders and sources of what is left in memory that the delivery's task has ended.
+/// Tells senders and sources of frames in memory that the delivery's task has ended.
 fn abandon(delivery: &Delivery, is_kept: bool) {
     let mut from = 0;
     loop {

@@ -54,7 +54,7 @@ impl Engine {
             .partition(|running| running.has_senders);
         fetching.iter().for_each(|running| self.intakes[&running.id].close());
         let mut ending = std::mem::take(&mut self.ending);
-        // All at once: their listeners close first, then what is in flight ends.
+        // All at once: their listeners close first, then requests in flight end.
         answering.into_iter().for_each(|running| {
             ending.spawn(running.end());
         });
@@ -102,7 +102,7 @@ impl Engine {
         report
     }
 
-    /// Deliveries that a reload has removed still send what is in memory, and say what is lost.
+    /// Deliveries that a reload has removed still send frames in memory, and report the loss.
     async fn wait_until_removed_have_left(&self, deadline: Instant) {
         let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
     }

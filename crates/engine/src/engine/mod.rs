@@ -63,7 +63,7 @@ struct RunningDelivery {
     /// Changes when the task needs another setup. None before the first.
     fingerprint: Option<u64>,
     delivery: Arc<Delivery>,
-    /// Stops what the task runs with.
+    /// Stops the task's current setup.
     stop: watch::Sender<Stop>,
     /// The task ends when this is dropped and it is stopped.
     setups: mpsc::UnboundedSender<Setup>,

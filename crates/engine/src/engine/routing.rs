@@ -95,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on
-    /// the routes that lead there, and nothing else.
+    /// Guarantee: of a request's headers only those are kept that a processor, a batch or an
+    /// exporter names, on the routes that lead there.
     #[tokio::test]
     async fn a_route_knows_the_metadata_that_something_reads() {
         let text = "\

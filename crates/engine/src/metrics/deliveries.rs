@@ -17,7 +17,7 @@ use crate::plan::DeliveryPlan;
 /// A delivery at one moment.
 pub(super) struct Sample {
     delivery: Arc<Delivery>,
-    /// How far it may lag.
+    /// The limit on its own lag.
     limit_bytes: u64,
     /// The lag at which its budget is spent now: its own limit, or where the pool is full.
     budget_bytes: u64,

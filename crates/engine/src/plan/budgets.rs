@@ -1,4 +1,4 @@
-//! How the process's memory is shared out.
+//! The shares of the process's memory.
 
 /// The parts of the memory limit, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl MemoryPlan {
         }
     }
 
-    /// The limit where the configuration names none: half of what there is, at most 1 GiB.
+    /// The limit if the configuration has none: half of the available memory, at most 1 GiB.
     pub fn default_limit_bytes(available_bytes: u64) -> u64 {
         (available_bytes / 2).clamp(LIMIT_MIN_BYTES, 1024 * MIB)
     }

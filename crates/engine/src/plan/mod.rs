@@ -90,15 +90,15 @@ pub struct DeliveryPlan {
     pub id: DeliveryId,
     pub signal: Signal,
     pub policy: Policy,
-    /// May lose data rather than hold up a sender.
+    /// May lose data rather than make a sender wait.
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
-    /// How far it may lag: on disk if there is a directory, else in memory.
+    /// Bytes that it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
     /// Bytes of frames that it may lease from the log at a time.
     pub lease_bytes: u64,
-    /// Request metadata by which batches are told apart, beside what the exporter reads.
+    /// Request metadata by which batches are told apart, beside the exporter's.
     pub metadata_keys: Vec<String>,
     pub dispatch: DispatchPolicy,
 }

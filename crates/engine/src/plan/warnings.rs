@@ -9,8 +9,8 @@ use super::routes::{Path, by_receiver};
 use super::{DeliveryPlan, MIB};
 use crate::delivery::DeliveryId;
 
-/// Limits of pipelines that are higher than what all backlogs may take together, in memory or on
-/// disk. They need not add up to it.
+/// Limits of pipelines that are higher than the pool of all backlogs, in memory or on disk. They
+/// need not add up to it.
 pub(super) fn of_own_limits(
     document: &Document,
     memory_bytes: u64,

@@ -127,7 +127,7 @@ impl Storage {
         }
     }
 
-    /// Writes what is unresolved, and ends. Returns what could not be written, by signal.
+    /// Writes unresolved frames, and ends. Returns those that could not be written, by signal.
     pub(crate) async fn close(&self, timeout: Duration) -> Vec<(Signal, Holding)> {
         if self.directory.is_none() {
             return Vec::new();

@@ -203,8 +203,8 @@ async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
 }
 
 /// Scenario: under `ack: delivered` a sole backend's refusal is handed to the sender; but files
-/// have no sender to tell. Guarantee: what the backend refuses for good is set aside, the rest
-/// arrives, and the checkpoint passes it.
+/// have no sender to tell. Guarantee: lines that the backend refuses for good are set aside, the
+/// rest arrives, and the checkpoint passes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_backend_refuses_for_good_does_not_hold_up_the_checkpoint() {
     const LINES: u32 = 500;
