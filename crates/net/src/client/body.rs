@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         /// Scenario: any chunks, empty ones among them, read in any steps, as slices or vectored.
-        /// Guarantee: what comes out is the prefix and the concatenation, nothing more or less.
+        /// Guarantee: exactly the prefix and the concatenation come out.
         #[test]
         fn every_way_of_reading_gives_the_same_bytes(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8),

@@ -195,7 +195,7 @@ pub(crate) fn append(body: &mut Bytes, chunk: Bytes, limit_bytes: usize) -> Resu
     if body.is_empty() {
         *body = chunk;
     } else {
-        // No copy of what was joined before: that buffer is only ours.
+        // No copy of the bytes joined before: that buffer is only ours.
         let mut joined = BytesMut::from(std::mem::take(body));
         joined.extend_from_slice(&chunk);
         *body = joined.freeze();

@@ -95,7 +95,7 @@ pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
 }
 
-/// Shortens what a peer said and makes it one line of printable text.
+/// Shortens a peer's text and makes it one line of printable characters.
 pub fn peer_text(text: &str) -> String {
     cut(text).replace(char::is_control, " ")
 }
@@ -106,7 +106,7 @@ mod tests {
     use crate::text::TEXT_LIMIT_BYTES;
 
     /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control
-    /// characters. Guarantee: what is kept is bounded, valid and one line.
+    /// characters. Guarantee: the kept text is bounded, valid and one line.
     #[test]
     fn peer_text_is_bounded_and_printable() {
         let text = peer_text(&"ä\n".repeat(500_000));

@@ -80,8 +80,8 @@ impl Proxy {
     }
 }
 
-/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is
-/// below), addresses, CIDR ranges, each with an optional port.
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only names below
+/// it), addresses, CIDR ranges, each with an optional port.
 fn excluded(host: &str, port: u16, rules: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let ip: Option<IpAddr> = host.parse().ok();
@@ -130,7 +130,7 @@ pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Res
     let broken = |error: std::io::Error| failed(error.to_string());
     io.write_all(request.as_bytes()).await.map_err(broken)?;
 
-    // Byte by byte, a few hundred in all: what follows the empty line belongs to the tunnel.
+    // Byte by byte, a few hundred in all: bytes after the empty line belong to the tunnel.
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == ANSWER_LIMIT_BYTES {

@@ -54,7 +54,7 @@ pub enum DecompressError {
     TooLarge { limit_bytes: usize },
     #[error("the {format} data is corrupt: {reason}")]
     Corrupt { format: &'static str, reason: &'static str },
-    /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
+    /// Well-formed, but not supported (a zstd dictionary or a huge window).
     #[error("the {format} data cannot be decoded here: {reason}")]
     Unsupported { format: &'static str, reason: &'static str },
 }

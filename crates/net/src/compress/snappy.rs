@@ -65,7 +65,7 @@ pub(super) fn decompress<R>(
     if is_framed(input) {
         let mut decoder = snap::read::FrameDecoder::new(input);
         decoder.read_exact(room).map_err(|_| MALFORMED)?;
-        // Checks what follows: the payload ends here.
+        // Checks that the payload ends here.
         if decoder.read(&mut [0]).map_err(|_| MALFORMED)? > 0 {
             return Err(MALFORMED.into());
         }

@@ -77,7 +77,7 @@ proptest! {
         alphabet in 1_u16..=u16::MAX,
         level in 1_i32..=9
     ) {
-        // From all the same, over text, to what cannot be packed.
+        // From words that are all the same, over text, to incompressible ones.
         let plain: Vec<u8> = words.iter().flat_map(|word| (word % alphabet).to_le_bytes()).collect();
         for wrapping in [Wrapping::Gzip, Wrapping::Zlib] {
             for level in [None, Some(level)] {
@@ -360,8 +360,8 @@ fn gzip_members_without_number_are_refused() {
     assert!(error.to_string().contains("more than 2048 members"), "{error}");
 }
 
-/// Guarantee: a zstd frame that ends before it has what its header claims is refused, however large
-/// the buffer is.
+/// Guarantee: a zstd frame that ends before the size that its header claims is refused, however
+/// large the buffer is.
 #[test]
 fn a_zstd_frame_with_less_than_it_claims_is_refused() {
     // A single segment of 288 bytes whose only block is empty, behind a whole frame too.

@@ -1,8 +1,8 @@
 //! The outcome of a call: code, message, and how long to wait before the next try.
 //!
 //! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto),
-//! in which `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are
-//! written and read by hand here: they have three fields each.
+//! in which `google.rpc.RetryInfo` (google/rpc/error_details.proto) has the delay. Both are written
+//! and read by hand here: they have three fields each.
 
 use std::time::Duration;
 

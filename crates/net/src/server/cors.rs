@@ -26,8 +26,8 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: what requests may
-    /// carry beyond the usual.
+    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: those that requests
+    /// may have beyond the usual.
     pub fn new(
         origins: Vec<String>,
         headers: &[String],
@@ -71,7 +71,7 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds to an answer what the request's origin may see. Returns whether the origin is allowed.
+    /// Adds the headers for the request's origin to an answer. Returns whether it is allowed.
     pub fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) -> bool {
         let Some(origin) = origin else { return false };
         answer.append(VARY, HeaderValue::from_static("Origin"));

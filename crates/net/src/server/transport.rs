@@ -93,7 +93,7 @@ impl AsyncRead for ScheduledSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Also if nothing more comes: what was read before has been decoded.
+        // Also if nothing more comes: bytes that were read before have been decoded.
         let Some(header_bytes) = this.activity.take_header_bytes() else {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         };

@@ -7,8 +7,8 @@ const WINDOW_LEAST_BYTES: usize = 64 << 10;
 /// plenty of memory.
 const STREAM_MAX_BYTES: u32 = 512 << 10;
 const CONNECTION_MAX_BYTES: usize = 2 << 20;
-/// The memory for requests that wait, divided by this, is what one connection may fill beyond the
-/// least. Small windows are dear under load: a request that comes in many pieces waits for each.
+/// The memory for requests that wait, divided by this, is one connection's part beyond the least.
+/// Small windows are dear under load: a request that comes in many pieces waits for each.
 const PART_OF_WAITING: usize = 64;
 
 /// Bytes that one HTTP/2 connection may send unasked. They are the same for all connections: bytes
