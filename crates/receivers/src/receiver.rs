@@ -55,7 +55,7 @@ pub trait ReceiverConfig: Send + Sync {
 /// Input of [`ReceiverConfig::bind`] beside the receiver's options.
 #[derive(Clone, Copy)]
 pub struct BindContext<'a> {
-    /// The component's name, by which to keep what it stores: `otlp/in`.
+    /// The component's name, under which it stores its files: `otlp/in`.
     pub id: &'a str,
     /// Listeners of receivers that end.
     pub held: &'a [Listener],
@@ -99,8 +99,8 @@ pub trait StartedReceiver: Send + Sync {
 
     fn counters(&self) -> Arc<dyn ReceiverCounters>;
 
-    /// Takes nothing more. Requests in flight end, within the receiver's grace period. Returns what
-    /// it has read, for the one that takes its place.
+    /// Takes nothing more. Requests in flight end, within the receiver's grace period. Returns its
+    /// streams, for the one that takes its place.
     fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams>;
 }
 

@@ -118,7 +118,7 @@ async fn header_blocks_that_never_end_are_cut_off() {
     }
     let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let block = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
-    // A literal header whose value is what comes after.
+    // A literal header whose value is all bytes that come after it.
     let endless = [&[0x00, 0x01, b'x', 0x7f, 0xff, 0x7f][..], &[b'a'; 8000]].concat();
     let whole = frame(0x1, 0, 1, &block);
     let half = [whole.clone(), frame(0x9, 0, 1, &endless)[..100].to_vec()].concat();

@@ -84,7 +84,7 @@ async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
 }
 
 /// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of
-/// which is no larger than what is left.
+/// which is no larger than the memory that is left.
 #[tokio::test]
 async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
     let plain = traces(2_500);
@@ -104,7 +104,7 @@ async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn nothing_is_inflated_before_it_is_admitted() {
     const MEMORY: usize = 24 << 20;
-    /// Of the clients, and what the allocator keeps for its threads. Eight bodies would unpack to
+    /// Memory of the clients, and of the allocator for its threads. Eight bodies would unpack to
     /// half a gigabyte.
     const BESIDE: usize = 136 << 20;
     if !is_alone("refusals::nothing_is_inflated_before_it_is_admitted") {

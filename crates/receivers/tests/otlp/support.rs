@@ -366,7 +366,7 @@ pub(crate) fn is_alone(test: &str) -> bool {
     false
 }
 
-/// The most memory that this process had from some moment on, beyond what it had then.
+/// The most memory that this process had since some moment, beyond its memory then.
 pub(crate) struct Growth {
     before_bytes: usize,
 }
@@ -496,7 +496,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The whole frames among what a peer has sent: kind, stream, payload.
+/// The whole frames in the bytes that a peer has sent: kind, stream, payload.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, e, f, g, h, rest @ ..] = bytes
