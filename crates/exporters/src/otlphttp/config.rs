@@ -56,7 +56,7 @@ pub(crate) struct OtlpHttpConfig {
     pub coding: Coding,
     pub client: ClientOptions,
     pub proxy_url: Option<String>,
-    /// Without what depends on the URL.
+    /// Without settings that depend on the URL.
     pub http: HttpOptions,
 }
 

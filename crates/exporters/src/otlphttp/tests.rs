@@ -565,7 +565,7 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
 }
 
 /// Guarantee: the Collector's spelling of unused connections' options means the same as the older
-/// one, stands alone, and may be empty, as may others; a deadline of 0 is the longest.
+/// one, stands alone, and may be empty, as may other sections; a deadline of 0 is the longest.
 #[test]
 fn current_spellings_of_the_collector_are_known() {
     let read = |options: &str| {
