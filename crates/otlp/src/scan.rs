@@ -101,7 +101,7 @@ fn is_short_string_attribute(body: &[u8]) -> bool {
     }
 }
 
-/// Counts a metric's points as protobuf reads a `oneof`: another variant replaces what was there.
+/// Counts a metric's points as protobuf reads a `oneof`: another variant replaces the one before.
 #[derive(Default)]
 struct MetricData {
     variant: u32,

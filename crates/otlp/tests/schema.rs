@@ -154,7 +154,7 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
             vec![(varint(u64::MAX), u64::MAX.to_string()), (varint(WIDE), WIDE.to_string())]
         }
         Kind::Enum(_, names) => {
-            // `SPAN_KIND_SERVER` is `Server`: `prefix` is what the names of all values begin with.
+            // `SPAN_KIND_SERVER` is `Server`: the names of all values begin with `prefix`.
             let variant = |name: &str| format!("{}{}", &name[..1], name[1..].to_lowercase());
             let unset = names.split(' ').next().expect("a name");
             let values = names.split(' ').enumerate();

@@ -50,7 +50,7 @@ impl Splices {
         self.list[entered.slot] = Splice { at: len, insert };
     }
 
-    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind all earlier changes.
+    /// Replaces the bytes at `at` by those of `write`. `at` lies behind all earlier changes.
     pub(super) fn replace(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.inserted.len();
         write(&mut self.inserted);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::wire::{Field, Fields, LEN, VARINT};
 
-/// A scope, a metric of any type, a span, a data point or a log record. Ask only what it has.
+/// A scope, a metric, a span, a data point or a log record. Ask for its own fields only.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub(super) request: &'a [u8],

@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
                     let reason = "a field has another wire type than its definition";
                     return Err(malformed(occurrence.start, reason).into());
                 }
-                // Another member of the oneof replaces what was there.
+                // Another member of the oneof replaces the one before.
                 if field.presence == Presence::Oneof
                     && chosen != Some(index)
                     && let Some(replaced) = chosen.replace(index)

@@ -1,7 +1,7 @@
 //! The OTLP messages (opentelemetry-proto 1.x): one table for scanning, splitting and JSON.
 //!
 //! The tests compile this folder too, to write requests in every form that the protocol allows;
-//! `tests/schema.rs` holds the table against the official generated types.
+//! `tests/schema.rs` compares the table with the official generated types.
 
 mod messages;
 

@@ -7,7 +7,7 @@ use sluice_otlp::Signal;
 use super::schema::{Field, Kind, LEN, Message, Presence};
 use super::wire::{Record, read_varint, records, write_record, write_varint};
 
-/// Which freedoms of the wire format a rewrite uses. Each is used at random, not everywhere.
+/// Freedoms of the wire format that a rewrite uses. Each is used at random, not everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Freedoms {
     /// Fields in any order, descending order (as the Collector writes them) in some messages.
