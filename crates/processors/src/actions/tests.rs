@@ -16,8 +16,8 @@ fn request(attributes: &[(&str, AnyValue)]) -> Bytes {
     field(1, &field(1, &attributes.collect::<Vec<u8>>())).into()
 }
 
-/// Carries out actions and answers what the attributes are then; nothing if the request stayed as
-/// it was.
+/// Carries out actions and answers the resulting attributes; nothing if the request stayed as it
+/// was.
 fn run(actions: &str, attributes: &[(&str, AnyValue)]) -> Option<Vec<(String, AnyValue)>> {
     let (actions, diagnostics) =
         read_text("p", &format!("actions: {actions}"), |fields| read(fields, "actions", ""));

@@ -1,4 +1,4 @@
-//! Which items are selected: the Collector's rules, one scenario each.
+//! The selection of items: the Collector's rules, one scenario each.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -348,7 +348,7 @@ fn wrong_options_are_refused() {
     }
 }
 
-/// Equal configurations have equal fingerprints; any difference in what is done makes another.
+/// Equal configurations have equal fingerprints; any difference in effect makes another.
 #[test]
 fn fingerprints_tell_configurations_apart() {
     let fingerprint = |yaml: &str| {

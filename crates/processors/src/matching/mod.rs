@@ -198,7 +198,7 @@ pub(crate) struct Selection {
 pub(crate) struct Selecting<'s, E> {
     selection: &'s Selection,
     edit: E,
-    /// Whether the resource, scope and metric at hand have what `exclude` asks of them.
+    /// Whether the resource, scope and metric at hand match `exclude`.
     excluded_by_resource: bool,
     excluded_by_scope: bool,
     excluded_by_metric: bool,
