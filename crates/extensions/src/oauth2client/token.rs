@@ -27,7 +27,7 @@ impl Granted {
         let token = body["access_token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| unusable("has no access_token"))?;
         let scheme = match body["token_type"].as_str() {
-            // RFC 6750: the type is compared without case; "bearer" is what many write.
+            // RFC 6750: the type is compared without case; many endpoints write "bearer".
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
