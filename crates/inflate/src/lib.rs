@@ -47,7 +47,7 @@ impl Inflater {
     }
 
     /// Fills `output` exactly with the unpacked stream and returns how many bytes of `input` the
-    /// stream has; what follows it is ignored. `None`: the stream is not taken, though it may be
+    /// stream has; bytes after it are ignored. `None`: the stream is not taken, though it may be
     /// good, and the content of `output` is undefined.
     pub fn inflate(&mut self, input: &[u8], output: &mut [u8]) -> Option<usize> {
         // SAFETY: there is an inflater only where the processor has these features.
