@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// One number and its unit from the start of `text`, in nanoseconds, and what follows.
+/// One number and its unit from the start of `text`, in nanoseconds, and the rest of the text.
 fn parse_part(text: &str) -> Result<(u128, &str), String> {
     let is_number = |character: char| character.is_ascii_digit() || character == '.';
     let number_end = text.find(|character| !is_number(character)).unwrap_or(text.len());
