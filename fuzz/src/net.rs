@@ -77,7 +77,7 @@ fn check_unpack(encoding: Encoding, data: &[u8]) -> Result<Bytes, DecompressErro
     let unpacked = check_limit(data, |data, limit_bytes| decompress(encoding, data, limit_bytes));
     match &unpacked {
         Ok(unpacked) => assert_eq!(shared.as_deref(), Ok(&unpacked[..])),
-        // Which of several faults libzstd names depends on how much room it has.
+        // Of several faults, libzstd names one by the room that it has.
         Err(_) if encoding == Encoding::Zstd => assert!(shared.is_err(), "{shared:?}"),
         Err(error) => assert_eq!(shared.as_ref(), Err(error)),
     }
@@ -125,8 +125,8 @@ fn read_frame(chunks: &[&[u8]]) -> Result<Bytes, String> {
     reader.finish().map(|message| message.bytes).map_err(|error| error.to_string())
 }
 
-/// `grpc-status-details-bin` as a backend may send it: what was understood survives being written
-/// and read again.
+/// `grpc-status-details-bin` as a backend may send it: a status that was understood survives being
+/// written and read again.
 pub fn check_grpc_status(data: &[u8]) {
     if let Some(status) = Status::decode_details(data) {
         let again = Status::decode_details(&status.encode_details());

@@ -85,8 +85,8 @@ fn points(data: &Option<Data>) -> usize {
     }
 }
 
-/// Scan accepts what prost decodes, but for the reasons that it declares, and counts the same
-/// items.
+/// Scan accepts the requests that prost decodes, but for the reasons that it declares, and counts
+/// the same items.
 pub fn check_scan(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     match (scan(signal, request), prost_items(signal, request)) {
