@@ -92,7 +92,7 @@ pub(crate) struct AdminServer {
 
 struct AdminHandler {
     status: Arc<EngineStatus>,
-    /// None: the metrics.
+    /// None: a server of metrics.
     health_path: Option<String>,
     /// Locked while dead letters are read, also if no peer waits for the answer any more.
     letters: Arc<Mutex<()>>,

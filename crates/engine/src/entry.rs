@@ -135,7 +135,7 @@ impl Entry {
         }
     }
 
-    /// Its sender was told nothing yet: the frame was not acknowledged.
+    /// Its sender has no answer yet: the frame was not acknowledged.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.ack.as_ref().is_some_and(Ack::is_unanswered)
     }

@@ -59,7 +59,7 @@ impl DeadLetterWriter {
         let stored = storing.await;
         self.storing = None;
         self.write_next();
-        // One that failed unexpectedly leaves its frames leased: the next start reads them again.
+        // After an unexpected failure its frames stay leased: the next start reads them again.
         stored.unwrap_or_default()
     }
 

@@ -78,11 +78,11 @@ pub(crate) struct Delivery {
     bounds: ArcSwap<Bounds>,
     /// Some sender waits for `room`.
     room_is_wanted: AtomicBool,
-    /// Told when the backend has taken something.
+    /// Notified when the backend has taken something.
     room: Notify,
     /// The log continues on disk.
     on_disk: bool,
-    /// Told when new frames may have come, or something is asked of the task.
+    /// Notified when new frames may have come, or something is asked of the task.
     pub wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }

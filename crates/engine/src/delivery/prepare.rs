@@ -37,7 +37,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// Of one part, until units are made of it.
+    /// A frame of one part, until units are made of it.
     pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
         Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
     }

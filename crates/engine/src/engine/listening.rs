@@ -23,7 +23,7 @@ const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// old one of this name fetches and has to end.
 pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
 
-/// Of receivers that end, by id.
+/// Counters of receivers that end, by id.
 type CountersBefore = HashMap<String, Arc<dyn ReceiverCounters>>;
 
 impl Engine {

@@ -233,7 +233,7 @@ async fn a_request_whose_deliveries_have_all_gone_is_refused_and_not_answered_ok
     assert_eq!(fixture.lowest(), 0);
 }
 
-/// The same with one pipeline left: the request takes the way that it found when it began.
+/// The same with one pipeline left: the request takes the route that it found when it began.
 #[tokio::test]
 async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() {
     let mut fixture = Fixture::in_memory();

@@ -276,7 +276,7 @@ fn len_bytes(directory: &Path, levels: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of a pipeline each, with its own limit in MiB or without.
+    /// The plan of pipelines with these own limits in MiB, or without, and its diagnostics.
     fn plan(own_limits_mib: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
         let directory = std::env::temp_dir().join("a-directory-that-is-not-there");
         let pipeline = |(index, own): (usize, &Option<u64>)| {

@@ -23,7 +23,7 @@ pub(super) struct Setting {
     pub senders_wait: bool,
     /// Senders may be answered by this delivery: batches do not wait for company for long.
     pub lingers: bool,
-    /// And no other delivery is involved: a refusal can be handed back.
+    /// They are answered by this delivery alone: a refusal can be handed back.
     pub is_sole: bool,
     pub linger: Duration,
     /// The largest request that the backend takes, in bytes.

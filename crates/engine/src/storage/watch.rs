@@ -49,7 +49,7 @@ impl LogWatch {
     fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, stats: LogStats, now: Instant) {
         let mut seen = self.seen.lock();
         let before = std::mem::replace(&mut seen.stats, stats);
-        // It has worked meanwhile.
+        // The disk has worked meanwhile.
         seen.since = seen.since.filter(|_| stats.commits == before.commits);
         let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
         seen.since = stops_writing.then(|| seen.since.unwrap_or(now));

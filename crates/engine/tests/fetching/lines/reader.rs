@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Reader {
     include: PathBuf,
     checkpoint: Checkpoint,
-    /// By path. Those of files that were not found yet.
+    /// By path: streams of files that were not found yet.
     streams: Streams,
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
