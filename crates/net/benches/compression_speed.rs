@@ -295,7 +295,7 @@ fn telemetry_like() -> Vec<u8> {
     bytes
 }
 
-/// Of words, with a number now and then.
+/// Lines of words, with a number now and then.
 fn lines() -> Vec<u8> {
     const WORDS: &str = "request served from cache upstream latency user session order created \
                          status retry timeout closed 503 GET";

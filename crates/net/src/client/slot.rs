@@ -63,7 +63,7 @@ impl Slot {
                 inner.lost(state, TransportError::Lost { reason }, now);
             }
             State::Waiting { until, .. } if *until <= now => inner.state = State::Idle,
-            // Its last answer was read only after its end was noticed.
+            // The connection's last answer was read only after its end was noticed.
             State::Waiting { after: Some(ended), .. } if ended.was_useful() => {
                 *inner = Inner::default();
             }

@@ -78,7 +78,7 @@ fn what_takes_long_is_asked_for() {
                 is_measured |= ask == Ask::Measure;
                 if ask == Ask::Measure { Err(()) } else { Ok(()) }
             });
-            // Those of zstd have more bytes than may be unpacked without asking.
+            // The zstd payloads have more bytes than may be unpacked without asking.
             let takes_long = ["zlib", "zstd without its size", "several zstd frames"];
             let takes_long = takes_long.contains(&name) && is_long;
             assert_eq!(is_measured, takes_long || name == "several gzip members", "{name}");

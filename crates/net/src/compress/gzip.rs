@@ -107,8 +107,8 @@ fn inflate(_: &[u8], _: &mut [u8]) -> Option<usize> {
     None
 }
 
-/// Of a member without optional fields, the only form that packers of telemetry write (RFC 1952,
-/// 2.3).
+/// The stream and trailer of a member without optional fields, the only form that packers of
+/// telemetry write (RFC 1952, 2.3).
 fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
     const HEADER_BYTES: usize = 10;
     const TRAILER_BYTES: usize = 8;

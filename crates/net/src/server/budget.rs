@@ -44,13 +44,13 @@ const FRAMES_OF_ALL_PART: usize = 2;
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Connections may take this percentage of the process's file descriptors.
 const DESCRIPTORS_PERCENT: usize = 75;
-/// For requests that wait where no limit is given.
+/// Memory for requests that wait, if no limit is given.
 const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 
 /// The limits on connections of all ports of a process, and their use.
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
-    /// So that file descriptors are left for backends, files and probes.
+    /// Leaves file descriptors for backends, files and probes.
     max_connections: usize,
     open_bytes: AtomicUsize,
     pub(super) streams_bytes: AtomicUsize,
@@ -189,7 +189,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Beyond their share streams may borrow half as much as the budget.
+    /// Beyond their share, streams may borrow half as much as the budget.
     pub(super) fn take_for_streams(&self, bytes: usize, percent: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let share_bytes = limit_bytes / 100 * percent;

@@ -48,7 +48,7 @@ const REPEATED_FIELD_BYTES: usize = 144;
 /// life of a connection, which for a proxy's is long.
 const LOCAL_RESETS_MAX: usize = 1024;
 
-/// Between two warnings of a port that TLS handshakes fail.
+/// Pause between two warnings of a port that TLS handshakes fail.
 const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State that all connections of a port share.

@@ -19,9 +19,9 @@ const ALWAYS_ALLOWED: [&str; 6] =
 #[derive(Clone, Debug)]
 pub struct Cors {
     origins: Vec<String>,
-    /// In every answer to an origin that is allowed.
+    /// Headers of every answer to an origin that is allowed.
     always: HeaderMap,
-    /// In answers to preflight requests as well.
+    /// Further headers of answers to preflight requests.
     preflight: HeaderMap,
 }
 

@@ -32,7 +32,7 @@ impl Timer for HeaderTimer {
 struct HeaderSleep {
     duration: Duration,
     activity: Arc<Activity>,
-    /// As many as had been read when the request could begin.
+    /// Bytes that had been read when the request could begin.
     idle_bytes: u64,
     sleep: Option<Pin<Box<dyn Sleep>>>,
 }

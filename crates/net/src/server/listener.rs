@@ -15,7 +15,7 @@ use super::transport::Socket;
 
 /// Connections that wait in the kernel until they are accepted.
 const BACKLOG: u32 = 1024;
-/// Between two signs of life of a TCP peer, as in Go; after nine without an answer it is gone.
+/// Pause between probes of a TCP peer, as in Go; after nine without an answer it is gone.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Listener {
         Ok(Listener(Arc::new(Inner::Unix(listener, path.clone()))))
     }
 
-    /// True if it is bound to this, and takes as many families there.
+    /// True if it is bound to this address, and to as many families.
     fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
         let Inner::Tcp(listener) = &*self.0 else { return false };
         let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);

@@ -27,7 +27,7 @@ pub(super) struct Port {
     pub(super) counters: Arc<ServerCounters>,
     max_connections: usize,
     evicted_after: Duration,
-    /// Without those that were evicted. Changed under the lock of [`OpenConnections`].
+    /// Open connections, without evicted ones. Changed under the lock of [`OpenConnections`].
     open: AtomicUsize,
     candidates: Mutex<Candidates>,
 }

@@ -27,8 +27,8 @@ impl Protocols {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
     pub protocols: Protocols,
-    /// Beside the bound on their memory. One more takes the place of the longest idle one, or is
-    /// closed as soon as it is accepted.
+    /// Applies beside the bound on their memory. One more takes the place of the longest idle one,
+    /// or is closed as soon as it is accepted.
     pub max_connections: usize,
     /// A connection makes room only if no request was accepted for this long, and may take as long
     /// again to close.
@@ -83,9 +83,9 @@ impl ServerOptions {
 /// Time limits on a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyTimeouts {
-    /// Between two pieces of it.
+    /// The longest pause between two pieces of it.
     pub gap: Duration,
-    /// From the first look at it to its end.
+    /// The longest time from the first look at it to its end.
     pub total: Duration,
 }
 

@@ -20,7 +20,7 @@ use crate::tls::ServerTls;
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two warnings of a port that connections find no room.
+/// Pause between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Settings and resources of a port.

@@ -67,7 +67,7 @@ fn a_block_may_change_the_size_of_the_table_twice() {
     let twice = headers(&[0x20, 0x3f, 0xe1, 0x1f, 0x82]);
     assert_eq!(read(&[twice.clone(), twice]).1, Ok(()));
     assert_eq!(read(&[headers(&[0x20, 0x20, 0x20])]).1, Err(Malformed));
-    // Also if its frames are short.
+    // The same three changes in short frames.
     let parts = [frame(HEADERS, 0, &[0x20, 0x20]), frame(CONTINUATION, END_HEADERS, &[0x20])];
     assert_eq!(read(&parts).1, Err(Malformed));
     // A block begins with its first frame, also an empty one.

@@ -25,7 +25,7 @@ const UNBOUNDED: usize = 0;
 #[derive(Debug, Default)]
 pub(super) struct InFlightLimit {
     weight: AtomicUsize,
-    /// In the current window.
+    /// Memory was found short in the current window.
     was_memory_short: AtomicBool,
 }
 

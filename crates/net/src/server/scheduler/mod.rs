@@ -89,7 +89,7 @@ impl ReadScheduler {
         Arc::default()
     }
 
-    /// One that some rules do not apply to.
+    /// A scheduler to which these rules do not apply.
     pub fn without(rules: &[Rule]) -> Arc<ReadScheduler> {
         Arc::new(ReadScheduler { rules: Rules::without(rules), ..ReadScheduler::default() })
     }

@@ -21,7 +21,7 @@ impl Connection {
         Connection { reads: ScheduledReads::new(scheduler, Arc::clone(&requests)), requests }
     }
 
-    /// As the socket asks when there is something to read.
+    /// Asks as the socket does when there is something to read.
     fn may_read(&mut self) -> bool {
         self.reads.may_read()
             || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
@@ -525,7 +525,7 @@ fn after_its_slice_a_connection_queues_again() {
         park(&scheduler);
         assert!(connection.may_read());
         connection.reads.note_read(0);
-        // It ends when another one gets its own.
+        // Its slice ends when another connection gets one.
         let [_other] = queued(&scheduler);
         park(&scheduler);
         assert!(!connection.may_read());
