@@ -78,7 +78,7 @@ pub struct ReceiverContext {
     pub user_agent: &'static str,
     /// Resources that all receivers share.
     pub resources: ServerResources,
-    /// Those of the receiver whose place this one takes, maybe of another kind: they go on.
+    /// Of the receiver whose place this one takes, maybe of another kind: they go on counting.
     pub counters: Option<Arc<dyn ReceiverCounters>>,
     /// The streams of the receiver of this name before. It goes on at [`Positions::end`], rather
     /// than at its checkpoint: frames under way are not read again.

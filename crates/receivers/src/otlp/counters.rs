@@ -23,12 +23,12 @@ impl Transport {
     }
 }
 
-/// Of one signal over one transport.
+/// Counters of one signal over one transport.
 #[derive(Debug, Default)]
 pub struct SignalCounters {
     pub accepted_requests: AtomicU64,
     pub accepted_items: AtomicU64,
-    /// As sent, compressed or not.
+    /// Bytes as sent, compressed or not.
     pub accepted_bytes: AtomicU64,
     /// Items of requests that were refused after they had been counted.
     pub refused_items: AtomicU64,

@@ -19,7 +19,7 @@ const INLINE_BYTES: usize = 1 << 20;
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
 /// Protobuf that is longer than its JSON is tried again with this many times the memory.
 const JSON_GROWTH: usize = 4;
-/// And is given at least this much.
+/// That attempt gets at least this much.
 const JSON_LEAST_BYTES: usize = 1024;
 
 /// A request that is known to be valid: its items, and the payload that is passed on.

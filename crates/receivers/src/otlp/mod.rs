@@ -136,7 +136,7 @@ impl BoundReceiver for Vec<Port> {
 
 /// A receiver that listens.
 struct Running {
-    /// With the real ports. Not those on Unix sockets.
+    /// Bound addresses, with the real ports. Not those on Unix sockets.
     addresses: Vec<(&'static str, String)>,
     counters: Arc<Counters>,
     listeners: Vec<Listener>,

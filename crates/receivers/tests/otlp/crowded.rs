@@ -100,7 +100,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
         receiver.undisturbed(begun).await;
         let mut accepted = 0;
         for (response, mut stream) in waiting {
-            // One that was refused takes no body.
+            // A refused stream takes no body.
             let _ = stream.send_data(framed(0, &traces(1)).into(), true);
             accepted += usize::from(is_accepted(response).await);
         }

@@ -36,7 +36,7 @@ pub struct SharedConfig {
     /// Name of the extension that decides who may send.
     pub authenticator: Option<String>,
     pub include_metadata: bool,
-    /// Of a request, as sent and again after decompression.
+    /// The limit on a request, as sent and again after decompression.
     pub limit_bytes: usize,
     pub server: ServerOptions,
     pub body_timeouts: BodyTimeouts,
@@ -45,7 +45,7 @@ pub struct SharedConfig {
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub shared: SharedConfig,
-    /// Of `Signal::ALL`.
+    /// The paths of `Signal::ALL`.
     pub url_paths: [String; 3],
     pub cors: Option<Cors>,
     /// Added to every answer.
