@@ -64,7 +64,7 @@ impl FileConfig {
         opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
     }
 
-    /// Without writing: the configuration may yet be refused, while another exporter writes to it.
+    /// Opens without writing: the configuration may be refused while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
             let directory = directory_of(&self.path);

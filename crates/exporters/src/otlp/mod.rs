@@ -44,7 +44,7 @@ struct Grpc {
     compression: Encoding,
     level: Option<i32>,
     channel: Channel,
-    /// Of `Signal::ALL`.
+    /// The URIs of `Signal::ALL`.
     uris: [Uri; 3],
 }
 

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default limit of the Collector's HTTP receiver.
 const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 
-/// Of `Signal::ALL`.
+/// The URL options of `Signal::ALL`.
 pub(super) const URL_OPTIONS: [&str; 3] = ["traces_endpoint", "metrics_endpoint", "logs_endpoint"];
 
 /// A `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of

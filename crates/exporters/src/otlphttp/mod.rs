@@ -49,7 +49,7 @@ struct Http {
     format: Format,
     coding: Coding,
     level: Option<i32>,
-    /// Of `Signal::ALL`; none where the configuration names no URL.
+    /// Destinations of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
 }
 
