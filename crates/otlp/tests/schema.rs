@@ -169,7 +169,7 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
         Kind::Double => vec![(minus_one, "-1.0".into())],
         Kind::String => vec![("é".into(), "\"é\"".into())],
         Kind::Bytes | Kind::Id(_) => vec![("é".into(), "[195, 169]".into())],
-        // As far as its name: its fields have their own turn.
+        // A child message is compared by its name: its fields have their own turn.
         Kind::Message(child) => vec![(Vec::new(), child.name.to_owned())],
     }
 }

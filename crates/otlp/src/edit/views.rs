@@ -14,12 +14,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of a scope or a metric.
+    /// The name of a scope or a metric.
     pub fn name(&self) -> &'a [u8] {
         self.bytes(1)
     }
 
-    /// Of a scope.
+    /// The version of a scope.
     pub fn version(&self) -> &'a [u8] {
         self.bytes(2)
     }

@@ -61,7 +61,7 @@ struct Member<'m> {
     field: &'static Field,
     slot: Slot,
     parts: &'m [Range<usize>],
-    /// Of the message.
+    /// Depth of the message.
     depth: usize,
 }
 
