@@ -77,7 +77,7 @@ pub enum MemoryLimit {
         limit: u64,
         spike: u64,
     },
-    /// Of the memory that the process may have (the cgroup's limit, or the machine's).
+    /// Percentages of the memory that the process may have (the cgroup's limit, or the machine's).
     Percent {
         limit: u32,
         spike: u32,

@@ -15,16 +15,16 @@ use crate::text::text_of;
 /// Properties of an item. Every given one must match; of a list of strings one is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Properties {
-    /// Against the resource's `service.name`.
+    /// Matched against the resource's `service.name`.
     pub services: Option<Strings>,
     pub span_names: Option<Strings>,
-    /// Against `SPAN_KIND_SERVER` and so on.
+    /// Matched against `SPAN_KIND_SERVER` and so on.
     pub span_kinds: Option<Strings>,
     pub log_bodies: Option<Strings>,
     pub log_severity_texts: Option<Strings>,
     pub log_severity_number: Option<SeverityNumber>,
     pub metric_names: Option<Strings>,
-    /// Of the item. All must match.
+    /// Attributes of the item. All must match.
     pub attributes: Vec<AttributeMatcher>,
     /// Attributes of the resource. All must match.
     pub resources: Vec<AttributeMatcher>,
