@@ -47,7 +47,7 @@ impl SecretSource {
             return Err(failed(&format!("it exceeds {SECRET_LIMIT_BYTES} bytes")));
         }
         match std::str::from_utf8(content).map(str::trim) {
-            // As it is for a moment where a file is truncated and then written.
+            // A file that is truncated and then written is empty for a moment.
             Ok("") => Err(failed("it is empty")),
             Ok(secret) => Ok(secret),
             Err(error) => Err(failed(&error.to_string())),

@@ -100,7 +100,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let mut accounts = ACCOUNTS.lock();
-        // Another one may have taken its place meanwhile.
+        // Another account may have taken its place meanwhile.
         if accounts.get(&self.key).is_some_and(|account| account.strong_count() == 0) {
             accounts.remove(&self.key);
         }
