@@ -53,7 +53,7 @@ impl Default for Naming {
     }
 }
 
-/// Of metrics that the Collector does not have: their unit is always part of the name.
+/// The prefix of metrics that the Collector lacks: their unit is always part of the name.
 const OWN_PREFIX: &str = "sluice_";
 
 /// Collects samples by family, so that components may report in any order.

@@ -87,11 +87,11 @@ pub(crate) enum Read<S> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Without unit and suffix.
+    /// The name without unit and suffix.
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: &'static str,
-    /// Beside those of the table.
+    /// Labels beside those of the table.
     pub labels: &'static [&'static str],
     pub meaning: &'static str,
     /// The name ends in the signal's name for its items.
@@ -169,7 +169,7 @@ impl<S> Table<S> {
 }
 
 impl Declared {
-    /// With unit, without the suffix of counters. Several for a metric by items.
+    /// The names with unit, without the suffix of counters. Several for a metric by items.
     pub fn names(&self) -> Vec<String> {
         let by_signal = Signal::ALL.map(Signal::items_name);
         let items: &[&str] = if self.by_items { &by_signal } else { &[""] };
