@@ -51,13 +51,13 @@ pub struct Buffer {
     pub linger: Duration,
     /// Memory limit of the process; unset: that of `memory_limiter`, or the engine's default.
     pub memory_limit_mib: Option<u64>,
-    /// Of the disk, for everything together; unset: a part of the file system's free space.
+    /// Limit of the disk, for everything together; unset: a part of the file system's free space.
     pub disk_limit_mib: Option<Placed<u64>>,
     /// Length of a segment file.
     pub segment_mib: Option<Placed<u64>>,
     /// For pipelines without a policy of their own; unset: the engine's default by fan-out.
     pub policy: Option<OverflowPolicy>,
-    /// Of the dead letters of each delivery; unset: the engine's default.
+    /// Limit of the dead letters of each delivery; unset: the engine's default.
     pub dead_letters_limit_mib: Option<u64>,
 }
 

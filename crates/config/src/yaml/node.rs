@@ -39,7 +39,7 @@ pub struct Scalar {
 pub enum ScalarValue {
     Null,
     Boolean(bool),
-    /// Of the range of `i64` or `u64`.
+    /// In the range of `i64` or `u64`.
     Integer(i128),
     Float(f64),
     String,
