@@ -71,7 +71,7 @@ pub fn check_unlz4(data: &[u8]) {
     let _ = check_limit(data, |data, limit_bytes| decompress(Packing::Lz4, data, limit_bytes));
 }
 
-/// As [`check_limit`]; it does the same in a buffer of its own and in a shared one.
+/// As [`check_limit`]; unpacking does the same in a buffer of its own and in a shared one.
 fn check_unpack(encoding: Encoding, data: &[u8]) -> Result<Bytes, DecompressError> {
     let shared = with_decompressed(encoding, data, LIMIT_BYTES, |plain| plain.bytes.to_vec());
     let unpacked = check_limit(data, |data, limit_bytes| decompress(encoding, data, limit_bytes));

@@ -133,7 +133,7 @@ fn write_deflated(sample: &[u8]) {
     write("gunzip", "long", &packed);
 }
 
-/// As a zlib stream; its parts share neither codes nor matches.
+/// Packs as a zlib stream; its parts share neither codes nor matches.
 fn deflated(level: u32, parts: &[&[u8]]) -> Vec<u8> {
     let mut packer = Compress::new(Compression::new(level), true);
     let mut stream = Vec::with_capacity(32 << 10);
