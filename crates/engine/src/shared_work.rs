@@ -12,7 +12,7 @@ use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
 pub(crate) struct SharedWorkMemory {
-    /// Everything that was made for several deliveries, until the last of them let go of it.
+    /// Everything that was made for several deliveries, until the last of them drops it.
     private: Arc<PrivateMemory>,
     /// The part that is kept for deliveries that have not asked yet.
     kept: Arc<PrivateMemory>,

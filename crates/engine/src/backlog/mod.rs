@@ -58,7 +58,7 @@ impl Members {
         members
     }
 
-    /// The routes as far as their deliveries stay.
+    /// The routes, with only those deliveries that stay.
     fn routes(
         &self,
         stays: impl Fn(&Arc<Delivery>) -> bool,
@@ -109,7 +109,7 @@ pub(crate) struct Backlog {
 struct DiskUse {
     /// Bytes of segments that some delivery needs.
     needed_bytes: AtomicU64,
-    /// Bytes that the file system has for all files of the logs, those that are there included.
+    /// Bytes that all files of the logs may take in the file system, those in use included.
     room_bytes: AtomicU64,
     /// The same as the last look found it: a file amid its removal is neither there nor free.
     found_bytes: AtomicU64,

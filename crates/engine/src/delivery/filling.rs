@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The rate is taken over this time, or longer after a pause between measurements.
 const WINDOW: Duration = Duration::from_secs(120);
-/// The shortest time over which a rate says anything, and between two measurements that are kept.
+/// The shortest time over which a rate is meaningful, and between two measurements.
 const SPACING: Duration = Duration::from_secs(5);
 
 /// Past lags, oldest first; larger ones that were drained are forgotten.

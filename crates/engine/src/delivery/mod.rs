@@ -88,7 +88,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Goes on where a delivery of this name was, if its backlog is in the log.
+    /// Continues the backlog of a delivery of this name, if the log has one.
     pub(crate) fn new(
         id: DeliveryId,
         signal: sluice_otlp::Signal,

@@ -24,7 +24,7 @@ pub(crate) enum Fate {
     Taken,
     /// Dropped, as a policy declares.
     GivenUp,
-    /// Refused to its sender, which was told.
+    /// Handed back to its sender, with a refusal.
     Returned,
 }
 

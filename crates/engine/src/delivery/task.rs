@@ -213,7 +213,7 @@ impl Task {
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
-        // A probe is no sign that anything moves.
+        // A probe is no sign of progress.
         if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
             self.delivery.health.note_begun(Instant::now());
         }
@@ -343,7 +343,7 @@ impl Task {
                 Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
                 Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
             };
-            // The sender is told at once, whatever becomes of the other parts.
+            // The sender gets the refusal at once, whatever the fate of the other parts.
             unit.lease.leased.entry.resolve(self.delivery.cursor, Err(refusal));
             self.resolve_part(&unit.lease.leased, Fate::Returned);
         }

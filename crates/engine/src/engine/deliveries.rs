@@ -282,7 +282,7 @@ mod tests {
     use crate::entry::Entry;
 
     /// Scenario: a reload removes a delivery that may lease one frame at a time, while the senders
-    /// of many wait for it. Guarantee: all of them are told at once.
+    /// of many wait for it. Guarantee: all of them get their answer at once.
     #[test]
     fn every_sender_learns_that_the_delivery_that_it_waits_for_has_gone() {
         let log = Arc::<Log<Entry>>::default();

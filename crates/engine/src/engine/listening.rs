@@ -101,7 +101,7 @@ impl Engine {
         self.receivers.iter().any(|running| running.is(planned))
     }
 
-    /// Counters go on where a receiver of the same name was.
+    /// Counters of a receiver of the same name go on.
     fn serve_receiver(
         &mut self,
         planned: &ReceiverPlan,
@@ -151,7 +151,7 @@ impl Engine {
     }
 }
 
-/// Tries again until a server that was just ended has let go of its port.
+/// Tries again until a server that was just ended has freed its port.
 async fn started_soon(
     mut error: StartError,
     start: impl AsyncFn() -> Result<AdminServer, StartError>,

@@ -219,7 +219,7 @@ impl Route {
                 Err(_) => {}
             }
         };
-        // The log let go of the entry: the process is shutting down before the backend took the
+        // The log dropped the entry: the process is shutting down before the backend took the
         // frame, or the frame is on disk while the sender waits for the delivery.
         result.unwrap_or_else(|_| Err(Refusal::overloaded("given up before it was delivered")))
     }

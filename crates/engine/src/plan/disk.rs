@@ -10,7 +10,7 @@ use sluice_log::disk::{Disk, RealDisk};
 use super::read::{Read, extension};
 use super::{ExporterPlan, MIB, MemoryPlan};
 
-/// Dead letters of a delivery, in MiB, where the configuration says nothing.
+/// Dead letters of a delivery, in MiB, if the configuration has no limit.
 const DEAD_LETTERS_MIB: u64 = 64;
 /// The limit if the size of the file system is unknown.
 const LIMIT_UNKNOWN_BYTES: u64 = 1024 * MIB;

@@ -56,7 +56,7 @@ impl Storage {
         RealDisk.available_bytes(self.directory()?).ok()
     }
 
-    /// Whether a plan can be applied without a restart, before anything of it is.
+    /// Checks that a plan needs no restart, before any part of it is applied.
     pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StartError> {
         match (&self.directory, &plan.disk) {
             (None, Some(disk)) => Err(StartError(format!(

@@ -1,4 +1,4 @@
-//! Looks at the logs now and then: says when a disk is in trouble and when it is well again.
+//! Looks at the logs at intervals: logs when a disk is in trouble and when it works again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
