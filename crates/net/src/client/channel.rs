@@ -31,7 +31,7 @@ pub enum Balancer {
 #[derive(Clone)]
 pub struct ChannelOptions {
     pub connect: ConnectOptions,
-    /// `:authority`, where it is not the target's host and port.
+    /// `:authority`, if it is not the target's host and port.
     pub authority: Option<String>,
     /// To the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
     pub connections: usize,
@@ -266,7 +266,7 @@ impl Inner {
         self.resolved.lock().doubtful = true;
     }
 
-    /// Looks the name up again where it is time. `pick_first` does so at each attempt, too.
+    /// Looks the name up again if it is time. `pick_first` does so at each attempt, too.
     fn refresh_addresses(self: &Arc<Self>) {
         if !self.connector.resolves() {
             return;

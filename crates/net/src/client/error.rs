@@ -48,18 +48,18 @@ pub enum TransportError {
 pub type Result<T, E = TransportError> = std::result::Result<T, E>;
 
 impl TransportError {
-    /// True where waiting does not help: a certificate or a setting has to change.
+    /// True if waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
         use TransportError::{NotGrpc, Tls, TlsSettings};
         matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. })
     }
 
-    /// True where the peer cannot have processed the request: it may be sent again.
+    /// True if the peer cannot have processed the request: it may be sent again.
     pub fn is_unprocessed(&self) -> bool {
         matches!(self, TransportError::Refused { .. } | TransportError::GoingAway { .. })
     }
 
-    /// True where the connection is still good for other requests.
+    /// True if the connection is still good for other requests.
     pub(crate) fn spares_connection(&self) -> bool {
         use TransportError::{AnswerTooLarge, Refused, Reset};
         matches!(self, Refused { .. } | Reset { .. } | AnswerTooLarge { .. })
@@ -90,7 +90,7 @@ impl TransportError {
     }
 }
 
-/// The text of the TLS error inside an I/O error, where there is one.
+/// The text of the TLS error inside an I/O error, if there is one.
 pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
 }

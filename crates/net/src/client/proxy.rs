@@ -24,7 +24,7 @@ const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     pub target: Target,
-    /// The value of `proxy-authorization`, where the URL has credentials.
+    /// The value of `proxy-authorization`, if the URL has credentials.
     pub(super) authorization: Option<Secret>,
 }
 

@@ -17,7 +17,7 @@ use twox_hash::XxHash32;
 use super::{CompressError, DecompressError, InflateError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
-/// Sixteen numbers from here: frames with anything in them, to be passed over.
+/// Sixteen numbers from here begin frames with any content, to be skipped.
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 /// In a block's length: its bytes are stored as they are.
 const STORED: u32 = 1 << 31;

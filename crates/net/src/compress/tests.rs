@@ -255,8 +255,8 @@ fn zstd_windows_above_8_mib_and_dictionaries_are_not_supported() {
     encoder.set_parameter(::zstd::zstd_safe::CParameter::WindowLog(24)).expect("is valid");
     let wide = encoder.compress(&plain).expect("packs");
     assert!(!passable(Encoding::Zstd, &wide));
-    // A window costs memory only where the output is not kept whole, so this may or may not be
-    // taken; without the content size it must not be.
+    // A window costs memory only if the output is not kept whole, so this may or may not be taken;
+    // without the content size it must not be.
     let mut stream = ::zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
     stream.window_log(27).expect("is valid");
     stream.write_all(&plain).expect("packs");
@@ -334,7 +334,7 @@ proptest! {
         let _ = decompress(Packing::Zlib, &bytes, limit);
     }
 
-    /// One flipped bit anywhere never yields other data silently where the format has a checksum.
+    /// If the format has a checksum, one flipped bit never yields other data silently.
     #[test]
     fn a_flipped_bit_is_found_by_gzip(at: proptest::sample::Index, bit in 0_u8..8) {
         for length in GZIP_LENGTHS {

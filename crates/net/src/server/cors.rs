@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::ReplyBody;
 
-/// Browsers ask for these without being told; the Collector allows them beyond the configured ones.
+/// Browsers request these on their own; the Collector allows them beyond the configured ones.
 const ALWAYS_ALLOWED: [&str; 6] =
     ["Origin", "Accept", "Content-Type", "X-Requested-With", "Content-Encoding", "Authorization"];
 

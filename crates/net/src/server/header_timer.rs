@@ -17,7 +17,7 @@ pub(super) struct HeaderTimer(pub(super) Arc<Activity>);
 
 impl Timer for HeaderTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        // A new connection has sent bytes already: they told which protocol it speaks.
+        // A new connection has sent bytes already: they showed its protocol.
         let activity = Arc::clone(&self.0);
         let is_idle = activity.has_served();
         let idle_bytes = if is_idle { activity.read_bytes.load(Ordering::Relaxed) } else { 0 };

@@ -383,7 +383,7 @@ fn requests_that_never_end_keep_no_connection_out_while_the_cpu_is_busy() {
 }
 
 /// Scenario: the CPU is the bottleneck, and more requests than the limit lets in wait for a backend
-/// that takes seconds. Guarantee: another connection is read from all the same.
+/// that takes seconds. Guarantee: another connection is still read from.
 #[test]
 fn requests_that_wait_for_a_backend_keep_no_connection_out_while_the_cpu_is_busy() {
     let scheduler = limited();
