@@ -9,7 +9,7 @@
 //! 4. reading, bounded in size and time;
 //! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass
 //!    over the bytes;
-//! 6. submitting, compressed as it came where the route keeps it so;
+//! 6. submitting, compressed as it came if the route keeps it so;
 //! 7. the answer.
 //!
 //! A refused request gets the answer that makes OTLP clients do the right thing: see [`refusal`].

@@ -16,7 +16,7 @@ use super::waiting::Body;
 const STEP_BYTES: usize = 64 << 10;
 
 impl Ingest {
-    /// Reads the one message of a unary call. Memory is asked for as soon as its prefix is there.
+    /// Reads the one message of a unary call. Memory is asked for as soon as its prefix has come.
     /// `packing` is that of messages that are compressed; one may be sent as it is.
     pub(super) async fn read_message(
         &self,
