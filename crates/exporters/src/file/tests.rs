@@ -109,8 +109,7 @@ async fn rotation() {
     }
 }
 
-/// Scenario: a restart with rotation. Guarantee: the file that is there is gone on with, up to its
-/// size.
+/// Scenario: a restart with rotation. Guarantee: the existing file is continued, up to its size.
 #[tokio::test]
 async fn rotation_goes_on_with_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
