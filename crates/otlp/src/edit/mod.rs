@@ -85,8 +85,8 @@ fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Fiel
     Ok(())
 }
 
-/// Enters the changes of a resource: at its attributes, and behind the last of them. A resource
-/// that was not there comes into being at `end`, where the ResourceX ends.
+/// Enters the changes of a resource: at its attributes, and behind the last of them. A missing
+/// resource is added at `end`, where the ResourceX ends.
 fn splice_resource(
     attributes: &Attributes<'_>,
     resources: &[Field],

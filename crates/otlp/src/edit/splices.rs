@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::write_varint;
 
-/// Bytes of the request that give way to bytes of the scratch buffer.
+/// Bytes of the request that are replaced by bytes of the scratch buffer.
 struct Splice {
     at: Range<usize>,
     insert: Range<usize>,

@@ -56,7 +56,7 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
 /// requests that are known to be valid; [`crate::scan`] validates and counts.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure down to the items cannot be read.
+/// [`crate::Malformed`] if the structure down to the items cannot be read.
 pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
     Node::request(request, signal).items()
 }
