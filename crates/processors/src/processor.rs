@@ -16,7 +16,7 @@ pub enum ProcessorConfig {
     Edits(Build),
 }
 
-/// Makes a processor for pipelines of one signal. An error where its options do not fit the signal.
+/// Makes a processor for pipelines of one signal. An error if its options do not fit the signal.
 pub type Build = Box<dyn Fn(Signal) -> Result<Built, String> + Send + Sync>;
 
 /// A processor made for one signal, and warnings about it there.
@@ -85,7 +85,7 @@ pub enum MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// The part of the limit that is kept free for spikes where nothing is said.
+    /// The part of the limit that is kept free for spikes if the configuration has none.
     const DEFAULT_SPIKE_PERCENT: u64 = 20;
 
     /// The hard and the soft limit in bytes. Refusing begins at the soft one.

@@ -40,7 +40,7 @@ pub(crate) fn plain_double_text(value: f64) -> String {
     if value.is_infinite() { format!("{value:+}").replace('i', "I") } else { value.to_string() }
 }
 
-/// JSON as Go writes it: keys sorted, the last of equal ones. Nothing where a number is not finite.
+/// JSON as Go writes it: keys sorted, the last of equal ones. Nothing if a number is not finite.
 fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
     match value {
         AnyValue::Empty => out.push_str("null"),
