@@ -96,7 +96,7 @@ pub struct Declared {
     pub meaning: &'static str,
     /// The name ends in the signal's name for its items.
     pub by_items: bool,
-    /// When it is there. None: always.
+    /// When the metric exists. None: always.
     pub condition: Option<&'static str>,
 }
 
@@ -144,7 +144,7 @@ impl<S> Metric<S> {
         self
     }
 
-    /// It is there only at times.
+    /// It exists only at times.
     #[must_use]
     pub const fn only(mut self, condition: &'static str) -> Self {
         self.declared.condition = Some(condition);
