@@ -543,8 +543,7 @@ error: there is no exporter of type `oltp`
     assert_eq!(diagnostics.render(false), expected);
 }
 
-/// Guarantee: the examples are right in everything that is no component's own business, and say
-/// nothing doubtful.
+/// Guarantee: the examples have neither errors nor warnings, apart from the options of components.
 #[test]
 fn reads_the_examples() {
     for name in ["gateway", "kyma-metric-gateway", "tls", "fan-out", "forward-connector"] {
