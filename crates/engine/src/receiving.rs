@@ -73,7 +73,7 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
-/// The memory for bytes of requests that wait, as large as that for receiving and beside it.
+/// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
     receiving: Arc<ReceivingBudget>,
     /// Unknown senders may fill only half of it.

@@ -329,8 +329,8 @@ impl Backlog {
         self.state()
     }
 
-    /// Deliveries that are late give up frames that are not on disk, as far as they may, so that no
-    /// sender waits for a disk that does not work.
+    /// Late deliveries give up frames that are not on disk, as far as they may: no sender is to
+    /// wait for a disk that does not work.
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
         self.update_sheds(now);
         let is_cpu_bound = self.is_cpu_bound();

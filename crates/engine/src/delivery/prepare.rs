@@ -17,7 +17,7 @@ use crate::private_memory::{ChargedCopy, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, inflated};
 
-/// How a part of a frame ended. A frame has the worst fate of its parts.
+/// The fate of a part of a frame, the best first. A frame has the worst fate of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     /// Delivered, or among the dead letters.

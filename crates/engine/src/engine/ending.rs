@@ -90,8 +90,8 @@ impl Engine {
             // The log has released the frames: senders that waited get a retryable refusal.
             let _ = tokio::time::timeout(REMAINING_ANSWERS, answering).await;
         }
-        // Only now is everything that they read resolved or on disk, as far as it ever will be:
-        // with an earlier checkpoint it would arrive twice.
+        // Only now is all their data resolved or on disk, as far as it ever will be: with an
+        // earlier checkpoint it would arrive twice.
         let ends = join_all(fetching.into_iter().map(RunningReceiver::end));
         let _ = tokio::time::timeout(LAST_CHECKPOINTS, ends).await;
         for running in std::mem::take(&mut self.exporters).into_values() {

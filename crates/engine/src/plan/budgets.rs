@@ -6,7 +6,7 @@ pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
-    /// For bytes of requests that wait to be admitted. It bounds the flow-control windows.
+    /// For bytes of requests that wait. It bounds the flow-control windows.
     pub waiting_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,

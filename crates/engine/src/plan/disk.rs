@@ -227,8 +227,8 @@ impl DiskPlan {
     }
 }
 
-/// The limit (`buffer.disk.limit_mib`, or half of what the file system has for the log), and as
-/// much of it as there is room for.
+/// The limit (`buffer.disk.limit_mib`, or half of the file system's space for the log), and as much
+/// of it as there is room for.
 fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> (u64, u64) {
     let existing = directory.ancestors().find(|path| path.is_dir());
     let free_bytes = existing.and_then(|path| RealDisk.available_bytes(path).ok());
