@@ -360,8 +360,8 @@ fn gzip_members_without_number_are_refused() {
     assert!(error.to_string().contains("more than 2048 members"), "{error}");
 }
 
-/// Guarantee: a zstd frame that ends before the size that its header claims is refused, however
-/// large the buffer is.
+/// Guarantee: a zstd frame that is shorter than its header claims is refused, however large the
+/// buffer is.
 #[test]
 fn a_zstd_frame_with_less_than_it_claims_is_refused() {
     // A single segment of 288 bytes whose only block is empty, behind a whole frame too.

@@ -19,7 +19,7 @@ use super::BodyTimeouts;
 use super::activity::{Activity, Counted, InFlight};
 use super::scheduler::Arriving;
 
-/// Bytes that are drained of a body that no handler wants, and the time for that.
+/// Limits on draining a body that no handler wants: bytes and time.
 const DRAINED_MAX_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// A body of which less than this comes within this time has stalled: it has to go if other

@@ -7,7 +7,7 @@ use super::cpu::CpuLoad;
 
 /// The lowest limit: this many requests, or one request of 190 kB on each of 8 connections.
 pub(super) const LEAST_WEIGHT: usize = 32;
-/// A connection weighs one. Each time this many bytes of a request add one.
+/// A connection weighs one, plus one for each block of this many bytes of a request.
 const BYTES_OF_WEIGHT: usize = 48 << 10;
 /// From here on there is no limit.
 const UNLIMITED_WEIGHT: usize = 1 << 12;

@@ -252,9 +252,9 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     assert!(connection.may_read());
 }
 
-/// Hours of ten connections whose streams trickle as much as counts for progress, while memory is
-/// short all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
-/// does each of theirs.
+/// Hours of ten connections whose streams make just enough progress to count, while memory is short
+/// all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so does
+/// each of theirs.
 #[test]
 fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     const TICKS: u64 = 2 * 3600 * 200;
@@ -362,8 +362,8 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
 }
 
-/// Scenario: the CPU is the bottleneck, and connections whose requests never end bring as much as
-/// counts for progress. Guarantee: another connection is read from when their slices are over.
+/// Scenario: the CPU is the bottleneck, and connections whose requests never end make just enough
+/// progress to count. Guarantee: another connection is read from when their slices are over.
 #[test]
 fn requests_that_never_end_keep_no_connection_out_while_the_cpu_is_busy() {
     let scheduler = limited();
