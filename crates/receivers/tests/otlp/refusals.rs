@@ -200,8 +200,8 @@ async fn authenticated(authenticator: Arc<dyn ServerAuth>) -> Receiver {
     Receiver::start(&text, MockIntake { authenticators, ..MockIntake::default() }).await
 }
 
-/// Guarantee: a sender whose credentials could not be checked gets a retryable refusal, and not one
-/// that calls them wrong, upon which clients drop their data.
+/// Guarantee: a sender gets a retryable refusal if its credentials could not be checked. Clients
+/// drop their data if credentials are called wrong.
 #[tokio::test]
 async fn a_busy_check_of_credentials_is_overload() {
     let receiver = authenticated(Arc::new(Busy(HeaderValue::from_static("Basic")))).await;

@@ -344,8 +344,8 @@ async fn export_until(
     }
 }
 
-/// True in a process that runs this test and no other, so that the memory of the process is what
-/// the test is about. Elsewhere the test is run in such a process.
+/// True in a process that runs this test and no other: the test is about the memory of the process.
+/// Elsewhere the test is run in such a process.
 pub(crate) fn is_alone(test: &str) -> bool {
     const ALONE: &str = "SLUICE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
