@@ -1,5 +1,5 @@
-//! What backends answer: partial successes, and gRPC statuses in headers; and what token endpoints
-//! grant.
+//! Answers of backends: partial successes, and gRPC statuses in headers; and grants of token
+//! endpoints.
 //!
 //! An input is one byte, which chooses the form, and then the answer: a body, or headers that line
 //! feeds part.
@@ -23,8 +23,8 @@ pub fn check_answers(data: &[u8]) {
     }
 }
 
-/// All three signals answer alike on the wire. What the official type reads, without fields that it
-/// does not know, is read alike.
+/// All three signals answer alike on the wire. An answer that the official type reads, without
+/// fields that it does not know, is read alike.
 fn check_proto(body: &[u8]) {
     let outcome = from_proto(body);
     check_outcome(&outcome);
@@ -42,7 +42,7 @@ fn check_proto(body: &[u8]) {
     }
 }
 
-/// What is refused according to any spelling reads the same in the canonical one.
+/// An answer that is a refusal in any spelling reads the same in the canonical one.
 fn check_json(body: &[u8]) {
     let outcome = from_json(body);
     check_outcome(&outcome);
@@ -65,7 +65,7 @@ fn check_outcome(outcome: &Outcome) {
     }
 }
 
-/// A status is what its headers say, and survives being written and read again.
+/// A status has the values of its headers, and survives being written and read again.
 fn check_status(lines: &[u8]) {
     let mut headers = HeaderMap::new();
     let names: [HeaderName; 3] = [GRPC_STATUS, GRPC_MESSAGE, GRPC_STATUS_DETAILS];

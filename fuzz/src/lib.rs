@@ -1,5 +1,5 @@
-//! What is asserted of every decoder, whatever bytes it is given. Each function takes one input and
-//! panics if the assertion does not hold; the fuzz targets do nothing but call them.
+//! Assertions on every decoder, for any bytes. Each function takes one input and panics if the
+//! assertion does not hold; the fuzz targets do nothing but call them.
 
 pub mod answers;
 pub mod config;

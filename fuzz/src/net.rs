@@ -1,4 +1,4 @@
-//! What comes from a peer before it is OTLP: packed bodies, gRPC frames and statuses.
+//! Decoders of a peer's bytes before they are OTLP: packed bodies, gRPC frames and statuses.
 
 use std::io::Read as _;
 
@@ -15,7 +15,7 @@ use sluice_otlp::Encoding;
 
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// What is unpacked is what another decoder makes of it.
+/// Another decoder unpacks the input to the same.
 pub fn check_gunzip(data: &[u8]) {
     const FHCRC: u8 = 1 << 1;
     if let Ok(unpacked) = check_unpack(Encoding::Gzip, data) {
@@ -48,8 +48,8 @@ pub fn check_inflate(data: &[u8]) {
     check_inflater(data);
 }
 
-/// What the decoder of whole streams takes, another decoder unpacks to the same, and both find the
-/// stream's end in the same place. Without the checksum, which hardly any changed stream passes.
+/// If the decoder of whole streams takes a stream, another decoder unpacks it to the same, and both
+/// find its end in the same place. Without the checksum, which hardly any changed stream passes.
 #[cfg(target_arch = "x86_64")]
 fn check_inflater(data: &[u8]) {
     const HEADER_BYTES: usize = 2;
@@ -71,13 +71,13 @@ pub fn check_unlz4(data: &[u8]) {
     let _ = check_limit(data, |data, limit_bytes| decompress(Packing::Lz4, data, limit_bytes));
 }
 
-/// As [`check_limit`]; it does the same in a buffer of its own and in a shared one.
+/// As [`check_limit`]; unpacking does the same in a buffer of its own and in a shared one.
 fn check_unpack(encoding: Encoding, data: &[u8]) -> Result<Bytes, DecompressError> {
     let shared = with_decompressed(encoding, data, LIMIT_BYTES, |plain| plain.bytes.to_vec());
     let unpacked = check_limit(data, |data, limit_bytes| decompress(encoding, data, limit_bytes));
     match &unpacked {
         Ok(unpacked) => assert_eq!(shared.as_deref(), Ok(&unpacked[..])),
-        // Which of several faults libzstd names depends on how much room it has.
+        // Of several faults, libzstd names one by the room that it has.
         Err(_) if encoding == Encoding::Zstd => assert!(shared.is_err(), "{shared:?}"),
         Err(error) => assert_eq!(shared.as_ref(), Err(error)),
     }
@@ -125,8 +125,8 @@ fn read_frame(chunks: &[&[u8]]) -> Result<Bytes, String> {
     reader.finish().map(|message| message.bytes).map_err(|error| error.to_string())
 }
 
-/// `grpc-status-details-bin` as a backend may send it: what was understood survives being written
-/// and read again.
+/// `grpc-status-details-bin` as a backend may send it: a status that was understood survives being
+/// written and read again.
 pub fn check_grpc_status(data: &[u8]) {
     if let Some(status) = Status::decode_details(data) {
         let again = Status::decode_details(&status.encode_details());

@@ -19,7 +19,7 @@ use sluice_otlp::{
 
 const LIMIT_BYTES: usize = 8 << 20;
 
-/// What scan refuses for other reasons than prost: the Collector's rules for ids, and bounds on
+/// Reasons for which scan refuses more than prost: the Collector's rules for ids, and bounds on
 /// nesting that leave later readers room.
 const STRICTER_THAN_PROST: [&str; 4] = [
     "a trace id is neither empty nor 16 bytes long",
@@ -85,8 +85,8 @@ fn points(data: &Option<Data>) -> usize {
     }
 }
 
-/// Scan accepts what prost decodes, but for the reasons that it declares, and counts the same
-/// items.
+/// Scan accepts the requests that prost decodes, but for the reasons that it declares, and counts
+/// the same items.
 pub fn check_scan(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     match (scan(signal, request), prost_items(signal, request)) {
@@ -106,8 +106,8 @@ pub fn check_scan(data: &[u8]) {
     }
 }
 
-/// The parts of a valid request are valid, hold all its items, and obey the limits where they can
-/// be obeyed.
+/// The parts of a valid request are valid, contain all its items, and obey the limits where they
+/// can be obeyed.
 pub fn check_split(data: &[u8]) {
     let Some((Choice { signal, variant }, request)) = choose(data) else { return };
     let request = Bytes::copy_from_slice(request);
@@ -182,7 +182,7 @@ fn edit(attributes: &mut Attributes<'_>, value: &[u8]) {
     }
 }
 
-/// What is read from JSON is a valid request within the limit, and its JSON reads the same.
+/// A request that is read from JSON is valid and within the limit, and its JSON reads the same.
 pub fn check_json_in(data: &[u8]) {
     let Some((Choice { signal, .. }, json)) = choose(data) else { return };
     match from_json(signal, json, LIMIT_BYTES) {
@@ -202,7 +202,7 @@ pub fn check_json_in(data: &[u8]) {
     }
 }
 
-/// Every valid request can be written as JSON, and what is written reads the same.
+/// Every valid request can be written as JSON, and that JSON reads the same.
 pub fn check_json_out(data: &[u8]) {
     let Some((Choice { signal, .. }, request)) = choose(data) else { return };
     let mut json = Vec::new();

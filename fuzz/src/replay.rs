@@ -20,8 +20,8 @@ fn corpus(manifest: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).expect("an input"))).collect()
 }
 
-/// Every committed input of the targets holds what its check asserts, and so does every change of
-/// it. `manifest`: the directory of the crate that calls.
+/// Every committed input of the targets passes its check, and so does every change of it.
+/// `manifest`: the directory of the crate that calls.
 pub fn replay(manifest: &str, targets: &[(&str, Check)], changes_per_input: u64) {
     for (target, check) in targets {
         let inputs = corpus(manifest, target);

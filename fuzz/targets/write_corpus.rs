@@ -116,7 +116,7 @@ fn write_deflated(sample: &[u8]) {
     }
     write("inflate", "fixed-codes", &deflated(9, &[b"too short for codes of its own, its own"]));
 
-    // Each byte is there half as often as the one before.
+    // Each byte occurs half as often as the one before.
     let mut rng = Rng::with_seed(0);
     let skewed: Vec<u8> = (0..6000).map(|_| rng.u64(1 << 12..).leading_zeros() as u8).collect();
     write("inflate", "long-codes", &deflated(9, &[&skewed]));
@@ -133,7 +133,7 @@ fn write_deflated(sample: &[u8]) {
     write("gunzip", "long", &packed);
 }
 
-/// As a zlib stream; its parts share neither codes nor matches.
+/// Packs as a zlib stream; its parts share neither codes nor matches.
 fn deflated(level: u32, parts: &[&[u8]]) -> Vec<u8> {
     let mut packer = Compress::new(Compression::new(level), true);
     let mut stream = Vec::with_capacity(32 << 10);

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// The kinds of components that a build has.
+/// The kinds of components in a build.
 pub trait Catalog {
     fn kinds(&self, class: Class) -> Vec<Kind>;
 }

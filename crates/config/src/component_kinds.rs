@@ -2,11 +2,11 @@
 
 use crate::{Fields, Kind};
 
-/// A kind of component. `C` is what its options become.
+/// A kind of component. `C` is the type of its options.
 #[derive(Debug)]
 pub struct ComponentKind<C, M = ()> {
     kind: Kind,
-    /// What it exposes, where that is known without an instance.
+    /// Its metrics, if they are known without an instance.
     metrics: Option<M>,
     /// None for a kind that is only known by name.
     read: Option<fn(&mut Fields<'_>) -> C>,
@@ -43,7 +43,7 @@ impl<C, M: Copy> ComponentKinds<C, M> {
         self.0.iter().map(|known| known.kind).collect()
     }
 
-    /// What the kinds expose.
+    /// The metrics of the kinds.
     pub fn metrics(&self) -> impl Iterator<Item = M> {
         self.0.iter().filter_map(|known| known.metrics)
     }

@@ -70,7 +70,7 @@ impl Diagnostics {
             return;
         }
         if self.items.len() >= ITEMS_LIMIT {
-            // An error takes the place of a warning: it is what decides.
+            // An error takes the place of a warning: the error decides.
             let is_warning = |item: &Diagnostic| item.severity == Severity::Warning;
             let last = self.items.iter().rposition(is_warning);
             let Some(last) = last.filter(|_| !is_warning(&diagnostic)) else { return };
@@ -108,7 +108,7 @@ impl Diagnostics {
 mod tests {
     use super::*;
 
-    /// Guarantee: what is kept is bounded, and no number of warnings hides an error.
+    /// Guarantee: the number of kept findings is bounded, and no number of warnings hides an error.
     #[test]
     fn errors_are_kept_before_warnings() {
         let mut diagnostics = Diagnostics::default();

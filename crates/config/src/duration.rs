@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// One number and its unit from the start of `text`, in nanoseconds, and what follows.
+/// One number and its unit from the start of `text`, in nanoseconds, and the rest of the text.
 fn parse_part(text: &str) -> Result<(u128, &str), String> {
     let is_number = |character: char| character.is_ascii_digit() || character == '.';
     let number_end = text.find(|character| !is_number(character)).unwrap_or(text.len());
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Scenario: what Go's own documentation writes. Guarantee: the same values.
+    /// Scenario: the examples of Go's own documentation. Guarantee: the same values.
     #[test]
     fn reads_what_go_reads() {
         for (text, expected_ns) in [
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Scenario: what is no duration. Guarantee: an error that says why.
+    /// Scenario: texts that are no duration. Guarantee: an error that says why.
     #[test]
     fn refuses_what_go_refuses() {
         for (text, reason) in [
@@ -162,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Guarantee: what is written is read back, for every duration that Go can hold.
+        /// Guarantee: a written duration is read back, for every duration that Go can represent.
         #[test]
         fn round_trips(nanoseconds in 0..=i64::MAX as u64) {
             let duration = Duration::from_nanos(nanoseconds);

@@ -112,7 +112,7 @@ fn enclosing_keys(above: &str, mut indent: usize) -> impl Iterator<Item = &str> 
     })
 }
 
-/// Where a line's content starts; the dashes of list items count as indentation.
+/// Bytes of spaces and tabs before a line's content. The dash of a list item is content.
 fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
@@ -140,7 +140,7 @@ mod tests {
         mask_line(&text, start..end, std::iter::empty()).text
     }
 
-    /// Scenario: lines that show by their keys that they hold secrets. Guarantee: the values are
+    /// Scenario: lines that show by their keys that they contain secrets. Guarantee: the values are
     /// not shown.
     #[test]
     fn masks_by_the_names_of_keys() {

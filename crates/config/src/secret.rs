@@ -27,7 +27,7 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// Scenario: a structure that holds a secret is logged. Guarantee: the value does not appear.
+    /// Scenario: a structure with a secret is logged. Guarantee: the value does not appear.
     #[test]
     fn debug_does_not_show_the_value() {
         let secret = Secret::new("hunter2");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        /// Guarantee: what is written is read back, for every size.
+        /// Guarantee: a written size is read back, for every size.
         #[test]
         fn round_trips(bytes: u64) {
             prop_assert_eq!(parse(&format(bytes)), Ok(bytes));

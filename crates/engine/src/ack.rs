@@ -8,7 +8,7 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
-/// What a sender waits for, the same for all frames of a route.
+/// Deliveries that a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
     /// Deliveries that must have delivered, whatever else happens.
@@ -39,7 +39,7 @@ impl Ack {
         (ack, receiver)
     }
 
-    /// A delivery has resolved the frame, or refuses it for good, which the sender is told at once.
+    /// A delivery has resolved the frame, or refuses it: then its sender gets the refusal at once.
     pub(crate) fn resolve(&self, reader: CursorId, result: Answer) {
         if result.is_err() {
             return self.answer(result);
@@ -62,7 +62,7 @@ impl Ack {
         }
     }
 
-    /// The sender was told nothing yet: it has no acknowledgement.
+    /// The sender has no answer yet, and so no acknowledgement.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.sender.lock().is_some()
     }
@@ -88,7 +88,7 @@ impl Ack {
 
     fn answer(&self, answer: Answer) {
         if let Some(sender) = self.sender.lock().take() {
-            // A sender that has gone away does not want to know.
+            // The sender may have gone away.
             let _ = sender.send(answer);
         }
     }

@@ -19,9 +19,9 @@ use crate::metrics;
 use crate::plan::Plan;
 use crate::status::EngineStatus;
 
-/// Connections of a port. Each may hold 16 KiB of headers, or a whole answer.
+/// Connections of a port. Each may occupy 16 KiB for headers, or a whole answer.
 const PLACES: usize = 32;
-/// How slowly a peer may send a request, and how long it may leave its answer unread.
+/// A peer has this long to send a request, and to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than scrapers pause.
 const IDLE: Duration = Duration::from_secs(120);
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AdminPlan {
     pub endpoint: String,
-    /// Of a health check. None: the metrics.
+    /// Path of a health check. None: a server of metrics.
     pub health_path: Option<String>,
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct AdminServer {
 
 struct AdminHandler {
     status: Arc<EngineStatus>,
-    /// None: the metrics.
+    /// None: a server of metrics.
     health_path: Option<String>,
-    /// Held while dead letters are read, also if no peer waits for the answer any more.
+    /// Locked while dead letters are read, also if no peer waits for the answer any more.
     letters: Arc<Mutex<()>>,
 }
 
@@ -148,8 +148,8 @@ impl AdminHandler {
         }
     }
 
-    /// They may be on disk, for which no thread of the runtime waits. One request reads them at a
-    /// time: where the disk hangs, others must not wait on all places.
+    /// Letters may be on disk, for which no thread of the runtime waits. One request reads them at
+    /// a time: if the disk hangs, requests must not occupy all connections.
     async fn dead_letters(&self) -> Response<ReplyBody> {
         let Ok(alone) = self.letters.clone().try_lock_owned() else {
             let busy = "they are being read for another request\n";

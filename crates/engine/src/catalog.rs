@@ -1,4 +1,4 @@
-//! Which components this build has.
+//! The components of this build.
 
 use sluice_config::{Catalog, Class, Kind};
 use sluice_receivers::{RECEIVERS, ReceiverKinds};

@@ -1,4 +1,4 @@
-//! What the log holds: a frame, and what has to be told once it is resolved.
+//! An entry of the log: a frame, and the sender or source that learns of its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::stored::{self, FrameMetadata};
 /// Stands for the receiver of a frame that was read back: it is known by its name only.
 const RECEIVER_BY_NAME: u16 = u16::MAX;
 
-/// Where the frames of a route come from, and what was done to them before the log.
+/// The receiver of a route's frames, and the steps that were run on them before the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub receiver: String,
@@ -30,23 +30,23 @@ pub(crate) struct Entry {
     pub ack: Option<Ack>,
     /// None: the frame was read from disk.
     pub shared: Option<SharedWork>,
-    /// Where requests may wait for the disk to have taken frames like this one.
+    /// Requests may wait there for the disk to take frames like this one.
     pub receiving: Option<Arc<ReceivingBudget>>,
     /// Set where the source can read the frame again.
     pub source: Option<Source>,
 }
 
-/// Where a source has a frame from, and the deliveries for which its checkpoint has to wait.
+/// The position of a frame in its source, and the deliveries for which the checkpoint has to wait.
 pub(crate) struct Source {
     position: Position,
     /// Deliveries that have neither resolved the frame nor left.
     unresolved: AtomicUsize,
-    /// Some delivery has resolved it. Where all have left instead, the source has to read it again.
+    /// Some delivery has resolved it. If all have left instead, the source has to read it again.
     is_resolved: AtomicBool,
 }
 
 impl Source {
-    /// So many deliveries have to resolve the frame.
+    /// `deliveries`: the number of deliveries that have to resolve the frame.
     pub(crate) fn new(position: Position, deliveries: usize) -> Self {
         let unresolved = AtomicUsize::new(deliveries);
         Source { position, unresolved, is_resolved: AtomicBool::new(false) }
@@ -92,7 +92,7 @@ impl Entry {
     }
 
     /// `reader` has given the frame up, as its policy declares. `is_lost`: no delivery has taken
-    /// it, and it is nowhere any more. Then a sender that still waits is told to come back.
+    /// it, and none has it any more. Then a sender that still waits gets a retryable refusal.
     pub(crate) fn given_up(&self, reader: CursorId, is_lost: bool) {
         self.resolve_source();
         if let Some(ack) = &self.ack {
@@ -117,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// A reload has removed so many of the deliveries that the frame was for. They hold up no
+    /// A reload has removed this many of the deliveries that the frame was for. They hold up no
     /// checkpoint; but if no other delivery has resolved the frame, its source reads it again.
     fn released(&self, deliveries: usize) {
         if let Some(source) = &self.source {
@@ -135,7 +135,7 @@ impl Entry {
         }
     }
 
-    /// Its sender was told nothing yet: the frame was not acknowledged.
+    /// Its sender has no answer yet: the frame was not acknowledged.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.ack.as_ref().is_some_and(Ack::is_unanswered)
     }
@@ -243,8 +243,8 @@ mod tests {
         entry(frame()).durable();
     }
 
-    /// Scenario: tiny requests with kilobytes of headers. Guarantee: budgets and the disk see what
-    /// they hold.
+    /// Scenario: tiny requests with kilobytes of headers. Guarantee: budgets and the disk account
+    /// for the headers.
     #[test]
     fn request_metadata_is_part_of_what_a_frame_costs() {
         let without = Frame { metadata: Arc::default(), ..frame() };

@@ -10,7 +10,7 @@ use sluice_net::auth::server::ServerAuth;
 
 use crate::error::StartError;
 
-/// What components find by the names of extensions.
+/// Authenticators, by the names of their extensions.
 #[derive(Default)]
 pub(crate) struct Extensions {
     /// For exporters, and receivers that fetch.
@@ -30,7 +30,7 @@ impl Extensions {
         }
         let clients =
             planned.iter().filter_map(|(id, extension)| Some((id, extension.client.as_ref()?)));
-        // A foundation is there before what builds on it.
+        // An extension is built before those that build on it.
         let (building, foundations): (Vec<_>, Vec<_>) =
             clients.partition(|(_, client)| client.builds_on().is_some());
         for (id, client) in foundations.into_iter().chain(building) {

@@ -1,4 +1,4 @@
-//! What deliveries take beside the log: parts of their own steps and cuts, and packed copies.
+//! Memory of deliveries beside the log: results of their own steps, cut parts, packed copies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ impl ChargedMemory {
     }
 
     pub(crate) fn set(&mut self, bytes: usize) {
-        // Where it shrinks the sum wraps around, as a subtraction does.
+        // A smaller number wraps the difference around, so that adding it subtracts.
         let more = (bytes as u64).wrapping_sub(self.bytes as u64);
         self.memory.own_bytes.fetch_add(more, Ordering::Relaxed);
         self.memory.all_bytes.fetch_add(more, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl ChargedCopy {
         Arc::new(ChargedCopy { bytes, charged })
     }
 
-    /// Charges it there instead.
+    /// Charges it to `memory` instead.
     pub(crate) fn move_to(&self, memory: &Arc<PrivateMemory>) {
         *self.charged.lock() = memory.charge(self.bytes.len());
     }

@@ -1,4 +1,4 @@
-//! What the process may use and what it uses: memory and CPU time, from cgroups and /proc.
+//! The memory that the process may use, and its use of memory and CPU: from cgroups and /proc.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn available_bytes() -> u64 {
     limit.map_or(machine, |limit| limit.min(machine))
 }
 
-/// What of its memory is resident, in bytes.
+/// Resident memory of the process, in bytes.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -18,7 +18,7 @@ const WANTED_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// What has come of requests that wait. It may be as much as the limit, beside what is used.
+    /// Bytes that have arrived of requests that wait: up to the limit again, beside the used bytes.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,
@@ -50,33 +50,33 @@ impl ReceivingBudget {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// What a request of the signal waits on when there is no memory for it.
+    /// Wakes a request of the signal that waits for memory.
     pub(crate) fn freed(&self, signal: Signal) -> &Notify {
         &self.freed[signal as usize]
     }
 
-    /// Lets one waiting request of the signal try again. It passes the word on if it gets in:
-    /// waking all at once would cost more than the memory that came free is worth.
+    /// Lets one waiting request of the signal try again. It wakes the next if it gets in: waking
+    /// all at once would cost more than the memory that came free is worth.
     pub(crate) fn note_freed(&self, signal: Signal) {
         self.freed[signal as usize].notify_one();
     }
 
-    /// A request found no memory, which others may hold for nothing.
+    /// A request found no memory. Slow requests may occupy it without making progress.
     pub(crate) fn note_wanted(&self) {
         self.wanted.set(Instant::now());
     }
 }
 
-/// Adds bytes to what is used, unless that would exceed the limit.
+/// Adds bytes to the used ones, unless that would exceed the limit.
 fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let add = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
-/// The memory for what comes of requests that wait, as large as that for receiving and beside it.
+/// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
     receiving: Arc<ReceivingBudget>,
-    /// Half of it is for senders that are known.
+    /// Unknown senders may fill only half of it.
     is_sender_known: bool,
 }
 
@@ -114,7 +114,7 @@ impl RouteMemory {
         Arc::new(RouteMemory { receiving, used_bytes: AtomicUsize::new(0) })
     }
 
-    /// What the route's requests take that are being read.
+    /// Bytes that the route's requests take while they are read.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }

@@ -12,11 +12,11 @@ use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 /// Bytes of shared results in the whole process, and their bound.
 #[derive(Debug)]
 pub(crate) struct SharedWorkMemory {
-    /// Everything that was made for several deliveries, until the last of them let go of it.
+    /// Everything that was made for several deliveries, until the last of them drops it.
     private: Arc<PrivateMemory>,
     /// The part that is kept for deliveries that have not asked yet.
     kept: Arc<PrivateMemory>,
-    /// Where it shrinks (reload), results that are kept stay until their last use.
+    /// After a reload lowers it, results that are kept stay until their last use.
     pub(crate) limit_bytes: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl SharedWorkMemory {
     }
 }
 
-/// What a chain of steps made of a frame.
+/// The result of a chain of steps for a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Processed {
     pub payload: Payload,
@@ -48,7 +48,7 @@ struct SharedResult {
 pub(crate) struct SharedWork {
     memory: Arc<SharedWorkMemory>,
     results: Mutex<Vec<SharedResult>>,
-    /// The frame inflated, while some delivery holds it.
+    /// The frame inflated, while some delivery uses it.
     inflated: Mutex<Weak<ChargedCopy>>,
 }
 
@@ -57,7 +57,7 @@ impl SharedWork {
         SharedWork { memory, results: Mutex::default(), inflated: Mutex::default() }
     }
 
-    /// The frame inflated, charged to the one delivery that holds it, or to all that do together.
+    /// The frame inflated, charged to the one delivery that uses it, or to all that do together.
     pub(crate) fn inflated<E>(
         &self,
         own: &Arc<PrivateMemory>,

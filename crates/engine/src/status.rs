@@ -15,7 +15,7 @@ use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
 use crate::storage::Storage;
 
-/// What a plan started. Replaced as a whole when another plan is applied.
+/// The components of a plan. Replaced as a whole when another plan is applied.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,

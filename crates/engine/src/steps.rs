@@ -39,7 +39,7 @@ impl Chain {
     }
 }
 
-/// The uncompressed request. What was validated on receipt can only fail by a fault of ours.
+/// The uncompressed request. It was valid on receipt: only a fault of ours can make this fail.
 pub(crate) fn inflated(payload: &Payload) -> Result<Bytes, String> {
     if payload.encoding == Encoding::Identity {
         return Ok(payload.bytes.clone());

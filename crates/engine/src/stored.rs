@@ -1,11 +1,11 @@
-//! What of a frame stands in the log on disk beside its payload, byte by byte in
+//! The metadata that the log on disk keeps of a frame beside its payload, byte by byte in
 //! `docs/formats/frame-metadata.md`.
 
 use sluice_flow::Metadata;
 use sluice_otlp::{Encoding, Signal};
 
 const VERSION: u8 = 1;
-/// Bits of a frame's flags that hold its signal.
+/// Bits of a frame's flags that are its signal.
 const SIGNAL_MASK: u8 = 0b11;
 
 /// A frame's metadata as it was read back.
@@ -18,10 +18,10 @@ pub struct FrameMetadata {
     pub sender: Metadata,
 }
 
-/// What a frame costs beside its bytes: its place in the log and its metadata.
+/// Bytes that a frame costs beside its payload: its place in the log and its metadata.
 const OVERHEAD_BYTES: u64 = 512;
 
-/// What a frame counts against the budget of each delivery that it is for.
+/// Bytes that a frame counts against the budget of each delivery that it is for.
 pub fn charge_bytes(payload_len: usize) -> u64 {
     payload_len as u64 + OVERHEAD_BYTES
 }
@@ -42,7 +42,7 @@ pub fn encode(receiver: &str, prepared: &[u64], sender: &Metadata, output: &mut 
 }
 
 impl FrameMetadata {
-    /// Reads what [`encode`] wrote. What a later release appended is left out.
+    /// Reads the output of [`encode`]. Fields that a later release appended are left out.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = bytes;
         match rest.split_off_first() {
@@ -86,7 +86,7 @@ fn put_bytes(output: &mut Vec<u8>, bytes: &[u8]) {
     output.extend_from_slice(bytes);
 }
 
-/// What stands behind the version.
+/// Reads the metadata behind the version.
 fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
     let receiver = take_text(&mut rest)?;
     // Nothing is reserved for lengths that may be damaged.
@@ -163,8 +163,8 @@ mod tests {
             prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
         }
 
-        /// Whatever the disk holds is refused or means what it says: written again it reads the
-        /// same.
+        /// Damaged metadata is refused, or is read as metadata that reads the same after it is
+        /// written again.
         #[test]
         fn damaged_metadata_is_refused_or_read(
             damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

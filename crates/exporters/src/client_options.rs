@@ -61,7 +61,7 @@ impl ClientOptions {
         }
     }
 
-    /// Says how connections are made, with TLS or without.
+    /// Sets the options of connections, with TLS or without.
     pub(crate) fn set_connect(
         &self,
         connect: &mut ConnectOptions,

@@ -54,7 +54,7 @@ pub trait ExporterConfig: Send + Sync {
 /// Why an exporter could not be made.
 pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What an exporter gets beside its own options.
+/// Input for making an exporter, beside its own options.
 pub struct BuildContext<'a> {
     /// The component's name: `otlp/backend`.
     pub name: &'a str,

@@ -20,7 +20,7 @@ struct Known {
     begun: Arc<AtomicBool>,
 }
 
-/// Whose turn it is to write. Waiting for it holds no thread.
+/// The lock for writing to the file. Waiting for it blocks no thread.
 pub(crate) type Turn = tokio::sync::Mutex<Current>;
 
 pub(crate) struct Current {
@@ -44,7 +44,7 @@ impl Files {
     }
 }
 
-/// Whether a file is still the one at its path. After a rename, no reader finds what is written.
+/// Whether a file is still the one at its path. After a rename, readers of the path miss new data.
 pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     let there = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -57,7 +57,7 @@ pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
 /// Opens a file to append to it. A pipe that no process reads is an error, not a wait.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
-    // With O_APPEND, what follows a failed write that was cut off lands behind the last request.
+    // With O_APPEND, the write after a failed one that was cut off lands behind the last request.
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).custom_flags(without_waiting).open(path)?;
     rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;

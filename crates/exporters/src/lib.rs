@@ -1,4 +1,4 @@
-//! Exporters: each sends requests to one backend and says what became of them. Retries, splitting,
+//! Exporters: each sends requests to one backend and returns their outcomes. Retries, splitting,
 //! queues and concurrency are not theirs (see `sluice_flow::Exporter`).
 //!
 //! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no

@@ -1,4 +1,4 @@
-//! What exporters over the network have in common: credentials, and what [`ClientOptions`] say.
+//! The common part of exporters over the network: credentials, and the use of [`ClientOptions`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError};
 use crate::outcome;
 
-/// What an answer means, and whether it is that the backend did not take the credentials.
+/// The outcome of an answer, and whether the backend did not take the credentials.
 pub(crate) type Answered = Result<(Outcome, bool), TransportError>;
 
 pub(crate) type Built<P> = Result<NetworkExporter<P>, BuildError>;
 
-/// What a protocol does in its own way.
+/// The part of an exporter that differs by protocol.
 pub(crate) trait Protocol: Send + Sync + 'static {
     fn passes_through(&self) -> Option<Encoding>;
 
@@ -34,14 +34,14 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 
 pub(crate) struct NetworkExporter<P> {
     pub(crate) protocol: P,
-    /// By how a request is compressed.
+    /// By the encoding of a request.
     headers: HashMap<Encoding, HeaderMap>,
     options: ClientOptions,
     auth: Option<Arc<dyn ClientAuth>>,
 }
 
 impl<P: Protocol> NetworkExporter<P> {
-    /// `headers`: what all requests of an encoding have.
+    /// `headers`: those of all requests of an encoding.
     pub(crate) fn new(
         protocol: P,
         headers: impl Fn(Encoding) -> HeaderMap,

@@ -1,4 +1,4 @@
-//! What an answer means, by the OTLP specification. Where it leaves room, what loses least.
+//! Outcomes of answers, by the OTLP specification. Where it leaves room, the one that loses least.
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -90,7 +90,7 @@ fn speaks_of_size(message: &str) -> bool {
     has(SIZE) && has(EXCESS) && !has(QUOTA)
 }
 
-/// HTTP. Beyond the four statuses that are retried, what accuses settings is not the data's fault.
+/// HTTP. Four statuses are retried; those that accuse settings are not the data's fault.
 pub(crate) fn of_http(answer: &Answer) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {
@@ -126,7 +126,7 @@ fn content_type(answer: &Answer) -> &str {
     answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The status, and what the body says: a `google.rpc.Status` in protobuf or JSON, or plain text.
+/// The status, and the text of the body: a `google.rpc.Status` in protobuf or JSON, or plain text.
 fn http_reason(answer: &Answer) -> String {
     let body = &answer.body[..answer.body.len().min(64 * 1024)];
     let plain = || String::from_utf8_lossy(body).into_owned();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     /// Scenario: every HTTP status from 200 to 599. Guarantee: only the specification's four are
-    /// retried, and what accuses settings holds the data.
+    /// retried, and those that accuse settings are misconfigured.
     #[test]
     fn http_statuses() {
         for code in 200..600 {
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Scenario: what backends say beside the status. Guarantee: the delay and the text arrive,
-    /// bounded.
+    /// Scenario: details that backends send beside the status. Guarantee: the delay and the text
+    /// arrive, bounded.
     #[test]
     fn http_details() {
         let outcome = http(

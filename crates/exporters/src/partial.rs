@@ -1,4 +1,4 @@
-//! `partial_success`: what a backend refused of a request that it took.
+//! `partial_success`: items that a backend refused of a request that it took.
 //!
 //! All signals answer with `partial_success = 1 { rejected_… = 1 (int64), error_message = 2 }`.
 

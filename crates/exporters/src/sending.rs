@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sluice_config::Fields;
 
-/// What an exporter's configuration says about sending. `None` everywhere means "not said": then
-/// the defaults of deliveries hold, which differ from the Collector's.
+/// An exporter's options of sending. `None` everywhere means "not set": then the defaults of
+/// deliveries apply, which differ from the Collector's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sending {
     pub retry: RetryConfig,
@@ -25,7 +25,7 @@ pub struct RetryConfig {
     pub max_elapsed_time: Option<Duration>,
 }
 
-/// What a queue or a batch is measured in.
+/// The unit of a queue's or a batch's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizer {
     #[default]
@@ -43,9 +43,9 @@ pub struct QueueConfig {
     /// In units of `sizer`.
     pub queue_size: Option<u64>,
     pub sizer: Sizer,
-    /// A full queue holds its senders up instead of refusing them.
+    /// A full queue makes its senders wait instead of refusing them.
     pub block_on_overflow: bool,
-    /// The extension whose directory the log lives in.
+    /// The extension whose directory the log is in.
     pub storage: Option<String>,
     /// A sender is answered when its request was delivered.
     pub wait_for_result: bool,
@@ -191,7 +191,7 @@ mod tests {
         (sending, diagnostics.errors().next().is_none())
     }
 
-    /// Scenario: nothing is configured. Guarantee: nothing counts as said.
+    /// Scenario: nothing is configured. Guarantee: no option counts as set.
     #[test]
     fn unset_is_told_from_set() {
         let (sending, valid) = read("{}");
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(sending.queue.num_consumers, None);
     }
 
-    /// Scenario: a batch in bytes. Guarantee: the queue's sizer holds for the batch unless it says
-    /// otherwise.
+    /// Scenario: a batch in bytes. Guarantee: the queue's sizer applies to the batch unless it has
+    /// its own.
     #[test]
     fn the_batch_takes_the_queues_sizer() {
         let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {max_size: 10000}}\n");

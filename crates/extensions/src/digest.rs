@@ -1,5 +1,5 @@
-//! How the server sides compare credentials: as SHA-256 digests, in constant time. Neither content
-//! nor length shows in how long a refusal takes, and nothing that is kept can be printed.
+//! Comparing credentials on the server sides: as SHA-256 digests, in constant time. The time of a
+//! refusal shows neither content nor length, and no kept value can be printed.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use sluice_net::auth::server::AuthError;
 use subtle::ConstantTimeEq;
 
-/// How often files with senders' credentials are read: a token taken away must stop working soon.
+/// Interval for reading files of senders' credentials: a token taken away must stop working soon.
 pub(crate) const CREDENTIALS_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says why a file with credentials cannot be read.

@@ -1,4 +1,4 @@
-//! What an extension can do for the components that name it, and for the engine.
+//! An extension's sides for the components that name it, and its settings for the engine.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Extension {
     /// Its server side: who may send to receivers.
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
-    /// The directory in which the engine's log lives.
+    /// The directory of the engine's log.
     pub file_storage: Option<String>,
 }
 
@@ -32,8 +32,8 @@ pub trait ClientExtension: Send + Sync {
         true
     }
 
-    /// Makes the client side. `others` has what [`ClientExtension::builds_on`] names. Reads
-    /// certificates, does not connect.
+    /// Makes the client side. `others` has the extension that [`ClientExtension::builds_on`] names.
+    /// Reads certificates, does not connect.
     fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError>;
 }
 

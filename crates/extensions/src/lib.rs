@@ -1,4 +1,4 @@
-//! Extensions: what several components share. Most authenticate senders, or requests that we send.
+//! Extensions: services that several components share. Most authenticate senders, or our requests.
 //!
 //! One folder an extension, with both sides together: `mod.rs` says what it does, `client.rs` and
 //! `server.rs` have its sides, `README.md` every option. [`EXTENSIONS`] lists them; there is no

@@ -27,7 +27,7 @@ pub(crate) struct SecretSource {
 }
 
 impl SecretSource {
-    /// What an option and its `_file` sibling say: the file, if there is one, wins.
+    /// The secret of an option and its `_file` sibling: the file, if there is one, wins.
     pub(crate) fn of(file: Option<String>, fixed: Secret) -> SecretSource {
         SecretSource { fixed, file: file.map(PathBuf::from) }
     }
@@ -47,7 +47,7 @@ impl SecretSource {
             return Err(failed(&format!("it exceeds {SECRET_LIMIT_BYTES} bytes")));
         }
         match std::str::from_utf8(content).map(str::trim) {
-            // As it is for a moment where a file is truncated and then written.
+            // A file that is truncated and then written is empty for a moment.
             Ok("") => Err(failed("it is empty")),
             Ok(secret) => Ok(secret),
             Err(error) => Err(failed(&error.to_string())),
@@ -55,7 +55,7 @@ impl SecretSource {
     }
 }
 
-/// What is made from secrets, made again when their files change. The last good one stays in use
+/// A value made from secrets, made again when their files change. The last good one stays in use
 /// while they cannot be used; an error until there is one.
 pub(crate) struct MadeFromSecrets<T>(pub(crate) Arc<Reloading<Result<T, CredentialsError>>>);
 
@@ -78,7 +78,7 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
         let build = move |snapshot: &Snapshot| {
             let made = read(snapshot);
             if was_good.load(Relaxed) {
-                // An error keeps what was made before.
+                // An error keeps the value that was made before.
                 return made.map(Ok);
             }
             match &made {

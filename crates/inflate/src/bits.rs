@@ -9,7 +9,7 @@ pub(super) struct Bits<'a> {
     /// The next bits, the first one lowest. Those above `count` are zeros, or already the bits that
     /// follow.
     pub(super) ahead: u64,
-    /// How many of `ahead` are counted: 56 to 63 after [`Bits::fill`], less those taken since.
+    /// The counted bits of `ahead`: 56 to 63 after [`Bits::fill`], less those taken since.
     pub(super) count: u32,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Bits<'a> {
         Bits { input, next: 0, ahead: 0, count: 0 }
     }
 
-    /// Takes as many bits as a table's entry says.
+    /// Takes the number of bits in a table's entry.
     #[inline(always)]
     pub(super) fn skip(&mut self, entry: u32) {
         self.take(entry & 31);

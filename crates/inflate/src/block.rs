@@ -4,8 +4,8 @@ use super::bits::{Bits, low};
 use super::fast::{self, Stop};
 use super::tables::{END, LITERALS, SPECIAL, TWO, Tables};
 
-/// Unpacks to `output` from where it is filled; returns how far it is filled then. `None` if the
-/// block is malformed or has more than fits.
+/// Unpacks to `output` from where it is filled; returns the new length. `None` if the block is
+/// malformed or has more than fits.
 #[target_feature(enable = "bmi1,bmi2,lzcnt,avx2")]
 // Inlined, its inner loop would have fewer registers.
 #[inline(never)]

@@ -1,11 +1,11 @@
 //! Inflates whole buffers (RFC 1951) on x86-64 processors with BMI2 and AVX2.
 //!
 //! Three quarters of the CPU time of passing on compressed telemetry is inflating. This decoder
-//! takes a tenth to a third less than libdeflate, because one lookup decodes as many symbols as
-//! its bits hold (see `tables` and `docs/decisions/010-inflater.md`).
+//! takes a tenth to a third less than libdeflate, because one lookup decodes as many symbols as its
+//! bits contain (see `tables` and `docs/decisions/010-inflater.md`).
 //!
-//! It takes a stream or leaves it: what is malformed, unusual or of another length than expected is
-//! libdeflate's, which says what is wrong. What it takes still has a checksum to pass.
+//! It takes a stream or leaves it: malformed or unusual ones, and those of an unexpected length,
+//! are libdeflate's, which says what is wrong. A taken stream still has a checksum to pass.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -28,7 +28,7 @@ const REPEATED_MAX: usize = 138;
 /// Streams whose blocks are shorter than this on average are left to libdeflate, which makes its
 /// tables sooner: a body full of empty blocks, of ten bits each, would cost seconds.
 const BLOCK_MIN_BYTES: usize = 2048;
-/// So many blocks are taken whatever their length.
+/// This many blocks are taken whatever their length.
 const FEW_BLOCKS: usize = 16;
 
 /// A decoder, with the tables of a block.
@@ -47,7 +47,7 @@ impl Inflater {
     }
 
     /// Fills `output` exactly with the unpacked stream and returns how many bytes of `input` the
-    /// stream has; what follows it is ignored. `None`: the stream is not taken, though it may be
+    /// stream has; bytes after it are ignored. `None`: the stream is not taken, though it may be
     /// good, and the content of `output` is undefined.
     pub fn inflate(&mut self, input: &[u8], output: &mut [u8]) -> Option<usize> {
         // SAFETY: there is an inflater only where the processor has these features.

@@ -2,7 +2,7 @@
 //!
 //! A table is looked up with the next bits of the stream. An entry has four bytes, so that the
 //! tables stay in the first-level cache beside the output, and stands for as many symbols as its
-//! bits hold: two literals, or a literal and the match behind it. That makes fewer lookups that
+//! bits contain: two literals, or a literal and the match behind it. That makes fewer lookups that
 //! depend on each other, and fewer branches that the processor cannot predict.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Bits 16-31 of a distance are the distance without its extra bits; of a code that is longer than
-//! a lookup, where to look up the rest.
+//! a lookup, the place at which to look up the rest.
 
 /// Most literals of text and identifiers have codes of six bits: one lookup decodes two of them.
 const LITERAL_BITS: u32 = 12;
@@ -34,7 +34,7 @@ pub(super) const END: u32 = 1 << 15;
 /// Bits that no code begins with.
 const NO_CODE: u32 = SPECIAL | END | 1 << 16;
 
-/// The most that a block can describe; the last two mean nothing.
+/// The most codes that a block can describe; the last two mean nothing.
 pub(super) const LITERAL_CODES_MAX: usize = 288;
 pub(super) const DISTANCE_CODES_MAX: usize = 32;
 pub(super) const CODE_LENGTH_CODES: usize = 19;
@@ -163,7 +163,7 @@ fn with_code(symbol: u32, length: usize) -> u32 {
 struct Code(usize);
 
 impl Code {
-    /// Adds one, carrying downwards. Behind the last code nothing comes.
+    /// Adds one, carrying downwards. There is nothing behind the last code.
     #[inline(always)]
     fn advance(&mut self, length: usize) {
         let zeros = !self.0 & ((1 << length) - 1);
@@ -246,7 +246,7 @@ impl Tables {
         Some(())
     }
 
-    /// Joins entries whose bits hold two symbols. In two passes, the second without lookups, so
+    /// Joins entries whose bits contain two symbols. In two passes, the second without lookups, so
     /// that the compiler can vectorize it.
     #[inline(always)]
     fn join(&mut self) {
@@ -260,7 +260,7 @@ impl Tables {
     }
 }
 
-/// An entry of both symbols, or the first one alone if the bits do not hold both.
+/// An entry of both symbols, or the first one alone if the bits do not contain both.
 #[inline(always)]
 fn joined(first: u32, second: u32) -> u32 {
     let length = first & 31;

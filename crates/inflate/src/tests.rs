@@ -1,5 +1,5 @@
-//! Guarantees: what is taken is what libdeflate unpacks, to the stream's last byte; the streams of
-//! usual packers are taken; nothing that libdeflate refuses is taken.
+//! Guarantees: a taken stream unpacks as with libdeflate, to the stream's last byte; the streams of
+//! usual packers are taken; no stream that libdeflate refuses is taken.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use proptest::test_runner::TestCaseResult;
 
 use super::*;
 
-/// Lines of words and identifiers, which is what most of telemetry is.
+/// Lines of words and identifiers, as in most telemetry.
 fn lines(words: &[u16]) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "request ",
@@ -61,7 +61,7 @@ fn inflate(stream: &[u8], length: usize) -> Option<(usize, Vec<u8>)> {
     Some((taken, output))
 }
 
-/// If it is taken, libdeflate has to unpack it to the same.
+/// If the stream is taken, libdeflate has to unpack it to the same.
 fn same_as_libdeflate(stream: &[u8], length: usize) -> TestCaseResult {
     if let Some((taken, output)) = inflate(stream, length) {
         let mut judged = vec![0; length];
@@ -166,8 +166,8 @@ fn near_matches_repeat_what_they_write() {
     }
 }
 
-/// Guarantee: blocks in which nothing is cost no more than libdeflate takes for them, however many
-/// fit into a body.
+/// Guarantee: empty blocks cost no more than libdeflate takes for them, however many fit into a
+/// body.
 #[test]
 fn many_blocks_with_little_in_them_are_not_taken() {
     // Fixed codes (1 in two bits), then the end of the block (0 in seven); the last one has its

@@ -1,4 +1,5 @@
-//! What packing and unpacking cost, by library and level: the reason for the choices in `compress`.
+//! The cost of packing and unpacking, by library and level: the reason for the choices in
+//! `compress`.
 //!
 //! `cargo bench -p sluice-net --bench compression_speed`
 
@@ -110,8 +111,7 @@ fn unpack(name: &str, plain: &[u8]) {
     }
 }
 
-/// A small body in a frame of blocks of up to 4 MiB, which is what Go's library writes, and a large
-/// one.
+/// A small body in a frame of blocks of up to 4 MiB, as Go's library writes it, and a large one.
 fn unpack_lz4() {
     for plain in [&spans()[..2000], &spans()] {
         let info = FrameInfo::new().block_size(BlockSize::Max4MB).content_checksum(true);
@@ -138,8 +138,8 @@ fn unpack_lz4() {
     }
 }
 
-/// Each in turns, so that what else the machine does meets all of them: the lowest decile of their
-/// times, which it disturbs least, and how many times the first one's that is.
+/// Runs the contenders in turns, so that other work of the machine meets all of them. Prints the
+/// lowest decile of their times, which it disturbs least, and its ratio to that of the first.
 fn compare(title: &str, length: usize, ways: &mut [(&str, &mut dyn FnMut())]) {
     const ROUNDS: usize = 151;
     let times_a_round = (2_000_000 / length).clamp(5, 200);
@@ -295,7 +295,7 @@ fn telemetry_like() -> Vec<u8> {
     bytes
 }
 
-/// Of words, with a number now and then.
+/// Lines of words, with a number now and then.
 fn lines() -> Vec<u8> {
     const WORDS: &str = "request served from cache upstream latency user session order created \
                          status retry timeout closed 503 GET";

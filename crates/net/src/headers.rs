@@ -1,4 +1,4 @@
-//! Headers that may be said once only, and those that the configuration adds.
+//! Headers that may have only one value, and those that the configuration adds.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluice_config::Fields;

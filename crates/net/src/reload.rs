@@ -15,7 +15,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-/// How often files are read where the configuration does not say.
+/// Files are read at this interval if the configuration gives none.
 pub const DEFAULT_RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// No certificate, key or password file is larger.
@@ -63,7 +63,7 @@ pub struct Reloading<T> {
     what: String,
     files: Vec<PathBuf>,
     current: ArcSwap<T>,
-    /// Of the contents that were tried last, whether they were good or not.
+    /// Fingerprint of the contents that were tried last, good or bad.
     fingerprint: Mutex<u64>,
     build: Box<Build<T>>,
 }

@@ -1,5 +1,5 @@
-//! The fuzzers' corpus and its neighbourhood, through every check of what comes from a peer before
-//! it is OTLP.
+//! The fuzzers' corpus and its neighbourhood, through every check of a peer's data before it is
+//! read as OTLP.
 
 // Public for the fuzz targets.
 #[allow(unreachable_pub)]
@@ -9,7 +9,7 @@ mod checks;
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;
 
-/// Guarantee: nothing that the fuzzers assert of unpacking and gRPC framing fails for the corpus or
+/// Guarantee: no assertion of the fuzzers on unpacking and gRPC framing fails for the corpus or
 /// changes of it.
 #[test]
 fn the_corpus_and_its_neighbourhood_hold_what_the_fuzzers_assert() {

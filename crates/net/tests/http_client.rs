@@ -128,7 +128,7 @@ async fn pages_are_got_up_to_a_limit() {
 }
 
 /// Scenario: sixteen requests meet a peer that accepts connections and closes them at once.
-/// Guarantee: those that waited for an attempt to connect share its failure instead of making
+/// Guarantee: requests that waited for an attempt to connect share its failure instead of making
 /// attempts of their own.
 #[tokio::test]
 async fn requests_that_wait_for_one_attempt_share_its_failure() {

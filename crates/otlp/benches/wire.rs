@@ -1,5 +1,5 @@
-//! How fast requests of the usual sizes are validated, cut and edited. One line a case: nanoseconds
-//! an item, GB/s.
+//! The speed of validating, cutting and editing requests of the usual sizes. One line a case:
+//! nanoseconds an item, GB/s.
 //!
 //! `cargo bench -p sluice-otlp --bench wire`
 

@@ -1,4 +1,4 @@
-/// How the bytes of a payload are compressed.
+/// The compression of a payload's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     Identity,

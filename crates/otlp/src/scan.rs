@@ -7,19 +7,19 @@ use crate::wire::{
     skip_value,
 };
 
-/// How many messages may lie within each other, counted from the request (level 0). prost, Java and
-/// C++ stop at 100 levels: every backend can read what is accepted here.
+/// The deepest level of nested messages, counted from the request (level 0). prost, Java and C++
+/// stop at 100 levels: every backend can read a request that is accepted here.
 pub const NESTING_LIMIT: usize = 80;
 
 /// Validates a request down to its last attribute and counts its spans, points or log records.
 ///
-/// Accepted is what both prost and the Collector decode: every length and varint within bounds,
-/// known fields with the wire type of their definition (repeated scalars packed or not), `string`
-/// fields in UTF-8 (prost, the official Go library and Java refuse anything else, and one such
-/// string would spoil the batch that it is merged into), trace ids of 0 or 16 and span ids of 0 or
-/// 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`] levels.
-/// Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do not
-/// exist: every byte belongs to a field.
+/// Accepted are requests that both prost and the Collector decode: every length and varint within
+/// bounds, known fields with the wire type of their definition (repeated scalars packed or not),
+/// `string` fields in UTF-8 (prost, the official Go library and Java refuse anything else, and one
+/// such string would spoil the batch that it is merged into), trace ids of 0 or 16 and span ids of
+/// 0 or 8 bytes (the Collector refuses the whole request otherwise), at most [`NESTING_LIMIT`]
+/// levels. Unknown fields are skipped, unknown groups too, boundedly. Bytes after the last field do
+/// not exist: every byte belongs to a field.
 ///
 /// # Errors
 /// [`crate::Malformed`] with the offset and the first thing that is wrong.
@@ -101,7 +101,7 @@ fn is_short_string_attribute(body: &[u8]) -> bool {
     }
 }
 
-/// Counts a metric's points as protobuf reads a `oneof`: another variant replaces what was there.
+/// Counts a metric's points as protobuf reads a `oneof`: another variant replaces the one before.
 #[derive(Default)]
 struct MetricData {
     variant: u32,
@@ -166,7 +166,7 @@ fn packed_varints(bytes: &[u8], mut position: usize) -> Result<()> {
     Ok(())
 }
 
-/// With `simdutf8`, other scripts cost what ASCII does; the standard library checks 0.8 GB/s.
+/// With `simdutf8`, other scripts cost as much as ASCII; the standard library checks 0.8 GB/s.
 #[inline(always)]
 fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || simdutf8::basic::from_utf8(bytes).is_ok()

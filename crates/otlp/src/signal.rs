@@ -28,7 +28,7 @@ impl Signal {
         NAMES[self as usize].0
     }
 
-    /// What the Collector's metric names call items: `spans`, `metric_points`, `log_records`.
+    /// The name of its items in the Collector's metrics: `spans`, `metric_points`, `log_records`.
     pub const fn items_name(self) -> &'static str {
         NAMES[self as usize].1
     }

@@ -18,7 +18,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`: the last of several values; what cannot be read is empty.
+    /// Reads an encoded `AnyValue`: the last of several values; an unreadable one is empty.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut fields = Fields::of(encoded);
@@ -66,7 +66,7 @@ pub enum AnyValue {
 }
 
 impl AnyValue {
-    /// Decodes an encoded `AnyValue` with what is nested in it, as protobuf merges: another value
+    /// Decodes an encoded `AnyValue` with its nested values, as protobuf merges: another value
     /// replaces the one before, a further occurrence of the same array or map extends it.
     ///
     /// # Errors

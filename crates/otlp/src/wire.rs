@@ -143,13 +143,13 @@ fn skip_group(bytes: &[u8], number: u32, mut position: usize) -> Result<usize> {
 pub struct Field {
     pub number: u32,
     pub wire_type: u8,
-    /// Where the tag begins.
+    /// Start of the tag.
     pub(crate) start: usize,
-    /// Where the tag ends.
+    /// End of the tag.
     pub(crate) after_tag: usize,
-    /// Where the content of a length-delimited field, or the value of any other, begins.
+    /// Start of the content of a length-delimited field, or of the value of any other.
     pub(crate) content: usize,
-    /// Where the next field begins.
+    /// Start of the next field.
     pub(crate) end: usize,
 }
 
@@ -163,7 +163,7 @@ impl Field {
         self.content..self.end
     }
 
-    /// Where the length of a length-delimited field lies.
+    /// The range of the length of a length-delimited field.
     pub(crate) fn len(&self) -> Range<usize> {
         self.after_tag..self.content
     }
@@ -250,7 +250,7 @@ pub fn write_len_field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Every width of varint: what is written is read back, and the width is foretold.
+    /// Every width of varint: a written value is read back, and the width is foretold.
     #[test]
     fn varints_round_trip() {
         for shift in 0..64 {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(read_varint(&[0x80, 0], 0), Ok((0, 2)));
     }
 
-    /// Groups: skipped whole with what they contain; refused when they cross, do not end, or nest
+    /// Groups: skipped whole with their content; refused when they cross, do not end, or nest
     /// without bound.
     #[test]
     fn groups_are_skipped_boundedly() {

@@ -8,8 +8,8 @@ mod checks;
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;
 
-/// Guarantee: nothing that the fuzzers assert of the OTLP decoders fails for the corpus or changes
-/// of it.
+/// Guarantee: no assertion of the fuzzers on the OTLP decoders fails for the corpus or changes of
+/// it.
 #[test]
 fn the_corpus_and_its_neighbourhood_hold_what_the_fuzzers_assert() {
     let targets: [(&str, replay::Check); 5] = [

@@ -1,4 +1,4 @@
-//! What the JSON reader takes and refuses beside the usual, and what its errors say.
+//! Unusual JSON that the reader takes or refuses, and the texts of its errors.
 
 mod support;
 
@@ -95,8 +95,8 @@ fn defaults_are_left_out_unless_they_are_set_explicitly() {
     }
 }
 
-/// As on the wire: the last scalar holds, even a default; messages and arrays add up; the last
-/// member of a oneof holds.
+/// As on the wire: the last scalar counts, even a default; messages and arrays add up; the last
+/// member of a oneof counts.
 #[test]
 fn a_member_that_occurs_twice_reads_as_two_occurrences_on_the_wire() {
     assert_eq!(

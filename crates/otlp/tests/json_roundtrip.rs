@@ -21,7 +21,7 @@ fn json_of(signal: Signal, request: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whatever wire form a request has, its JSON is one line and says the same.
+    /// Whatever wire form a request has, its JSON is one line and means the same.
     #[test]
     fn a_request_survives_the_way_to_json_and_back(
         (signal, request) in any_request(Shape { odd_ids: false, ..Shape::ANY }),
@@ -57,7 +57,7 @@ proptest! {
         assert_equivalent(signal, &request, &back);
     }
 
-    /// No body makes the reader panic, and what it accepts is a valid request within the limit.
+    /// No body makes the reader panic, and an accepted body is a valid request within the limit.
     #[test]
     fn damaged_json_is_refused_or_read(
         (signal, request) in any_request(Shape::ANY),
@@ -74,7 +74,7 @@ proptest! {
         }
     }
 
-    /// No request makes the writer panic; what the scan accepts can be written.
+    /// No request makes the writer panic; a request that the scan accepts can be written.
     #[test]
     fn damaged_requests_are_refused_or_written(
         (signal, request) in any_request(Shape::ANY),
@@ -179,8 +179,7 @@ fn nested_json(levels: usize) -> String {
     format!("{{\"resourceLogs\":[{{\"scopeLogs\":[{{\"logRecords\":[{{\"body\":{body}}}]}}]}}]}}")
 }
 
-/// What JSON may nest is what protobuf may nest: a depth bomb is refused at the limit, not
-/// followed.
+/// JSON may nest as deep as protobuf: a depth bomb is refused at the limit, not followed.
 #[test]
 fn nesting_is_bounded_as_on_the_wire() {
     let deepest = (NESTING_LIMIT - 4) / 2;

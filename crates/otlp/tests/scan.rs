@@ -19,9 +19,9 @@ proptest! {
         prop_assert_eq!(found, Ok(decoded.items()));
     }
 
-    /// A request cut short anywhere: what is accepted decodes, and to the same count; what does not
-    /// decode is refused. (The only thing refused beyond that is an id of the wrong length, which
-    /// cutting does not make.)
+    /// A request cut short anywhere: an accepted one decodes, and to the same count; one that does
+    /// not decode is refused. (The only thing refused beyond that is an id of the wrong length,
+    /// which cutting does not make.)
     #[test]
     fn truncations_are_refused_or_read_alike((signal, request) in any_request(PROPER)) {
         for len in 0..request.len() {
@@ -32,9 +32,9 @@ proptest! {
         }
     }
 
-    /// Requests with bytes changed at random: nothing is accepted that the generated types cannot
-    /// decode, and whatever is accepted is counted alike. What is refused although it decodes has
-    /// an id of the wrong length, or a group.
+    /// Requests with bytes changed at random: no request is accepted that the generated types
+    /// cannot decode, and every accepted one is counted alike. One that is refused although it
+    /// decodes has an id of the wrong length, or a group.
     #[test]
     fn damaged_requests_are_never_accepted_wrongly(
         (signal, mut request) in any_request(Shape::ANY),
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// Random bytes never panic, and what is accepted decodes.
+/// Random bytes never panic, and accepted ones decode.
 #[test]
 fn noise_is_read_like_the_generated_types_read_it() {
     let bytes = prop::collection::vec(any::<u8>(), 0..40);

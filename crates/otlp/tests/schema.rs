@@ -1,8 +1,8 @@
-//! The table of OTLP's fields says what the official generated types say.
+//! The table of OTLP's fields agrees with the official generated types.
 //!
-//! Each field is sent to the official type of its message alone; what that type makes of it (its
-//! `Debug` form, and what it encodes again) tells the field's name, type and presence. prost drops
-//! what it does not know.
+//! Each field is sent to the official type of its message alone; the result (its `Debug` form, and
+//! its encoding) tells the field's name, type and presence. prost drops fields that it does not
+//! know.
 
 mod support;
 
@@ -29,8 +29,8 @@ const NUMBERS: std::ops::Range<u32> = 1..64;
 /// As a 32-bit integer: -2, signed; as zigzag: 2147483647.
 const WIDE: u64 = 0x1_ffff_fffe;
 
-/// What the official type makes of an encoded message: its `Debug` form, and its encoding. `None`
-/// if it cannot be decoded.
+/// The official type's reading of an encoded message: its `Debug` form, and its encoding. `None` if
+/// it cannot be decoded.
 type Reading = Option<(String, Vec<u8>)>;
 
 fn read<M: prost::Message + Default + Debug>(encoded: &[u8]) -> Reading {
@@ -154,7 +154,7 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
             vec![(varint(u64::MAX), u64::MAX.to_string()), (varint(WIDE), WIDE.to_string())]
         }
         Kind::Enum(_, names) => {
-            // `SPAN_KIND_SERVER` is `Server`: `prefix` is what the names of all values begin with.
+            // `SPAN_KIND_SERVER` is `Server`: the names of all values begin with `prefix`.
             let variant = |name: &str| format!("{}{}", &name[..1], name[1..].to_lowercase());
             let unset = names.split(' ').next().expect("a name");
             let values = names.split(' ').enumerate();
@@ -169,7 +169,7 @@ fn telling_values(kind: Kind) -> Vec<(Vec<u8>, String)> {
         Kind::Double => vec![(minus_one, "-1.0".into())],
         Kind::String => vec![("é".into(), "\"é\"".into())],
         Kind::Bytes | Kind::Id(_) => vec![("é".into(), "[195, 169]".into())],
-        // As far as its name: its fields have their own turn.
+        // A child message is compared by its name: its fields have their own turn.
         Kind::Message(child) => vec![(Vec::new(), child.name.to_owned())],
     }
 }
@@ -242,8 +242,8 @@ fn every_field_has_the_official_presence() {
     }
 }
 
-/// Guarantee: what is written in hexadecimal are the ids and nothing else (the OTLP specification,
-/// JSON Protobuf Encoding).
+/// Guarantee: exactly the ids are written in hexadecimal (the OTLP specification, JSON Protobuf
+/// Encoding).
 #[test]
 fn trace_and_span_ids_are_ids() {
     for field in all_messages().into_iter().flat_map(|message| message.fields) {

@@ -10,7 +10,7 @@ use sluice_otlp::{Part, Signal, SplitLimits, scan, split};
 use support::decoded::{Decoded, unknown_fields};
 use support::generate::{Shape, any_request};
 
-/// An item with everything around it, encoded: what must come out of the parts again, in order.
+/// An item with everything around it, encoded: it must come out of the parts again, in order.
 /// Elements without items show with the item empty.
 type Placed = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
@@ -116,8 +116,8 @@ fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
 }
 
 proptest! {
-    /// Any limits on any request: the parts hold the same items under the same headers in the same
-    /// order, within the limits.
+    /// Any limits on any request: the parts contain the same items under the same headers in the
+    /// same order, within the limits.
     #[test]
     fn parts_are_the_request(
         (signal, request) in any_request(Shape::ANY),
@@ -201,7 +201,7 @@ fn top_level_cuts_are_slices() {
     }
 }
 
-/// What is within the limits comes back as it is; an empty request is one empty part.
+/// A request within the limits comes back as it is; an empty request is one empty part.
 #[test]
 fn requests_within_limits_stay_whole() {
     let none = SplitLimits { max_bytes: usize::MAX, max_items: usize::MAX };

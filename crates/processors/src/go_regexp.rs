@@ -1,8 +1,8 @@
-//! Regular expressions as Go writes them (RE2), which is what Collector configurations hold.
+//! Regular expressions as Go writes them (RE2), in which Collector configurations are written.
 //!
-//! Both engines come from RE2 and mean the same by almost everything. What differs is rewritten: in
-//! Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no repetition is a
-//! brace, any punctuation may be escaped, and brackets hold no set operations.
+//! Both engines come from RE2 and mean the same by almost everything. The differences are
+//! rewritten: in Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no
+//! repetition is a brace, any punctuation may be escaped, and brackets contain no set operations.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -18,7 +18,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// # Errors
-    /// What is wrong with the pattern, in a line.
+    /// The reason, in a line.
     pub(crate) fn new(text: &str) -> Result<Pattern, String> {
         match Regex::new(&translate(text)) {
             Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
@@ -35,7 +35,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether the pattern matches anywhere in the text. What is not UTF-8 matches nothing.
+    /// Whether the pattern matches anywhere in the text. Bytes that are not UTF-8 match nothing.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
     }
@@ -45,7 +45,7 @@ impl Pattern {
         self.regex.capture_names().skip(1)
     }
 
-    /// What the named groups of the first match hold, in order; empty for those without part in it.
+    /// Named groups of the first match, in order, with their texts; empty for those not in it.
     pub(crate) fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let names = self.regex.capture_names().enumerate().skip(1);
@@ -79,7 +79,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Whether what follows an opening brace makes it a repetition: `n}`, `n,}` or `n,m}`.
+    /// Whether the text after an opening brace makes it a repetition: `n}`, `n,}` or `n,m}`.
     fn is_repetition(&self) -> bool {
         let rest: String = self.rest.clone().collect();
         let Some((inside, _)) = rest.split_once('}') else { return false };
@@ -91,7 +91,7 @@ impl Translation<'_> {
         }
     }
 
-    /// What follows a backslash.
+    /// Translates the rest of an escape, behind its backslash.
     fn escape(&mut self, in_class: bool) {
         let Some(character) = self.rest.next() else {
             self.out.push('\\');
@@ -145,7 +145,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Takes over what follows, up to the first `last`.
+    /// Copies the text up to the first `last`, inclusive.
     fn copy_through(&mut self, last: char) {
         for character in self.rest.by_ref() {
             self.out.push(character);

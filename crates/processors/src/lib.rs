@@ -1,4 +1,4 @@
-//! Processors: what is done to encoded requests between receivers and exporters.
+//! Processors: steps on encoded requests between receivers and exporters.
 //!
 //! One folder a component, with every option in its README. [`PROCESSORS`] lists them; there is no
 //! registration elsewhere. Components see `processor.rs`, never this list.

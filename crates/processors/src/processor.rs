@@ -1,5 +1,5 @@
-//! What a processor is: options, and for each signal what is built from them. Nothing here knows a
-//! component; what the engine obeys itself has its type here.
+//! A processor's options, and the processor that is built from them for each signal. Nothing here
+//! knows a component; options that the engine obeys itself have their types here.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ pub enum ProcessorConfig {
     Edits(Build),
 }
 
-/// Makes a processor for pipelines of one signal. An error where its options do not fit the signal.
+/// Makes a processor for pipelines of one signal. An error if its options do not fit the signal.
 pub type Build = Box<dyn Fn(Signal) -> Result<Built, String> + Send + Sync>;
 
-/// A processor made for one signal, and what is doubtful about it there.
+/// A processor made for one signal, and warnings about it there.
 pub struct Built {
     pub processor: Box<dyn Processor>,
     /// Whole sentences for the log and for `validate`.
@@ -39,14 +39,14 @@ pub trait Processor: Send + Sync {
         Vec::new()
     }
 
-    /// Hash of what the processor does: the same for a configuration, over restarts and releases.
+    /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 }
 
 /// Ceilings of a batch. Zero means none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// A batch with so many items goes out at once.
+    /// A batch with this many items goes out at once.
     pub send_batch_size: u32,
     /// A batch goes out once its oldest item has waited this long.
     pub timeout: Duration,
@@ -54,7 +54,7 @@ pub struct BatchLimits {
     pub send_batch_max_size: u32,
     /// Names of request metadata, in lower case. Requests that differ in them are batched apart.
     pub metadata_keys: Vec<String>,
-    /// How many combinations of their values may be batched at a time.
+    /// Combinations of their values that may be batched at a time.
     pub metadata_cardinality_limit: u32,
 }
 
@@ -70,14 +70,14 @@ impl Default for BatchLimits {
     }
 }
 
-/// Hard limit, and how far below it refusing begins.
+/// Hard limit, and the distance below it at which refusing begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
     Bytes {
         limit: u64,
         spike: u64,
     },
-    /// Of the memory that the process may have (the cgroup's limit, or the machine's).
+    /// Percentages of the memory that the process may have (the cgroup's limit, or the machine's).
     Percent {
         limit: u32,
         spike: u32,
@@ -85,7 +85,7 @@ pub enum MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// The part of the limit that is kept free for spikes where nothing is said.
+    /// The part of the limit that is kept free for spikes if the configuration has none.
     const DEFAULT_SPIKE_PERCENT: u64 = 20;
 
     /// The hard and the soft limit in bytes. Refusing begins at the soft one.

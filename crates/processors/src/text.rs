@@ -40,7 +40,7 @@ pub(crate) fn plain_double_text(value: f64) -> String {
     if value.is_infinite() { format!("{value:+}").replace('i', "I") } else { value.to_string() }
 }
 
-/// JSON as Go writes it: keys sorted, the last of equal ones. Nothing where a number is not finite.
+/// JSON as Go writes it: keys sorted, the last of equal ones. Nothing if a number is not finite.
 fn write_json(value: &AnyValue, out: &mut String) -> Option<()> {
     match value {
         AnyValue::Empty => out.push_str("null"),
@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(plain_double_text(f64::NEG_INFINITY), "-Inf");
     }
 
-    /// Nested values are JSON with sorted keys; what JSON cannot say makes the whole text empty, as
-    /// in the Collector.
+    /// Nested values are JSON with sorted keys; a value that JSON cannot express makes the whole
+    /// text empty, as in the Collector.
     #[test]
     fn nested_values_are_json() {
         let value = AnyValue::Map(vec![

@@ -73,7 +73,7 @@ fn check(kind: &str, actions: &[model::Action], signal: Signal, request: Vec<u8>
     }
     let removes = actions.iter().any(model::Action::removes);
     for (field, count) in unknown_fields(signal, &request) {
-        // What is replaced or removed takes along what is unknown in it.
+        // An attribute that is replaced or removed takes its unknown fields along.
         if !removes && !field.0.contains("attributes") {
             assert_eq!(
                 unknown_fields(signal, &edited).get(&field),

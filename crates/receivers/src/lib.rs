@@ -1,4 +1,4 @@
-//! Receivers: what brings telemetry in. Each sees the engine only as a
+//! Receivers: they bring telemetry in. Each sees the engine only as a
 //! [`sluice_flow::source::Ingress`].
 //!
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.

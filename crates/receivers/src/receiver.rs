@@ -1,5 +1,5 @@
-//! What a receiver is: options, then bound, then running. A kind is its folder, which implements
-//! these traits, and its line in the list of `lib.rs`. Nothing here knows a receiver.
+//! The life of a receiver: options, then bound, then running. A kind is its folder, which
+//! implements these traits, and its line in the list of `lib.rs`. Nothing here knows a receiver.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,8 +20,8 @@ pub type ReceiverKind = ComponentKind<Box<dyn ReceiverConfig>, fn() -> TableDoc>
 /// A list of kinds of receivers.
 pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDoc>;
 
-/// What a receiver that fetches has read of its streams. A name is that of the source, whatever the
-/// receiver's options: a whole path, a URL.
+/// The positions of a receiver that fetches, by stream. A stream's name is that of the source,
+/// whatever the receiver's options: a whole path, a URL.
 pub type Streams = HashMap<String, Positions>;
 
 /// The options of one receiver.
@@ -37,25 +37,25 @@ pub trait ReceiverConfig: Send + Sync {
     }
 
     /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered`
-    /// it has nothing to hand a backend's final refusal to, so that the items concerned become dead
+    /// it has no sender for a backend's final refusal, so that the items concerned become dead
     /// letters.
     fn has_senders(&self) -> bool {
         true
     }
 
-    /// Takes hold of everything that can fail: ports, certificates, checkpoints. Ports come from
-    /// the context where it has the same addresses. Nothing is served or read yet. At a reload, one
-    /// with senders binds before its predecessor ends, one that fetches only after that.
+    /// Acquires everything that can fail: ports, certificates, checkpoints. Ports come from the
+    /// context if it has the same addresses. Nothing is served or read yet. At a reload, one with
+    /// senders binds before its predecessor ends, one that fetches only after that.
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
     ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>>;
 }
 
-/// What a receiver gets beside its options to take hold of what it needs.
+/// Input of [`ReceiverConfig::bind`] beside the receiver's options.
 #[derive(Clone, Copy)]
 pub struct BindContext<'a> {
-    /// The component's name, by which to keep what it stores: `otlp/in`.
+    /// The component's name, under which it stores its files: `otlp/in`.
     pub id: &'a str,
     /// Listeners of receivers that end.
     pub held: &'a [Listener],
@@ -67,7 +67,7 @@ pub trait BoundReceiver: Send {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver>;
 }
 
-/// What a receiver is given of the engine.
+/// Access to the engine for a receiver.
 pub struct ReceiverContext {
     pub ingress: Arc<dyn Ingress>,
     /// At least those that [`ReceiverConfig::authenticators`] names.
@@ -76,12 +76,12 @@ pub struct ReceiverContext {
     pub client_authenticators: ClientAuths,
     /// `user-agent` of requests: `sluice/0.1.0`.
     pub user_agent: &'static str,
-    /// What all receivers share.
+    /// Resources that all receivers share.
     pub resources: ServerResources,
-    /// Those of the receiver whose place this one takes, maybe of another kind: they go on.
+    /// Of the receiver whose place this one takes, maybe of another kind: they go on counting.
     pub counters: Option<Arc<dyn ReceiverCounters>>,
-    /// What the receiver of this name before has read. It goes on at [`Positions::end`], rather
-    /// than at its checkpoint: what is under way is not read again.
+    /// The streams of the receiver of this name before. It goes on at [`Positions::end`], rather
+    /// than at its checkpoint: frames under way are not read again.
     pub streams: Streams,
 }
 
@@ -92,19 +92,19 @@ pub trait StartedReceiver: Send + Sync {
         Vec::new()
     }
 
-    /// What it listens on. The ports stay open while these are kept.
+    /// Its listeners. The ports stay open while these are kept.
     fn listeners(&self) -> Vec<Listener> {
         Vec::new()
     }
 
     fn counters(&self) -> Arc<dyn ReceiverCounters>;
 
-    /// Takes nothing more. Requests in flight end, within the receiver's grace period. Returns what
-    /// it has read, for the one that takes its place.
+    /// Takes nothing more. Requests in flight end, within the receiver's grace period. Returns its
+    /// streams, for the one that takes its place.
     fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams>;
 }
 
-/// What a receiver counts.
+/// The counters of a receiver.
 pub trait ReceiverCounters: Any + Send + Sync {
     /// The receiver's rows of `/metrics`. `receiver` is its id.
     fn write(&self, receiver: &str, exposition: &mut Exposition<'_>);
@@ -115,7 +115,7 @@ pub trait ReceiverCounters: Any + Send + Sync {
 #[error("{reason}")]
 pub struct ReceiverError {
     pub reason: String,
-    /// It may succeed once the listeners that were held meanwhile are closed.
+    /// It may succeed once the `held` listeners are closed.
     pub waits_for_held: bool,
 }
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::table::{Declared, MetricKind, Read, Table};
 
-/// How metrics are named. The Collector's names carry `_total` and unit suffixes or not, depending
-/// on its own configuration: dashboards exist for both.
+/// The form of metrics' names. The Collector's names carry `_total` and unit suffixes or not,
+/// depending on its own configuration: dashboards exist for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// Leave `_total` off counters (`without_type_suffix`, and the Collector's older default).
@@ -17,7 +17,7 @@ pub struct Naming {
     pub constant_labels: Vec<(String, String)>,
 }
 
-/// What stands before the name of an attribute that cannot begin a label's.
+/// The prefix for an attribute's name that cannot begin a label.
 const LABEL_PREFIX: &str = "key_";
 
 /// The attributes of a resource as labels, named as OpenTelemetry has it for Prometheus, as in
@@ -53,13 +53,13 @@ impl Default for Naming {
     }
 }
 
-/// Of metrics that the Collector does not have: their unit is always part of the name.
+/// The prefix of metrics that the Collector lacks: their unit is always part of the name.
 const OWN_PREFIX: &str = "sluice_";
 
 /// Collects samples by family, so that components may report in any order.
 pub struct Exposition<'a> {
     naming: &'a Naming,
-    /// What is declared of each, and its samples.
+    /// By name: the declaration of each metric, and its samples.
     families: BTreeMap<String, (Declared, String)>,
 }
 
@@ -141,7 +141,7 @@ impl Series<'_, '_> {
         self.add_items("", labels, value);
     }
 
-    /// Of a metric that is declared by items: what its signal calls them ends its name.
+    /// For a metric that is declared by items: its name ends in `items`.
     pub fn add_items(&mut self, items: &str, labels: &[&str], value: f64) {
         debug_assert_eq!(labels.len(), self.declared.labels.len(), "{}", self.declared.name);
         debug_assert_eq!(self.declared.by_items, !items.is_empty(), "{}", self.declared.name);

@@ -95,7 +95,7 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     Ok(LoggingHandle { lines, level, installed: options.clone() })
 }
 
-/// Lets through so many alike events a tick, and then samples.
+/// Lets through this many alike events a tick, and then samples.
 struct RateLimit {
     sampling: Option<LogSampling>,
     accounts: Mutex<HashMap<u64, Sampler>>,

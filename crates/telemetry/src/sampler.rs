@@ -1,10 +1,10 @@
-//! Which of many alike events are taken, as zap's sampler does.
+//! Selects some of many alike events, as zap's sampler does.
 
 use std::time::Instant;
 
 use sluice_config::document::LogSampling;
 
-/// What has come within a tick.
+/// The events within a tick.
 #[derive(Default)]
 pub struct Sampler {
     began: Option<Instant>,

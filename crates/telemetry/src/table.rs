@@ -1,6 +1,6 @@
-//! Tables of metrics. A component declares what it exposes, with name, kind, unit, labels and
-//! meaning, together with how it is read. Both the text of `/metrics` and the documentation come
-//! from the same table, so that neither can have what the other does not.
+//! Tables of metrics. A component declares its metrics, with name, kind, unit, labels and meaning,
+//! together with how each is read. Both the text of `/metrics` and the documentation come from the
+//! same table, so that neither can have a metric that the other lacks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +70,7 @@ macro_rules! row {
     };
 }
 
-/// One metric: what is declared of it, and how it is read.
+/// One metric: its declaration, and how it is read.
 pub struct Metric<S: 'static> {
     pub(crate) declared: Declared,
     pub(crate) read: Read<S>,
@@ -87,16 +87,16 @@ pub(crate) enum Read<S> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Without unit and suffix.
+    /// The name without unit and suffix.
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: &'static str,
-    /// Beside those of the table.
+    /// Labels beside those of the table.
     pub labels: &'static [&'static str],
     pub meaning: &'static str,
-    /// The name ends in what a signal calls its items.
+    /// The name ends in the signal's name for its items.
     pub by_items: bool,
-    /// When it is there. None: always.
+    /// When the metric exists. None: always.
     pub condition: Option<&'static str>,
 }
 
@@ -137,14 +137,14 @@ impl<S> Metric<S> {
         self
     }
 
-    /// The name ends in what [`Series::add_items`] says that the items are called.
+    /// The name ends in the `items` of [`Series::add_items`].
     #[must_use]
     pub const fn by_items(mut self) -> Self {
         self.declared.by_items = true;
         self
     }
 
-    /// It is there only at times.
+    /// It exists only at times.
     #[must_use]
     pub const fn only(mut self, condition: &'static str) -> Self {
         self.declared.condition = Some(condition);
@@ -152,7 +152,7 @@ impl<S> Metric<S> {
     }
 }
 
-/// What a table declares, for documentation.
+/// A table's declarations, for documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDoc {
     pub title: &'static str,
@@ -169,7 +169,7 @@ impl<S> Table<S> {
 }
 
 impl Declared {
-    /// With unit, without the suffix of counters. Several for a metric by items.
+    /// The names with unit, without the suffix of counters. Several for a metric by items.
     pub fn names(&self) -> Vec<String> {
         let by_signal = Signal::ALL.map(Signal::items_name);
         let items: &[&str] = if self.by_items { &by_signal } else { &[""] };

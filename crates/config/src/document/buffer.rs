@@ -19,7 +19,7 @@ pub enum Acknowledge {
     Durable,
 }
 
-/// What happens when a delivery's budget is spent.
+/// The reaction when a delivery's budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
     /// Senders get a retryable refusal.
@@ -41,27 +41,27 @@ pub struct Placed<T> {
 /// `buffer:` at the top level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where telemetry is stored. Unset: the directory of `sending_queue.storage`, or memory only.
+    /// The directory for telemetry. Unset: that of `sending_queue.storage`, or memory only.
     pub directory: Option<Placed<String>>,
     /// Unset: `DeliveredOrDurable` with a directory, `Memory` without.
     pub ack: Option<Placed<Acknowledge>>,
-    /// How long data waits for its deliveries before it is written.
+    /// Data waits this long for its deliveries before it is written.
     pub flush_after: Option<Placed<Duration>>,
-    /// How long the oldest frame of a batch waits for more data while its sender waits.
+    /// The oldest frame of a batch waits this long for more data while its sender waits.
     pub linger: Duration,
     /// Memory limit of the process; unset: that of `memory_limiter`, or the engine's default.
     pub memory_limit_mib: Option<u64>,
-    /// Of the disk, for everything together; unset: a part of the file system's free space.
+    /// Limit of the disk, for everything together; unset: a part of the file system's free space.
     pub disk_limit_mib: Option<Placed<u64>>,
     /// Length of a segment file.
     pub segment_mib: Option<Placed<u64>>,
     /// For pipelines without a policy of their own; unset: the engine's default by fan-out.
     pub policy: Option<OverflowPolicy>,
-    /// Of the dead letters of each delivery; unset: the engine's default.
+    /// Limit of the dead letters of each delivery; unset: the engine's default.
     pub dead_letters_limit_mib: Option<u64>,
 }
 
-/// `service.pipelines.<id>.buffer`: what differs for one pipeline.
+/// `service.pipelines.<id>.buffer`: settings of one pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PipelineBuffer {
     /// For each delivery of the pipeline, as is the next.

@@ -15,7 +15,7 @@ pub struct Component {
     pub kind: &'static str,
     /// Its options.
     pub node: Node,
-    /// Where its id stands.
+    /// The place of its id.
     pub span: Span,
     /// Its name in messages: `exporters.otlp/2`.
     pub path: String,

@@ -8,7 +8,7 @@ use crate::component_id::ComponentId;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::nearest::did_you_mean;
 
-/// Which side of a pipeline a list of ids is.
+/// The side of a pipeline that a list of ids is.
 const SIDES: [Class; 3] = [Class::Receiver, Class::Processor, Class::Exporter];
 
 fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
@@ -20,7 +20,7 @@ fn side(pipeline: &Pipeline, class: Class) -> &[Reference] {
     }
 }
 
-/// All that is connected, and where errors about it go.
+/// Pipelines, started extensions and definitions, and the diagnostics for errors about them.
 pub(super) struct Connections<'a> {
     pub(super) pipelines: &'a [Pipeline],
     pub(super) extensions: &'a [Reference],

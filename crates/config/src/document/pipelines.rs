@@ -21,7 +21,7 @@ pub struct Pipeline {
     /// Exporters, and connectors that this pipeline feeds.
     pub exporters: Vec<Reference>,
     pub buffer: PipelineBuffer,
-    /// Where its id stands.
+    /// The place of its id.
     pub span: Span,
 }
 

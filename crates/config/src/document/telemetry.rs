@@ -7,7 +7,7 @@ use crate::yaml::{Entry, Node, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
-    /// Where Prometheus can scrape own metrics. Empty if `level` is `none`, or the file's list is.
+    /// Listeners for scrapes of own metrics. Empty if `level` is `none`, or the list is.
     pub readers: Vec<PrometheusReader>,
     pub logs: OwnLogs,
     /// Attributes of the process, over the defaults; those without value are removed.

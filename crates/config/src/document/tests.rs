@@ -59,8 +59,8 @@ extensions: {health_check: }
 connectors: {forward: , forward/2: }
 ";
 
-/// Reads pipelines (flow style) over a set of definitions and returns what is said beyond what is
-/// not used.
+/// Reads pipelines (flow style) over a set of definitions and returns the findings, except those
+/// about unused definitions.
 fn said_of(pipelines: &str) -> Vec<String> {
     let text = format!("{}service:\n  pipelines:\n{pipelines}", DEFINITIONS.trim_start());
     read(&text).1.into_iter().filter(|line| !line.contains("is defined but not used")).collect()
@@ -543,8 +543,7 @@ error: there is no exporter of type `oltp`
     assert_eq!(diagnostics.render(false), expected);
 }
 
-/// Guarantee: the examples are right in everything that is no component's own business, and say
-/// nothing doubtful.
+/// Guarantee: the examples have neither errors nor warnings, apart from the options of components.
 #[test]
 fn reads_the_examples() {
     for name in ["gateway", "kyma-metric-gateway", "tls", "fan-out", "forward-connector"] {

@@ -5,7 +5,7 @@ use super::*;
 use crate::diagnostics::Severity;
 use crate::load::read_tree;
 
-/// An environment that is what the test says.
+/// An environment that the test defines.
 #[derive(Default)]
 pub(crate) struct Fake {
     variables: HashMap<String, String>,
@@ -59,7 +59,7 @@ pub(crate) fn shape(node: &Node) -> String {
     }
 }
 
-/// What was said, each as `file:line:column: error: message` with the hint in brackets.
+/// The findings, each as `file:line:column: error: message` with the hint in brackets.
 pub(crate) fn said(diagnostics: &Diagnostics) -> Vec<String> {
     let place = |span: Span| {
         let file = &diagnostics.sources.get(span.file).name;
@@ -108,7 +108,7 @@ fn environment() -> Fake {
         .file("cert", "-----BEGIN-----\nabc=\n-----END-----\n")
 }
 
-/// Guarantee: what the Collector makes of the same values.
+/// Guarantee: the same results as in the Collector.
 #[test]
 fn expands_like_the_collector() {
     for (value, expected) in [

@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
         };
         let read = |(name, node): (&str, &Node)| {
             let path = format!("{}.{name}", self.path_of(key));
-            // Of what comes from outside the text counts, even if it reads as null: `~`, `#x`.
+            // Of an expanded `${…}` the text counts, even if it reads as null: `~`, `#x`.
             let is_empty = node.as_scalar().is_some_and(|it| it.is_null() && !it.expanded);
             let value = match is_empty {
                 true => String::new(),

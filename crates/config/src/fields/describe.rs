@@ -7,7 +7,7 @@ pub struct OptionDoc {
     pub path: String,
     /// For people: "string", "integer (1 to 4096)", "one of `gzip`, `zstd`".
     pub kind: String,
-    /// As Markdown: "`5s`"; empty where there is none.
+    /// As Markdown: "`5s`"; empty if there is none.
     pub default: String,
     /// Sentences in Markdown.
     pub doc: String,
@@ -15,7 +15,7 @@ pub struct OptionDoc {
 }
 
 impl OptionDoc {
-    /// The path is set where the option is declared.
+    /// The path is set when the option is declared.
     pub(super) fn new(kind: impl Into<String>, default: impl Into<String>, doc: &str) -> Self {
         let (path, effect) = (String::new(), Effect::Used);
         OptionDoc { path, kind: kind.into(), default: default.into(), doc: doc.to_owned(), effect }

@@ -54,7 +54,7 @@ struct Reading<'a> {
     span: Span,
     /// Every option that the read function declared.
     known: Vec<String>,
-    /// Those of them whose values are never shown.
+    /// Options among them whose values are never shown.
     secrets: Vec<String>,
     diagnostics: &'a mut Diagnostics,
 }

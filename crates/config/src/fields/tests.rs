@@ -5,7 +5,7 @@ use crate::expand;
 use crate::load::read_text;
 use crate::secret::Secret;
 
-/// What a read function returned and what was said, one line each.
+/// The result of a read function, and the findings, one line each.
 fn read<T>(text: &str, function: impl FnOnce(&mut Fields<'_>) -> T) -> (T, Vec<String>) {
     let (value, diagnostics) = read_text("exporters.otlp", text, function);
     (value, expand::tests::said(&diagnostics))
@@ -253,7 +253,7 @@ fn reports_unknown_options_with_the_nearest_name() {
     );
 }
 
-/// Guarantee: one run finds everything that is wrong.
+/// Guarantee: one run finds all errors.
 #[test]
 fn collects_all_errors() {
     assert_eq!(said("count: 0\ntimeout: 5x\ncolour: red\ntls: 1", read_everything).len(), 4);

@@ -74,7 +74,7 @@ fn says_what_cannot_be_read() {
     assert_eq!(tree(&[], &environment).1, ["error: no configuration was given"]);
 }
 
-/// Scenario: two files, one broken. Guarantee: only the broken one is reported, nothing that
+/// Scenario: two files, one broken. Guarantee: only the broken one is reported, and no error that
 /// follows from its absence.
 #[test]
 fn a_broken_file_hides_what_would_follow_from_it() {

@@ -182,7 +182,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The innermost collection, if what comes next is a key.
+    /// The innermost collection, if it is a mapping that waits for a key.
     fn mapping_without_key(&mut self) -> Option<&mut OpenMapping> {
         match &mut self.open.last_mut()?.content {
             Content::Mapping(mapping) if mapping.key.is_none() => Some(mapping),

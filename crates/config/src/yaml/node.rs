@@ -39,7 +39,7 @@ pub struct Scalar {
 pub enum ScalarValue {
     Null,
     Boolean(bool),
-    /// Of the range of `i64` or `u64`.
+    /// In the range of `i64` or `u64`.
     Integer(i128),
     Float(f64),
     String,
@@ -78,7 +78,7 @@ impl Scalar {
         }
     }
 
-    /// What the value is, for messages: "a string", "an integer", …
+    /// The kind of the value, for messages: "a string", "an integer", …
     pub fn kind(&self) -> &'static str {
         match self.value {
             ScalarValue::Null => "null",
@@ -116,7 +116,7 @@ impl Node {
         self.as_mapping()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// What the node is, for messages: "a list", "a mapping", "a string", …
+    /// The kind of the node, for messages: "a list", "a mapping", "a string", …
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar(scalar) => scalar.kind(),

@@ -65,7 +65,7 @@ mod tests {
     use super::ScalarValue::{Boolean, Float, Integer, Null};
     use super::*;
 
-    /// Scenario: scalars on which YAML's versions differ. Guarantee: what yaml.v3 makes of them.
+    /// Scenario: scalars on which YAML's versions differ. Guarantee: the values of yaml.v3.
     #[test]
     fn resolves_like_yaml_v3() {
         for (text, expected) in [

@@ -1,5 +1,5 @@
-//! The pool that the backlogs of all deliveries share: gathers what is the case for
-//! `flow::overload`, and does what it says.
+//! The pool that the backlogs of all deliveries share: gathers the input of `flow::overload`, and
+//! does what it decides.
 
 #[cfg(test)]
 mod tests;
@@ -21,23 +21,23 @@ use crate::delivery::Delivery;
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 
-/// What deliveries may shed is looked at so often at most: backends do not change faster.
+/// Shortest time between two decisions on what deliveries may shed: backends do not change faster.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(10);
-/// So often it is decided who sheds before a request is judged by what was free by then.
+/// Rounds of shedding for one request. Then the request is judged by the memory that is free.
 const ROUNDS: usize = 8;
-/// What was given up on disk is free within this time, and the log has tried again to write.
+/// Segments that were given up are gone within this time, and the log has tried to write again.
 const FREED_WITHIN: Duration = Duration::from_millis(500);
-/// Of the pool's memory that is free, connections may borrow so many percent.
+/// Connections may borrow this percentage of the pool's free memory.
 const LENDABLE_PERCENT: u64 = 85;
 
-/// Which deliveries there are, and which of them share a receiver.
+/// All deliveries, and the groups of them that share a receiver.
 #[derive(Default)]
 pub(crate) struct Members {
     deliveries: Vec<Arc<Delivery>>,
     /// Indices of deliveries, by receiver and signal.
     routes: Vec<Vec<usize>>,
     by_cursor: HashMap<(Signal, CursorId), usize>,
-    /// Deliveries that a reload removed and that still send what they hold.
+    /// Deliveries that a reload removed and that still send their backlog.
     leaving: Vec<Arc<Delivery>>,
 }
 
@@ -58,7 +58,7 @@ impl Members {
         members
     }
 
-    /// The routes as far as their deliveries stay.
+    /// The routes, with only those deliveries that stay.
     fn routes(
         &self,
         stays: impl Fn(&Arc<Delivery>) -> bool,
@@ -69,7 +69,7 @@ impl Members {
         })
     }
 
-    /// Tells deliveries what a log has given up for them.
+    /// Notes at each delivery the frames that a log has given up for it.
     fn note_given_up(&self, signal: Signal, given_up: Vec<GivenUp<Entry>>) {
         let mut by_delivery: HashMap<usize, Vec<GivenUp<Entry>>> = HashMap::new();
         for given_up in given_up {
@@ -84,14 +84,14 @@ impl Members {
 }
 
 pub(crate) struct Backlog {
-    /// Of all logs.
+    /// Memory of all logs.
     pub(crate) memory: Arc<MemoryUse>,
-    /// Of all deliveries, beside the logs.
+    /// Memory of all deliveries beside the logs.
     private_bytes: Arc<AtomicU64>,
-    /// Of results that several deliveries share.
+    /// Memory of results that several deliveries share.
     pub(crate) shared: Arc<PrivateMemory>,
     logs: [Arc<Log<Entry>>; 3],
-    /// Where the logs go on on disk.
+    /// Set where the logs continue on disk.
     disk: Option<DiskUse>,
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
@@ -101,19 +101,19 @@ pub(crate) struct Backlog {
     shedding: Mutex<()>,
     /// Whether the CPU is the bottleneck.
     cpu: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Borrow what is free of the pool.
+    /// They borrow free memory of the pool.
     connections: OnceLock<Weak<ConnectionBudget>>,
 }
 
-/// At the last look.
+/// The logs' use of the disk, as of the last look.
 struct DiskUse {
-    /// Of segments that some delivery needs.
+    /// Bytes of segments that some delivery needs.
     needed_bytes: AtomicU64,
-    /// What the file system has for all files of the logs.
+    /// Bytes that all files of the logs may take in the file system, those in use included.
     room_bytes: AtomicU64,
-    /// The same as it was found. A file that is being removed counts neither as one nor as free.
+    /// The same as the last look found it: a file amid its removal is neither there nor free.
     found_bytes: AtomicU64,
-    /// When segments were given up last, and what [`DiskUse::look`] said.
+    /// When segments were last given up, and the result of [`DiskUse::look`] then.
     shed: Mutex<Option<(Instant, Option<u64>)>>,
 }
 
@@ -125,7 +125,7 @@ impl DiskUse {
         DiskUse { needed_bytes, room_bytes, found_bytes, shed }
     }
 
-    /// What logs have written to which the file system refuses space, if there are any.
+    /// Commits of the logs to which the file system refuses space. None if there are no such logs.
     fn look(&self, logs: &[Arc<Log<Entry>>], free_bytes: Option<u64>) -> Option<u64> {
         let needed_bytes = logs.iter().map(|log| log.needed_disk_bytes()).sum();
         let files_bytes = logs.iter().map(|log| log.stats().disk_bytes).sum();
@@ -145,7 +145,7 @@ impl DiskUse {
         refused
     }
 
-    /// A log to which space is refused has not got what was given up for it yet.
+    /// A log that is out of space has not yet got the space that was given up for it.
     fn is_freeing(&self, refused: Option<u64>, now: Instant) -> bool {
         let is_awaited = |(at, before): (Instant, Option<u64>)| {
             now < at + FREED_WITHIN && before.is_none_or(|before| Some(before) == refused)
@@ -178,7 +178,7 @@ impl Backlog {
         })
     }
 
-    /// Lets connections borrow what is free of the pool. What they borrow counts as used.
+    /// Lets connections borrow free memory of the pool. Borrowed memory counts as used.
     pub(crate) fn lend_to(self: &Arc<Self>, connections: &Arc<ConnectionBudget>) {
         // Set once: an engine has one budget for connections.
         let _ = self.connections.set(Arc::downgrade(connections));
@@ -186,8 +186,8 @@ impl Backlog {
         connections.set_lender(move || backlog.upgrade().map_or(0, |it| it.lendable_bytes()));
     }
 
-    /// What connections may have borrowed as things stand. With a directory the pool is the disk's,
-    /// and there is no memory to lend.
+    /// Bytes that connections may have borrowed now. With a directory the pool is the disk's, and
+    /// there is no memory to lend.
     fn lendable_bytes(&self) -> usize {
         if self.disk.is_some() {
             return 0;
@@ -197,7 +197,7 @@ impl Backlog {
         (free_bytes / 100 * LENDABLE_PERCENT) as usize
     }
 
-    /// What all deliveries hold in memory.
+    /// Memory of all backlogs: the logs' frames, and what deliveries keep beside them.
     fn held_in_memory_bytes(&self) -> u64 {
         self.memory.stored_bytes.get() + self.private_bytes.load(Ordering::Relaxed)
     }
@@ -224,7 +224,7 @@ impl Backlog {
         self.members.load().leaving.clone()
     }
 
-    /// A delivery that a reload removed has ended, and holds nothing any more.
+    /// A delivery that a reload removed has ended, and occupies nothing any more.
     pub(crate) fn left(&self, delivery: &Arc<Delivery>) {
         self.members.rcu(|before| {
             let stays = |other: &Arc<Delivery>| !Arc::ptr_eq(other, delivery);
@@ -233,7 +233,7 @@ impl Backlog {
         });
     }
 
-    /// What a delivery holds beside the log is charged there.
+    /// Charges the memory that a delivery takes beside the log.
     pub(crate) fn private_memory(&self) -> Arc<PrivateMemory> {
         PrivateMemory::new(self.private_bytes.clone())
     }
@@ -293,7 +293,7 @@ impl Backlog {
         self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
 
-    /// Sheds until there is room for so much below the high-water mark, as far as deliveries may.
+    /// Sheds until `arriving_bytes` fit below the high-water mark, as far as deliveries may shed.
     /// On disk the log's own thread does it.
     pub(crate) fn make_room(&self, arriving_bytes: u64, now: Instant) -> PoolState {
         let pool = self.state();
@@ -306,7 +306,7 @@ impl Backlog {
         let mut is_exhausted = vec![false; members.deliveries.len()];
         for _ in 0..ROUNDS {
             let pool = self.state();
-            // What tasks were asked for is as good as free: no other delivery sheds for it.
+            // Bytes that tasks were asked to shed count as free: no other delivery sheds for them.
             let shedding_bytes = members.deliveries.iter().map(|it| it.shedding_bytes()).sum();
             let wanted_bytes = pool.to_shed_bytes(arriving_bytes).saturating_sub(shedding_bytes);
             if wanted_bytes == 0 {
@@ -329,8 +329,8 @@ impl Backlog {
         self.state()
     }
 
-    /// Deliveries that are late give up what is not on disk, as far as they may, so that no sender
-    /// waits for a disk that does not work.
+    /// Late deliveries give up frames that are not on disk, as far as they may: no sender is to
+    /// wait for a disk that does not work.
     pub(crate) fn give_up_unwritten(&self, deliveries: &[Arc<Delivery>], now: Instant) {
         self.update_sheds(now);
         let is_cpu_bound = self.is_cpu_bound();
@@ -339,7 +339,7 @@ impl Backlog {
     }
 
     /// To be called a few times a second: looks at the disk, and notes how backlogs grow.
-    /// `free_bytes`: what the file system has free, if that is known.
+    /// `free_bytes`: free bytes of the file system, if they are known.
     pub(crate) fn tick(&self, free_bytes: Option<u64>, now: Instant) {
         let members = self.members.load();
         for delivery in &members.deliveries {
@@ -353,8 +353,8 @@ impl Backlog {
         }
     }
 
-    /// Gives up the oldest segments of the logs that take the most. They are gone a moment later:
-    /// what is asked for again until then is the same segments. False if there was nothing to do.
+    /// Gives up the oldest segments of the logs that take the most. They are gone a moment later: a
+    /// call before that asks for the same segments. False if there was nothing to do.
     fn make_room_on_disk(&self, members: &Members, now: Instant) -> bool {
         let (wanted_bytes, mut freed_bytes) = (self.state().to_shed_bytes(0), 0);
         if wanted_bytes == 0 {
@@ -373,7 +373,7 @@ impl Backlog {
         freed_bytes > 0
     }
 
-    /// Sheds frames for all that wait for them at once. Returns the memory that is free by that.
+    /// Sheds frames for all deliveries that wait for them. Returns the bytes that this frees.
     fn shed_together(&self, members: &Members, wanted_bytes: u64) -> u64 {
         let mut freed_bytes = 0;
         for (signal, log) in Signal::ALL.into_iter().zip(&self.logs) {

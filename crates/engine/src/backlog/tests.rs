@@ -21,20 +21,20 @@ use crate::shared_work::SharedWorkMemory;
 const FRAME_BYTES: u64 = 10_000;
 const POOL_BYTES: u64 = 200 * FRAME_BYTES;
 const TICK: Duration = Duration::from_millis(10);
-/// What a backend has under way at most.
+/// Requests that a backend has in flight at most.
 const CONCURRENCY: usize = 4;
-/// An unbroken run of so many failures is an outage.
+/// An unbroken run of this many failures is an outage.
 const FAILURES_OF_AN_OUTAGE: u32 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Backend {
-    /// Answers after so many ticks.
+    /// Answers after this many ticks.
     Answers(u64),
     /// Refuses at once.
     Dead,
     /// Never answers.
     Silent,
-    /// Answers at once, but the delivery's own processors take so many ticks for each frame.
+    /// Answers at once, but the delivery's own processors take this many ticks for each frame.
     Computes(u64),
 }
 
@@ -48,7 +48,7 @@ struct Simulated {
     workload: Workload,
 }
 
-/// One that waits for its answer before it sends again, or sends at a rate of its own.
+/// A sender that waits for its answer before it sends again, or sends at a rate of its own.
 #[derive(Clone, Debug)]
 struct Sender {
     route: usize,
@@ -78,7 +78,7 @@ struct World {
     entry_memory: Arc<SharedWorkMemory>,
     most_used_bytes: u64,
     random: fastrand::Rng,
-    /// When which sender was accepted.
+    /// Accepted requests: the tick, and the sender.
     history: Vec<(u64, usize)>,
 }
 
@@ -316,7 +316,7 @@ impl World {
         self.senders.iter().map(|sender| sender.refused).sum()
     }
 
-    /// Everything that was accepted on the delivery's route was taken, is held or was dropped.
+    /// Everything that was accepted on the delivery's route was taken, waits or was dropped.
     fn assert_accounted(&self, index: usize, accepted: u64) {
         let simulated = &self.deliveries[index];
         let held = simulated.delivery.log.held(simulated.delivery.cursor).frames;
@@ -362,7 +362,7 @@ fn a_dead_backend_beside_healthy_ones_for_hours_changes_nothing_for_them() {
         assert_eq!((world.dropped(0), world.dropped(1), world.refused()), (0, 0, 0));
         assert!(world.dropped(2) > 170_000 && world.most_used_bytes > POOL_BYTES * 3 / 4);
         (0..3).for_each(|index| world.assert_accounted(index, world.accepted()));
-        // The newest of what was sent is there when the backend is well again.
+        // The newest requests are still there when the backend is well again.
         world.deliveries[2].backend = QUICK;
         world.deliveries[2].under_way.iter_mut().for_each(|(_, at)| *at = 0);
         let dropped = world.dropped(2);
@@ -383,7 +383,7 @@ fn of_fifty_dead_backends_the_healthy_one_notices_nothing() {
 }
 
 /// Scenario: a reload removes a delivery that is behind, and later another one is behind too.
-/// Guarantee: the removed one gives way as its policy says until it has ended, and what it drops is
+/// Guarantee: the removed one sheds as its policy says until it has ended, and what it drops is
 /// counted.
 #[test]
 fn a_delivery_that_a_reload_removes_still_gives_way() {
@@ -517,9 +517,9 @@ fn any_route() -> impl Strategy<Value = Vec<(Policy, Backend)>> {
     proptest::collection::vec((policy, backend), 1..5)
 }
 
-/// Scenario: the delivery that holds the most was asked to shed what waits for a retry, and its
-/// task has not looked yet. Guarantee: no other delivery sheds for the same shortage, unless that
-/// task finds too little.
+/// Scenario: the delivery with the largest backlog was asked to shed what waits for a retry, and
+/// its task has not looked yet. Guarantee: no other delivery sheds for the same shortage, unless
+/// that task finds too little.
 #[test]
 fn only_one_delivery_sheds_for_one_shortage() {
     let route = [(Policy::DropOldest, Backend::Silent)];
@@ -563,9 +563,9 @@ proptest! {
         cases: 64, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Whatever comes together: everything acknowledged is taken, held or dropped by a policy for a
-    /// delivery that may; the pool is never exceeded by more than one request; where some delivery
-    /// of a route moves and none holds senders up by its policy, no sender waits without end.
+    /// In any combination: every acknowledged request is taken, waits, or is dropped by a policy
+    /// for a delivery that may; the pool is never exceeded by more than one request; if a delivery
+    /// of a route moves and no policy makes senders wait, no sender waits without end.
     #[test]
     fn everything_is_accounted_for_and_no_sender_waits_for_ever(
         routes in proptest::collection::vec(any_route(), 1..4),

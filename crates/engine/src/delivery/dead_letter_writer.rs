@@ -12,10 +12,10 @@ use super::Delivery;
 use super::dead_letters::DeadLetter;
 use super::prepare::Leased;
 
-/// How long to wait before a disk that refused is tried again.
+/// Pause before the next write after the disk refused one.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Of all deliveries: a write holds a buffer. Several, so that one that hangs holds up no other.
+/// Writes of all deliveries at a time: each needs a buffer. One that hangs must not delay the rest.
 static WRITES: Semaphore = Semaphore::const_new(4);
 
 /// At most one write at a time; letters that come meanwhile go with the next.
@@ -59,11 +59,11 @@ impl DeadLetterWriter {
         let stored = storing.await;
         self.storing = None;
         self.write_next();
-        // One that failed unexpectedly leaves its frames leased: the next start reads them again.
+        // After an unexpected failure its frames stay leased: the next start reads them again.
         stored.unwrap_or_default()
     }
 
-    /// What is not stored by then stays in the log: its frames are not resolved.
+    /// Letters that are not stored by then stay in the log: their frames are not resolved.
     pub(super) fn end(&mut self) {
         self.ends.cancel();
         self.waiting.clear();

@@ -1,5 +1,5 @@
-//! What a delivery finally could not deliver, with the reason: the newest, bounded in bytes; on
-//! disk where there is a directory.
+//! Dead letters of a delivery: data that it has given up, with the reason. The newest are kept,
+//! bounded in bytes; on disk if there is a directory.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use sluice_log::{FileError, Record, RecordFacts};
 use crate::entry::Entry;
 use crate::stored;
 
-/// How long the disk may refuse a part of the state before the rest of it counts.
+/// For this long the disk may refuse to read a part of the state. Then the rest of it counts.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run.
@@ -43,7 +43,7 @@ pub(crate) fn dead_letter(
     DeadLetter { refusal, facts, items: u64::from(items), metadata, payload: payload.bytes }
 }
 
-/// What a letter costs in memory.
+/// Bytes of memory that a letter takes.
 fn memory_bytes(letter: &DeadLetter) -> u64 {
     let DeadLetter { refusal, metadata, payload, .. } = letter;
     let parts_bytes = refusal.reason.len() + metadata.len() + payload.len();
@@ -64,7 +64,7 @@ pub(crate) struct DeadLetterSummary {
     pub reason: String,
 }
 
-/// A bounded list: the oldest give way, and are counted.
+/// A bounded list: the oldest are evicted and counted.
 pub(crate) enum DeadLetters {
     InMemory(Mutex<InMemory>),
     OnDisk(Box<OnDisk>),
@@ -89,7 +89,7 @@ impl DeadLetters {
         matches!(self, DeadLetters::OnDisk(_))
     }
 
-    /// In memory the oldest give way at once, on disk with the next letter.
+    /// In memory the oldest are evicted at once, on disk with the next letter.
     pub(crate) fn set_limit(&self, limit_bytes: u64) {
         match self {
             DeadLetters::InMemory(list) => {
@@ -122,7 +122,7 @@ impl DeadLetters {
 pub(crate) struct InMemory {
     letters: VecDeque<DeadLetter>,
     limit_bytes: u64,
-    /// `bytes` is what the letters take in memory.
+    /// `bytes`: the memory that the letters take.
     totals: DeadLetterTotals,
 }
 
@@ -133,7 +133,7 @@ impl InMemory {
             self.totals.evicted_items += letter.items;
             return;
         }
-        // It may be a small part of a large request, all of which a part holds on to.
+        // The payload may be a small part of a large request, all of which it would keep in memory.
         let payload = Bytes::copy_from_slice(&letter.payload);
         self.letters.push_back(DeadLetter { payload, ..letter.clone() });
         self.totals.letters += 1;
@@ -163,8 +163,8 @@ fn summary(items: u64, refusal: &Refusal) -> DeadLetterSummary {
     DeadLetterSummary { at, items, reason: refusal.reason.clone() }
 }
 
-/// The store on disk. It is opened with the first letter: where nothing is refused nothing is
-/// written, and what cannot be opened holds up no other delivery.
+/// The store on disk. It is opened with the first letter: without letters nothing is written, and a
+/// store that cannot be opened delays no other delivery.
 pub(crate) struct OnDisk {
     disk: Arc<dyn Disk>,
     log_directory: PathBuf,
@@ -172,14 +172,14 @@ pub(crate) struct OnDisk {
     limit_bytes: AtomicU64,
     /// Locked while letters are written.
     store: Mutex<Option<Store>>,
-    /// When the store could not be opened first.
+    /// When opening the store first failed.
     refused_at: OnceLock<Instant>,
     totals: Mutex<DeadLetterTotals>,
 }
 
 impl OnDisk {
-    /// Opens what earlier runs left, if there is anything. Blocks. What the disk refuses is opened
-    /// with the next letter; what a newer release wrote is an error.
+    /// Opens the letters of earlier runs, if there are any. Blocks. If the disk refuses, the next
+    /// letter tries again; letters of a newer release are an error.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         log_directory: PathBuf,
@@ -262,7 +262,7 @@ impl OnDisk {
     fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
         let directory = directory_of(&self.log_directory, &self.delivery);
         let (mut items, mut newest) = (0, VecDeque::new());
-        // Without a directory there are no letters. The writer reports what cannot be read.
+        // Without a directory there are no letters. The writer reports unreadable ones.
         let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };

@@ -1,11 +1,11 @@
-//! How long a delivery's budget lasts, from how its backlog grew of late.
+//! The time until a delivery's budget is spent, from the recent growth of its backlog.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Over which the rate is taken; longer if it was not noted for longer.
+/// The rate is taken over this time, or longer after a pause between measurements.
 const WINDOW: Duration = Duration::from_secs(120);
-/// The shortest time over which a rate says anything, and between two measurements that are kept.
+/// The shortest time over which a rate is meaningful, and between two measurements.
 const SPACING: Duration = Duration::from_secs(5);
 
 /// Past lags, oldest first; larger ones that were drained are forgotten.
@@ -20,7 +20,7 @@ impl Filling {
         while self.noted.get(1).is_some_and(|second| age(second) >= WINDOW) {
             self.noted.pop_front();
         }
-        // What grows now is another backlog than the larger one that was drained.
+        // After a larger backlog was drained, growth is measured anew.
         while self.noted.front().is_some_and(|&(_, first_bytes)| first_bytes > lag_bytes) {
             self.noted.pop_front();
         }
@@ -29,8 +29,8 @@ impl Filling {
         }
     }
 
-    /// Notes the lag, and returns the seconds until it is the whole budget at the rate of late: 0
-    /// where nothing is left or frames are being dropped, infinity while it does not grow.
+    /// Notes the lag. Returns the seconds until it reaches the budget at the recent rate: 0 if
+    /// nothing is left or frames are being dropped, infinity while the lag does not grow.
     pub(crate) fn seconds_left(
         &mut self,
         now: Instant,
@@ -57,7 +57,7 @@ impl Filling {
 mod tests {
     use super::*;
 
-    /// What is said when it lags so far at these seconds, of a budget of 1,000.
+    /// Seconds left of a budget of 1,000 bytes, for lags given as (second, bytes).
     fn left(lags: &[(u64, u64)]) -> Vec<f64> {
         let (start, mut filling) = (Instant::now(), Filling::default());
         lags.iter()
@@ -95,8 +95,7 @@ mod tests {
     fn nothing_is_left_while_frames_are_dropped() {
         let now = Instant::now();
         let mut filling = Filling::default();
-        // The newest frame, and those that are being sent, always stay: less than the whole budget
-        // is held.
+        // The newest frame and those that are being sent always stay: the lag is below the budget.
         assert_eq!(filling.seconds_left(now, 900, 1000, true), 0.0);
         assert_eq!(filling.seconds_left(now + SPACING, 880, 1000, true), 0.0);
         assert_eq!(filling.seconds_left(now + SPACING * 2, 880, 1000, false), NEVER);

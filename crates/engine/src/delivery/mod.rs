@@ -1,6 +1,6 @@
 //! One delivery: a (pipeline, exporter) pair with its own cursor and retry state. It slows down
 //! another one only by using the CPU, or through senders that both share and that a policy makes
-//! wait. What becomes of it when it lags is decided in `flow::overload`.
+//! wait. `flow::overload` decides what happens when it lags.
 
 mod dead_letter_writer;
 mod dead_letters;
@@ -43,17 +43,17 @@ impl fmt::Display for DeliveryId {
     }
 }
 
-/// What a plan says of a delivery's backlog.
+/// The bounds of a delivery's backlog, from the plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub policy: Policy,
     pub is_best_effort: bool,
-    /// How far it may lag.
+    /// The most that it may lag.
     pub limit_bytes: u64,
 }
 
-/// What receivers, metrics and the delivery's own task share. Lives as long as the delivery's name
-/// stands in the configuration: reloads replace the task and keep this.
+/// State that receivers, metrics and the delivery's own task share. Lives as long as the
+/// configuration has a delivery of this name: reloads replace the task and keep this.
 pub(crate) struct Delivery {
     pub id: DeliveryId,
     pub signal: sluice_otlp::Signal,
@@ -61,34 +61,34 @@ pub(crate) struct Delivery {
     pub cursor: CursorId,
     pub stats: Stats,
     pub health: BackendHealth,
-    /// What it holds beside the log.
+    /// Memory that it takes beside the log.
     pub private: Arc<PrivateMemory>,
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
-    /// What it may hold beside the log before it reads no more of it.
+    /// With this much memory beside the log it reads no more frames.
     pub private_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
     is_over_limit: AtomicBool,
-    /// What the pool wants of the frames that wait for a retry, until the task has looked.
+    /// Bytes that the pool wants of the frames that wait for a retry, until the task has looked.
     shed_wanted_bytes: AtomicU64,
     /// The task found less than it was last asked for.
     sheds_too_little: AtomicBool,
     bounds: ArcSwap<Bounds>,
     /// Some sender waits for `room`.
     room_is_wanted: AtomicBool,
-    /// Told when the backend has taken something.
+    /// Notified when the backend has taken something.
     room: Notify,
-    /// The log goes on on disk.
+    /// The log continues on disk.
     on_disk: bool,
-    /// Told when new frames may have come, or something is asked of the task.
+    /// Notified when new frames may have come, or something is asked of the task.
     pub wake: Arc<Notify>,
     receiving: Arc<ReceivingBudget>,
 }
 
 impl Delivery {
-    /// Goes on where a delivery of this name was, if its backlog is in the log.
+    /// Continues the backlog of a delivery of this name, if the log has one.
     pub(crate) fn new(
         id: DeliveryId,
         signal: sluice_otlp::Signal,
@@ -135,7 +135,7 @@ impl Delivery {
 
     pub(crate) fn set_bounds(&self, bounds: Bounds, lease_bytes: u64) {
         self.log.set_limits(self.cursor, bounds.limit_bytes, lease_bytes);
-        // What an isolated delivery may shed is said whenever it matters.
+        // Under `isolate`, `Backlog::update_sheds` sets this anew whenever it matters.
         let drops = bounds.policy == Policy::DropOldest;
         self.gauges.allow(if drops { Sheds::Everything } else { Sheds::Nothing });
         self.bounds.store(Arc::new(bounds));
@@ -145,7 +145,7 @@ impl Delivery {
         **self.bounds.load()
     }
 
-    /// What the rules of overload look at.
+    /// The input of the rules of overload.
     pub(crate) fn state(&self, now: Instant, is_cpu_bound: bool) -> DeliveryState {
         let bounds = self.bounds();
         DeliveryState {
@@ -164,7 +164,7 @@ impl Delivery {
         self.gauges.held_bytes.get()
     }
 
-    /// How far it may lag now: its limit, or less if it has a part in how full the pool is.
+    /// Bytes that it may lag now: its limit, or less if its backlog has a part in filling the pool.
     pub(crate) fn budget_bytes(&self, pool: &PoolState) -> u64 {
         let (lag_bytes, limit_bytes) = (self.lag_bytes(), self.bounds().limit_bytes);
         let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
@@ -172,7 +172,7 @@ impl Delivery {
         if has_part { limit_bytes.min(lag_bytes + left_bytes) } else { limit_bytes }
     }
 
-    /// Memory that is free once this delivery lets go of it.
+    /// Memory that would be free without this delivery.
     pub(crate) fn alone_bytes(&self) -> u64 {
         self.gauges.alone_bytes.get() + self.private.used_bytes()
     }
@@ -183,7 +183,7 @@ impl Delivery {
         let _ = tokio::time::timeout_at(latest.into(), self.room.notified()).await;
     }
 
-    /// Lets one sender look again whose answer is delayed. Once answered, it passes the word on.
+    /// Wakes one sender whose answer is delayed. Once answered, that sender wakes the next.
     pub(crate) fn note_room(&self) {
         if self.room_is_wanted.load(Ordering::SeqCst) {
             self.room.notify_one();
@@ -207,7 +207,7 @@ impl Delivery {
         }
     }
 
-    /// Sheds what only this delivery pins, the rest in its task. Returns what is free at once.
+    /// Sheds frames that only this delivery pins, the rest in its task. Returns bytes free at once.
     pub(crate) fn shed_alone(&self, wanted_bytes: u64) -> u64 {
         let given_up = self.log.shed_alone(self.cursor, wanted_bytes);
         let freed_bytes = given_up.iter().map(|given_up| given_up.charge.bytes).sum();
@@ -220,21 +220,21 @@ impl Delivery {
         freed_bytes
     }
 
-    /// What the task was asked to shed and has not looked for yet. Nothing of a task that found too
+    /// Bytes that the task was asked to shed and has not looked for yet. Zero if the task found too
     /// little the last time: then it is not relied on.
     pub(crate) fn shedding_bytes(&self) -> u64 {
         let is_relied_on = !self.sheds_too_little.load(Ordering::Relaxed);
         if is_relied_on { self.shed_wanted_bytes.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// The task has shed what it was asked for, or as much as it found.
+    /// The task has shed the bytes that it was asked for, or as many as it found.
     pub(crate) fn note_shed(&self, is_all: bool) {
         self.sheds_too_little.store(!is_all, Ordering::Relaxed);
         self.shed_wanted_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// The disk does not keep up: frames that are not written go, the oldest first, as far as they
-    /// may, until at most `keep_bytes` of them wait for this delivery.
+    /// The disk does not keep up: drops unwritten frames, the oldest first, as far as it may, until
+    /// at most `keep_bytes` of them wait for this delivery.
     pub(crate) fn drop_unwritten(&self, keep_bytes: u64) {
         if self.gauges.may_shed() != Sheds::Nothing
             && self.gauges.unwritten_bytes.get() > keep_bytes
@@ -243,7 +243,7 @@ impl Delivery {
         }
     }
 
-    /// Frames were given up. Senders that wait for one that is lost are told to come back.
+    /// Frames were given up. A sender that waits for a lost one gets a retryable refusal.
     pub(crate) fn note_given_up(&self, given_up: Vec<GivenUp<Entry>>) {
         self.count_dropped(given_up.iter().map(|given_up| given_up.charge.items).sum());
         for GivenUp { entry, is_lost, .. } in given_up {

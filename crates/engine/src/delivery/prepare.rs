@@ -1,5 +1,5 @@
 //! From an entry of the log to units that can be sent: the steps that are left, and cuts at the
-//! limits. And from the units of a batch to what goes over the wire.
+//! limits. And from the units of a batch to the request that goes over the wire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,14 +17,14 @@ use crate::private_memory::{ChargedCopy, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, inflated};
 
-/// What became of a part of a frame. The frame fares as the part that fares worst.
+/// The fate of a part of a frame, the best first. A frame has the worst fate of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     /// Delivered, or among the dead letters.
     Taken,
     /// Dropped, as a policy declares.
     GivenUp,
-    /// Refused to its sender, which was told.
+    /// Handed back to its sender, with a refusal.
     Returned,
 }
 
@@ -32,12 +32,12 @@ pub(crate) enum Fate {
 pub(crate) struct Leased {
     pub offset: Offset,
     pub entry: Arc<Entry>,
-    /// How many parts are not resolved, and the worst fate of the others.
+    /// The number of unresolved parts, and the worst fate of the resolved ones.
     parts: Mutex<(usize, Fate)>,
 }
 
 impl Leased {
-    /// Of one part, until units are made of it.
+    /// A frame of one part, until units are made of it.
     pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
         Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
     }
@@ -51,12 +51,12 @@ impl Leased {
     }
 }
 
-/// What a unit carries: its frame, and the bytes to send.
+/// The content of a unit: its frame, and the bytes to send.
 #[derive(Clone)]
 pub(crate) struct Lease {
     pub leased: Arc<Leased>,
     pub payload: Payload,
-    /// Which of the paths to this delivery it took.
+    /// Index of the path to this delivery that it took.
     path: usize,
     /// The memory of the payload, where it is not the frame's own.
     charged: Option<Arc<ChargedCopy>>,
@@ -64,7 +64,7 @@ pub(crate) struct Lease {
 
 pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
-    /// What units take beside their frames is charged there.
+    /// Memory that units take beside their frames.
     pub memory: Arc<PrivateMemory>,
     /// Metadata by which units are told apart: for the exporter, and `batch.metadata_keys`.
     pub metadata_keys: Vec<String>,
@@ -108,7 +108,7 @@ impl Preparer {
         chains.map_or(&self.orphans, Vec::as_slice)
     }
 
-    /// Fingerprints of all steps that were run over what a lease carries.
+    /// Fingerprints of all steps that were run over the payload of a lease.
     pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
         let entry = &lease.leased.entry;
         let prepared = &entry.origin.prepared;
@@ -159,7 +159,7 @@ impl Preparer {
         Ok(())
     }
 
-    /// Inflates what a lease holds, which is charged once, whatever the number of deliveries.
+    /// Inflates the payload of a lease. It is charged once, whatever the number of deliveries.
     fn inflate(&self, lease: &mut Lease) -> Result<(), String> {
         if lease.payload.encoding != Encoding::Identity {
             let inflate = || inflated(&lease.payload);
@@ -173,13 +173,13 @@ impl Preparer {
         Ok(())
     }
 
-    /// Lets go of what was inflated of a whole frame: `pack` inflates it again. False if the lease
-    /// holds nothing of this kind.
+    /// Drops the inflated copy of a whole frame: `pack` inflates it again. False if the lease has
+    /// no such copy.
     pub(crate) fn let_go(&self, lease: &mut Lease) -> bool {
         let entry = &lease.leased.entry;
         let stored = &entry.frame.payload;
         let chain = self.paths_of(entry).get(lease.path);
-        // What `pack` would send on as it is stored stays inflated.
+        // A payload that `pack` would pass on as it is stored stays inflated.
         let is_inflated = lease.payload.encoding != stored.encoding
             && lease.payload.bytes.len() == stored.uncompressed_len_bytes
             && chain.is_some_and(|chain| chain.remaining(&entry.origin.prepared).is_empty())
@@ -193,7 +193,7 @@ impl Preparer {
     fn unit(&self, lease: Lease, items: u32, alone: bool) -> Unit<Lease> {
         let (frame, payload) = (&lease.leased.entry.frame, &lease.payload);
         let is_stored = is_part(&frame.payload.bytes, &payload.bytes);
-        // Of what is charged as a whole no part is charged again.
+        // No part of a payload that is charged as a whole is charged again.
         let charged = lease.charged.filter(|copy| is_part(&copy.bytes, &payload.bytes));
         let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
         let charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
@@ -233,7 +233,7 @@ pub(super) fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
     batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
 }
 
-/// Bytes that a packed request holds beside its frames: none where it only refers to them.
+/// Bytes that a packed request takes beside its frames: none if it only refers to them.
 pub(super) fn copied_bytes(packed: &Packed) -> usize {
     if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
 }
@@ -257,7 +257,7 @@ pub(super) fn pack(
     Ok(Packed::new(signal, items, chunks, encoding, metadata))
 }
 
-/// True if the bytes lie within others, so that they cost nothing.
+/// True if `part` lies within `whole`, so that it costs nothing.
 fn is_part(whole: &Bytes, part: &Bytes) -> bool {
     let (whole, part) = (whole.as_ptr_range(), part.as_ptr_range());
     whole.start <= part.start && part.end <= whole.end

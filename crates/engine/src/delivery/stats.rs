@@ -51,7 +51,7 @@ impl Stats {
         self.requests[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `cause`: none where nothing could be made of a frame that an exporter could send.
+    /// `cause`: none if no unit that an exporter could send was made of the frame.
     pub(crate) fn count_dead(&self, cause: Option<Cause>, items: u64) {
         let index = match cause {
             Some(Cause::Rejected | Cause::Failed) => 0,

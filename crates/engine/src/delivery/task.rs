@@ -1,4 +1,4 @@
-//! The task of a delivery: reads the log, sends what the dispatcher says, resolves what comes back.
+//! The task of a delivery: reads the log, sends the dispatcher's batches, resolves their frames.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     No,
-    /// Send what is there without waiting for company, then end.
+    /// Send everything without lingering, then end.
     Drain,
-    /// Wait for what is in flight, give back the rest to the log, end.
+    /// Wait for requests in flight, give back the rest to the log, end.
     HandOver,
 }
 
@@ -42,7 +42,7 @@ struct Task {
     dead_letters: DeadLetterWriter,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
-    /// Packed copies of what waits for a retry.
+    /// Packed copies of batches that wait for a retry.
     packed_waiting: ChargedMemory,
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn run(
 }
 
 impl Task {
-    /// Does what can be done without waiting: all of it, or as much as a turn has time for.
+    /// Does all work that needs no waiting, or as much as a turn has time for.
     fn advance(&mut self, now: Instant, draining: bool) {
         if self.delivery.on_disk {
             self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
@@ -150,15 +150,15 @@ impl Task {
         }
     }
 
-    /// What the backend refused alone dies, once it is known to be at fault.
+    /// Units that the backend refused alone are dead letters, once they are known to be at fault.
     fn settle_refused(&mut self, has_read_all: bool) {
         for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
             self.apply(Verdict::Dead { units, cause, reason });
         }
     }
 
-    /// Takes the next frame of the log. False if there is none now: what comes from disk wakes the
-    /// task, and so does what is appended.
+    /// Takes the next frame of the log. False if there is none now: a frame that comes from disk or
+    /// is appended wakes the task.
     fn read(&mut self, now: Instant) -> bool {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
@@ -182,7 +182,7 @@ impl Task {
         true
     }
 
-    /// Gives up what senders left that wait for this delivery alone: they send it again.
+    /// Gives up units that wait for this delivery alone and whose senders have gone.
     fn without_deserted(&mut self, mut batch: Batch<Lease>, now: Instant) -> Option<Batch<Lease>> {
         let is_deserted = |unit: &Unit<Lease>| unit.lease.leased.entry.is_deserted();
         if !self.dispatcher.returns_rejections() || !batch.units.iter().any(is_deserted) {
@@ -213,7 +213,7 @@ impl Task {
         let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
-        // A probe is no sign that anything moves.
+        // A probe is no sign of progress.
         if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
             self.delivery.health.note_begun(Instant::now());
         }
@@ -267,15 +267,15 @@ impl Task {
         self.log_outcome(&outcome, batch.items);
         let verdict = self.dispatcher.note_outcome(batch, outcome, Instant::now(), fastrand::f64());
         if !matches!(verdict, Verdict::Kept) {
-            // There is no next attempt: what was kept for it is gone with the batch.
+            // There is no next attempt: the copy that was kept for it is gone with the batch.
             self.packed_waiting.give_back(kept_bytes);
         }
         self.note_state();
         self.apply(verdict);
     }
 
-    /// Keeps what was packed for the next attempt, if it costs nothing or memory allows it; where
-    /// memory is short not even what was inflated. Returns the bytes that it is charged.
+    /// Keeps the packed request for the next attempt, if memory allows it; if memory is short,
+    /// drops even inflated payloads. Returns the bytes that the request is charged.
     fn keep_packed(&mut self, batch: &mut Batch<Lease>, packed: Option<Packed>) -> usize {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         if self.delivery.private.used_bytes() > limit_bytes {
@@ -343,7 +343,7 @@ impl Task {
                 Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
                 Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
             };
-            // The sender is told at once, whatever becomes of the other parts.
+            // The sender gets the refusal at once, whatever the fate of the other parts.
             unit.lease.leased.entry.resolve(self.delivery.cursor, Err(refusal));
             self.resolve_part(&unit.lease.leased, Fate::Returned);
         }
@@ -386,14 +386,14 @@ impl Task {
         stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
     }
 
-    /// Sheds batches that wait for a retry: what the log could not find elsewhere.
+    /// Sheds batches that wait for a retry, for bytes that the log could not find elsewhere.
     fn shed_retries(&mut self) {
         let is_over_limit = self.delivery.is_over_limit.swap(false, Ordering::Relaxed);
         let delivery = self.delivery.clone();
         let asked_bytes = delivery.shed_wanted_bytes.load(Ordering::Relaxed);
         let mut wanted_bytes = asked_bytes;
         let (log, cursor) = (&delivery.log, delivery.cursor);
-        // What is over the limit and on disk is on its way out.
+        // The log is dropping frames that are over the limit and on disk.
         let drops_on_disk =
             || delivery.on_disk && log.held(cursor).frames > log.leased(cursor).frames + 1;
         let wants_less = || is_over_limit && delivery.gauges.is_over_budget() && !drops_on_disk();

@@ -152,8 +152,8 @@ async fn until_all_is_resolved(delivery: &Delivery) {
     }
 }
 
-/// Scenario: a delivery's own processors have more to do than one core can. Guarantee: it counts as
-/// short of CPU, its answers are read meanwhile, and no longer when it has nothing to do.
+/// Scenario: a delivery's own processors have more to do than one core can. Guarantee: its answers
+/// are read meanwhile; it counts as short of CPU until it has nothing to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
     let log = Arc::<Log<Entry>>::default();
@@ -171,8 +171,8 @@ async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
     assert!(!is_short(Duration::from_secs(3)));
 }
 
-/// Scenario: one delivery of a frame filters all of it out; the other is sick, and may drop what
-/// another delivery has taken. Guarantee: it keeps this frame, which no backend has.
+/// Scenario: one delivery of a frame filters all of it out; the other fails, and may drop frames
+/// that another delivery has taken. Guarantee: it keeps this frame, which no backend has.
 #[tokio::test]
 async fn what_a_delivery_filters_out_is_not_taken_for_the_other_one() {
     let step = Step { id: "filter".to_owned(), fingerprint: 7, processor: Box::new(DropsAll) };
@@ -210,7 +210,7 @@ fn append_awaited(delivery: &Delivery) -> oneshot::Receiver<Result<(), Refusal>>
 }
 
 /// Scenario: the backend refuses the credentials, while a sender waits for it alone. Guarantee: the
-/// sender is told to come back, at once and every time; what was acknowledged stays.
+/// sender gets a retryable refusal, at once and every time; acknowledged data stays.
 #[tokio::test]
 async fn senders_that_wait_are_told_that_the_backend_cannot_be_used() {
     let log = Arc::<Log<Entry>>::default();
@@ -286,7 +286,7 @@ async fn what_senders_have_left_is_not_sent() {
 }
 
 /// Scenario: nothing can be sent for one sender. Guarantee: its data is a dead letter at once, and
-/// that of others is delivered.
+/// that of another sender is delivered.
 #[tokio::test]
 async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
     let log = Arc::<Log<Entry>>::default();
@@ -301,7 +301,7 @@ async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
     assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);
 }
 
-/// Scenario: nothing is retried, and a sender waits. Guarantee: it is told what the backend said: a
+/// Scenario: nothing is retried, and a sender waits. Guarantee: it gets the backend's answer: a
 /// failure of its own, or when to come back.
 #[tokio::test]
 async fn senders_that_wait_are_told_what_the_backend_said() {
@@ -325,7 +325,7 @@ async fn senders_that_wait_are_told_what_the_backend_said() {
     }
 }
 
-/// Refuses the first request for an hour, and takes the others once they may pass.
+/// Refuses the first request for an hour, and takes later ones once they may pass.
 struct Halfway {
     requests: AtomicUsize,
     may_pass: Arc<Notify>,
@@ -355,7 +355,7 @@ impl Exporter for Halfway {
 
 /// Scenario: a frame goes out in two parts; one waits for its retry and is shed, then the other one
 /// is delivered. Guarantee: the frame was not taken. No other delivery gives it up for that, and if
-/// it is nowhere any more its sender is told to come back.
+/// none has it any more its sender gets a retryable refusal.
 #[tokio::test]
 async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
     /// A request with two spans.
@@ -415,8 +415,8 @@ impl Exporter for EverySecond {
     }
 }
 
-/// Scenario: what a backend refuses now and then is inflated for it, and waits for its retry.
-/// Guarantee: a delivery inflates no more to wait than it may hold, and begins with any limit.
+/// Scenario: payloads are inflated for a backend that refuses some, and wait for a retry.
+/// Guarantee: inflated payloads that wait stay within the limit, and any limit lets it begin.
 #[tokio::test]
 async fn what_is_inflated_and_waits_is_bounded() {
     const LEN_BYTES: usize = 10_000;

@@ -20,14 +20,14 @@ use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Path, Plan};
 use crate::steps::{self, Chain};
 
-/// How long a removed delivery may go on sending.
+/// A removed delivery may go on sending for this long.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a removed delivery is checked.
+/// Pause between checks of a removed delivery.
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
-/// How long a delivery that hands over waits for requests in flight. Then they are sent again.
+/// A delivery that hands over waits this long for requests in flight. Then they are sent again.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a delivery's task runs with until it is stopped.
+/// Everything that a delivery's task runs with until it is stopped.
 pub(super) struct Setup {
     dispatch: DispatchPolicy,
     preparer: Preparer,
@@ -42,7 +42,7 @@ impl RunningDelivery {
         RunningDelivery { plan, fingerprint: None, delivery, stop, setups, task }
     }
 
-    /// The task continues with this once it has handed over what it runs with.
+    /// The task continues with this setup once it has handed over its current one.
     fn set_up(&mut self, dispatch: DispatchPolicy, preparer: Preparer) {
         self.stop.send_replace(Stop::HandOver);
         self.stop = watch::Sender::new(Stop::No);
@@ -72,7 +72,7 @@ impl RunningDelivery {
     }
 }
 
-/// A delivery whose task has ended gives up its place in the log. Returns what it has not resolved.
+/// A delivery whose task has ended gives up its place in the log. Returns its backlog.
 pub(super) fn release(backlog: &Backlog, delivery: &Arc<Delivery>, keep: Keep) -> Undelivered {
     let Holding { items, bytes, .. } = delivery.log.held(delivery.cursor);
     delivery.log.unsubscribe(delivery.cursor, keep);
@@ -226,7 +226,7 @@ fn delivery_fingerprint(
     hasher.finish()
 }
 
-/// Tells senders and sources of what is left in memory that the delivery's task has ended.
+/// Tells senders and sources of frames in memory that the delivery's task has ended.
 fn abandon(delivery: &Delivery, is_kept: bool) {
     let mut from = 0;
     loop {
@@ -282,7 +282,7 @@ mod tests {
     use crate::entry::Entry;
 
     /// Scenario: a reload removes a delivery that may lease one frame at a time, while the senders
-    /// of many wait for it. Guarantee: all of them are told at once.
+    /// of many wait for it. Guarantee: all of them get their answer at once.
     #[test]
     fn every_sender_learns_that_the_delivery_that_it_waits_for_has_gone() {
         let log = Arc::<Log<Entry>>::default();

@@ -17,9 +17,9 @@ use crate::delivery::{Delivery, DeliveryId, Stop};
 const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
 /// At the end of the drain: the time for answers to senders that still wait.
 const REMAINING_ANSWERS: Duration = Duration::from_secs(1);
-/// With a directory: how long healthy deliveries may continue, to leave little for the next start.
+/// With a directory: healthy deliveries may send for this long, to leave little for the next start.
 const LAST_SENDING: Duration = Duration::from_secs(1);
-/// With a directory: the time for requests in flight after that. The next start sends the others.
+/// With a directory: the time for requests in flight after that. The next start sends the rest.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// The time for writing the rest to disk.
 const LAST_WRITES: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ pub struct Undelivered {
 pub struct ShutdownReport {
     /// In memory only: lost.
     pub lost: Vec<Undelivered>,
-    /// On disk: the next start delivers it. What could not be written is also in `unwritten`.
+    /// On disk: the next start delivers it. Unwritten frames are also in `unwritten`.
     pub kept: Vec<Undelivered>,
     /// Not written: signal, items, bytes.
     pub unwritten: Vec<(Signal, u64, u64)>,
@@ -54,7 +54,7 @@ impl Engine {
             .partition(|running| running.has_senders);
         fetching.iter().for_each(|running| self.intakes[&running.id].close());
         let mut ending = std::mem::take(&mut self.ending);
-        // All at once: their listeners close first, then what is in flight ends.
+        // All at once: their listeners close first, then requests in flight end.
         answering.into_iter().for_each(|running| {
             ending.spawn(running.end());
         });
@@ -67,7 +67,7 @@ impl Engine {
         }
         let mut report = ShutdownReport::default();
         if self.storage.directory().is_some() {
-            // Healthy deliveries continue briefly, others hand over; all wait for their answers.
+            // Healthy deliveries continue briefly, the rest hand over; all wait for their answers.
             let sending_until = deadline.min(Instant::now() + LAST_SENDING);
             let answers_until = deadline.min(sending_until + LAST_ANSWERS);
             let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
@@ -90,8 +90,8 @@ impl Engine {
             // The log has released the frames: senders that waited get a retryable refusal.
             let _ = tokio::time::timeout(REMAINING_ANSWERS, answering).await;
         }
-        // Only now everything that they read is resolved or on disk, as far as it ever is: a
-        // checkpoint of before would let it arrive twice.
+        // Only now is all their data resolved or on disk, as far as it ever will be: with an
+        // earlier checkpoint it would arrive twice.
         let ends = join_all(fetching.into_iter().map(RunningReceiver::end));
         let _ = tokio::time::timeout(LAST_CHECKPOINTS, ends).await;
         for running in std::mem::take(&mut self.exporters).into_values() {
@@ -102,7 +102,7 @@ impl Engine {
         report
     }
 
-    /// Deliveries that a reload has removed still send what is in memory, and say what is lost.
+    /// Deliveries that a reload has removed still send frames in memory, and report the loss.
     async fn wait_until_removed_have_left(&self, deadline: Instant) {
         let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
     }

@@ -13,17 +13,17 @@ use crate::admin::{AdminPlan, AdminServer};
 use crate::error::StartError;
 use crate::plan::{Plan, ReceiverPlan};
 
-/// How often a port is tried that one of our servers is about to leave, and the pause between.
+/// Tries to bind a port that one of our servers is about to leave, and the pause between them.
 const PORT_TRIES: usize = 100;
 const PORT_PAUSE: Duration = Duration::from_millis(10);
-/// How long a reload waits for requests in flight at receivers that it ends. All are answered.
+/// A reload waits this long for requests in flight at receivers that it ends. All are answered.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Receivers with their ports, by id. `None`: a port of the old ones has to be closed first, or the
 /// old one of this name fetches and has to end.
 pub(super) type BoundReceivers = BTreeMap<String, Option<Box<dyn BoundReceiver>>>;
 
-/// Of receivers that end, by id.
+/// Counters of receivers that end, by id.
 type CountersBefore = HashMap<String, Arc<dyn ReceiverCounters>>;
 
 impl Engine {
@@ -101,7 +101,7 @@ impl Engine {
         self.receivers.iter().any(|running| running.is(planned))
     }
 
-    /// Counters go on where a receiver of the same name was.
+    /// Counters of a receiver of the same name go on.
     fn serve_receiver(
         &mut self,
         planned: &ReceiverPlan,
@@ -151,7 +151,7 @@ impl Engine {
     }
 }
 
-/// Tries again until a server that was just ended has let go of its port.
+/// Tries again until a server that was just ended has freed its port.
 async fn started_soon(
     mut error: StartError,
     start: impl AsyncFn() -> Result<AdminServer, StartError>,
@@ -249,7 +249,7 @@ mod tests {
         engine.shutdown(Duration::ZERO).await;
     }
 
-    /// Scenario: strangers hold as many connections as they can, silent or amid a head, and come
+    /// Scenario: strangers open as many connections as they can, silent or amid a head, and come
     /// back when they are closed. Guarantee: few are open, and a probe is answered.
     #[tokio::test]
     async fn strangers_leave_room_for_probes() {

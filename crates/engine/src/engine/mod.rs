@@ -63,7 +63,7 @@ struct RunningDelivery {
     /// Changes when the task needs another setup. None before the first.
     fingerprint: Option<u64>,
     delivery: Arc<Delivery>,
-    /// Stops what the task runs with.
+    /// Stops the task's current setup.
     stop: watch::Sender<Stop>,
     /// The task ends when this is dropped and it is stopped.
     setups: mpsc::UnboundedSender<Setup>,
@@ -86,7 +86,7 @@ pub struct Engine {
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
     ending: JoinSet<(String, Streams)>,
-    /// What receivers that have ended had read, until one of their name follows.
+    /// Streams of receivers that have ended, until a receiver of the same name follows.
     streams: HashMap<String, Streams>,
     /// Shared by all receivers.
     resources: ServerResources,

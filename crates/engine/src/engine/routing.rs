@@ -15,7 +15,7 @@ use crate::plan::{Path, Plan};
 use crate::steps;
 
 impl Engine {
-    /// `gone`: deliveries that the plan no longer has, which still hold data.
+    /// `gone`: deliveries that the plan no longer has and that still have a backlog.
     pub(super) fn apply_routes(&self, plan: &Plan, gone: &[Arc<Delivery>]) {
         let grouped = crate::plan::by_receiver(&plan.paths);
         for (id, intake) in &self.intakes {
@@ -47,7 +47,7 @@ impl Engine {
             unwritten_limit_bytes: disk.tail_bytes,
             watch: self.storage.watches[signal as usize].clone(),
         });
-        // What processors, batches and exporters of the route read of request metadata.
+        // Request metadata that processors, batches and exporters of the route read.
         let of_steps = chains.iter().flatten().flat_map(|step| step.processor.metadata_keys());
         let of_deliveries = running.iter().flat_map(|running| {
             let exporter = &self.exporters[&running.plan.id.exporter].exporter;
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-/// What senders wait for. They do not wait for deliveries that may lose data.
+/// Deliveries that senders wait for. They do not wait for deliveries that may lose data.
 fn awaited(plan: &Plan, deliveries: &[&RunningDelivery]) -> Awaited {
     let mut awaited = Awaited::default();
     for running in deliveries {
@@ -95,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// Guarantee: what a processor, a batch or an exporter names is kept of a request's headers, on
-    /// the routes that lead there, and nothing else.
+    /// Guarantee: of a request's headers only those are kept that a processor, a batch or an
+    /// exporter names, on the routes that lead there.
     #[tokio::test]
     async fn a_route_knows_the_metadata_that_something_reads() {
         let text = "\

@@ -10,7 +10,7 @@ use sluice_flow::source::Permit;
 
 use super::ReceiverRoute;
 
-/// So often it is asked whether a backend still works.
+/// A sender that waits for a delivery looks at its state again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(super) const BEHIND: &str = "deliveries are behind";
 
@@ -76,15 +76,15 @@ impl ReceiverRoute {
         admitted.inspect_err(|_| self.door.resources.scheduler.note_memory_short()).map(Some)
     }
 
-    /// What other requests were admitted for and has not arrived yet counts too: in the pool all of
-    /// it, at a delivery's own limit what is for the same deliveries.
+    /// Bytes of this request and of admitted ones that have not arrived yet: of all of them, for
+    /// the pool, and of those for the same deliveries, for a delivery's own limit.
     fn arriving_bytes(&self, bytes: usize) -> (u64, u64) {
         let all = [self.door.receiving.used_bytes(), self.memory.used_bytes()];
         all.map(|used| (used + bytes) as u64).into()
     }
 
-    /// A request waited as long as may be: for a delivery whose backend works, that was to slow its
-    /// sender down.
+    /// A request has waited as long as it may. If it waited for a delivery whose backend works,
+    /// that has slowed its sender down.
     fn note_refused(&self, bytes: usize, now: Instant) {
         let (arriving, of_route) = self.arriving_bytes(bytes);
         if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, of_route, false, now) {
@@ -92,10 +92,10 @@ impl ReceiverRoute {
         }
     }
 
-    /// Refuses for good what no waiting would make room for.
+    /// Refuses for good a request that is larger than the memory that it would wait for.
     fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
         let receiving = (self.door.receiving.limit_bytes(), "the memory for receiving");
-        // A frame beyond what the disk may have to take never finds room.
+        // A frame beyond the memory for unwritten frames never finds room.
         let disk = self.route.disk.as_ref();
         let unwritten = disk.map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize);
         let unwritten = (unwritten, "the memory for what is not on disk yet");
@@ -108,9 +108,9 @@ impl ReceiverRoute {
         })
     }
 
-    /// Delays an answer while a delivery comes close to its limit: senders that wait for
-    /// their answers then send no faster than its backend takes. What they sent is in the log
-    /// already, and no other delivery waits.
+    /// Delays an answer while a delivery comes close to its limit: senders that wait for their
+    /// answers then send no faster than its backend takes. The request is in the log already, and
+    /// no other delivery waits.
     pub(super) async fn delay_answer(&self) {
         let began = Instant::now();
         let until = Patience::from(began).paced_until();

@@ -26,7 +26,7 @@ use crate::steps;
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
-/// How long a sender waits for a disk before it is asked whether the disk works at all.
+/// A sender waits this long for a disk. Then it is refused if the disk does not work at all.
 const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
@@ -35,7 +35,7 @@ pub(crate) struct ReceiverIngress {
     routes: ArcSwap<[Option<Arc<ReceiverRoute>>; 3]>,
 }
 
-/// What all routes of a receiver share.
+/// State that all routes of a receiver share.
 pub(crate) struct Door {
     /// Index of the receiver in this run.
     pub receiver: u16,
@@ -46,7 +46,7 @@ pub(crate) struct Door {
     pub closed: AtomicBool,
 }
 
-/// Where one receiver's data of one signal goes, as of one configuration.
+/// The route of one receiver's data of one signal, as of one configuration.
 pub(crate) struct ReceiverRoute {
     signal: Signal,
     door: Arc<Door>,
@@ -138,11 +138,11 @@ impl IngressRoute for ReceiverRoute {
     }
 }
 
-/// What a sender is told, once it is known.
+/// The answer to a sender, once it is known.
 type Answer = oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverRoute {
-    /// Puts a frame into the log. Says what the sender waits for, and whether to slow down.
+    /// Puts a frame into the log. Returns the answer to wait for, and whether to slow down.
     fn append(&self, request: Request) -> Result<(Option<Answer>, bool), Refusal> {
         let Request { payload, items, metadata, position } = request;
         let (payload, items) = self.prepare(payload, items, &metadata)?;
@@ -203,7 +203,7 @@ impl ReceiverRoute {
 }
 
 impl Route {
-    /// Waits until it is known what the sender is told.
+    /// Waits until the answer to the sender is known.
     async fn answered(&self, mut answer: Answer) -> Result<(), Refusal> {
         let disk = self.disk.as_ref().filter(|_| !self.awaited.unless_durable.is_empty());
         let result = loop {
@@ -219,7 +219,7 @@ impl Route {
                 Err(_) => {}
             }
         };
-        // The log let go of the entry: the process is shutting down before the backend took the
+        // The log dropped the entry: the process is shutting down before the backend took the
         // frame, or the frame is on disk while the sender waits for the delivery.
         result.unwrap_or_else(|_| Err(Refusal::overloaded("given up before it was delivered")))
     }

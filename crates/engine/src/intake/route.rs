@@ -1,4 +1,4 @@
-//! Where a receiver's frames go, and the state of their deliveries for the rules of overload.
+//! The route of a receiver's frames, and the state of their deliveries for the rules of overload.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use crate::steps::Step;
 use crate::storage::LogWatch;
 
 /// A request that waited for a delivery within this time shows that slowing senders down has not
-/// helped. Those before may have been on their way when answers began to be delayed.
+/// helped. An earlier one may have been on its way when answers began to be delayed.
 const STILL_IN_THE_WAY: Duration = Duration::from_millis(100);
 
-/// Where the frames of one receiver and signal go.
+/// The deliveries for the frames of one receiver and signal, and the steps before them.
 pub(crate) struct Route {
     /// Steps that all deliveries share: run once, before the log.
     pub prefix: Vec<Arc<Step>>,
@@ -29,9 +29,9 @@ pub(crate) struct Route {
     pub backlog: Arc<Backlog>,
     pub deliveries: Arc<[Arc<Delivery>]>,
     pub readers: Arc<[CursorId]>,
-    /// What the sender waits for. Nothing where it is answered from memory.
+    /// Deliveries that the sender waits for. None if it is answered from memory.
     pub awaited: Arc<Awaited>,
-    /// Set where the log goes on on disk.
+    /// Set where the log continues on disk.
     pub disk: Option<RouteDisk>,
     /// Encodings that some delivery passes on unchanged.
     pub passes_through: Vec<Encoding>,
@@ -45,8 +45,8 @@ impl Route {
         self.deliveries.iter().map(move |delivery| (&**delivery, delivery.state(now, is_cpu_bound)))
     }
 
-    /// Whether a request may enter. Sheds first what may be shed for it. `arriving_bytes`: its own,
-    /// and of those that were admitted and have not arrived; `route_bytes` of them on this route.
+    /// Whether a request may enter, after shedding for it. `arriving_bytes`: its own, and of
+    /// admitted requests that have not arrived; `route_bytes`: those on this route.
     pub(crate) fn admit(
         &self,
         arriving_bytes: u64,
@@ -64,8 +64,8 @@ impl Route {
         admitted
     }
 
-    /// To be called after an append: sheds what that took too much, and tells the deliveries. True
-    /// if senders may have to slow down.
+    /// To be called after an append: sheds what exceeds a limit, and wakes the deliveries. True if
+    /// senders may have to slow down.
     pub(crate) fn appended(&self, appended: Appended, now: Instant) -> bool {
         if appended.over_budget {
             self.backlog.update_sheds(now);
@@ -89,7 +89,7 @@ impl Route {
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
-    /// A sender was slowed down as long as allowed since `began`, when this lagged by `lag_bytes`.
+    /// A sender was slowed down as long as allowed, since `began`, at a lag of `lag_bytes`.
     pub(crate) fn note_slowed(
         &self,
         delivery: &Delivery,
@@ -109,7 +109,7 @@ impl Route {
         }
     }
 
-    /// Sees to it that what is not written yet stays within its memory.
+    /// Keeps frames that are not written yet within their memory, or refuses the request.
     pub(super) fn check_disk(&self, arriving_bytes: u64, now: Instant) -> Result<(), Refusal> {
         let Some(disk) = &self.disk else { return Ok(()) };
         if disk.watch.has_lasting_trouble() {
@@ -137,7 +137,7 @@ impl Route {
     }
 }
 
-/// What admission looks at where the log goes on on disk.
+/// The state of a route's disk that admission looks at.
 pub(crate) struct RouteDisk {
     /// Memory for frames that are not written yet, of all signals.
     pub unwritten_limit_bytes: u64,

@@ -51,7 +51,7 @@ pub(super) fn ingress_with(receiving: Arc<ReceivingBudget>) -> ReceiverIngress {
     })
 }
 
-/// A receiver that two readers of a log are fed by, and its source.
+/// A receiver that feeds two readers of a log, and its source.
 struct Fixture {
     ingress: ReceiverIngress,
     log: Arc<Log<Entry>>,
@@ -233,7 +233,7 @@ async fn a_request_whose_deliveries_have_all_gone_is_refused_and_not_answered_ok
     assert_eq!(fixture.lowest(), 0);
 }
 
-/// The same with one pipeline left: the request takes the way that it found when it began.
+/// The same with one pipeline left: the request takes the route that it found when it began.
 #[tokio::test]
 async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() {
     let mut fixture = Fixture::in_memory();
@@ -276,7 +276,7 @@ async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
     }
 }
 
-/// Guarantee: what is durable belongs to the log, whichever delivery resolves it; only then is the
+/// Guarantee: a durable frame belongs to the log, whichever delivery resolves it; only then is the
 /// sender answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_position_is_resolved_when_its_frame_is_durable() {

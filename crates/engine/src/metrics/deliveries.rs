@@ -1,4 +1,4 @@
-//! What deliveries sent, hold and set aside.
+//! Metrics of deliveries: what they sent, what waits, and what they set aside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +17,9 @@ use crate::plan::DeliveryPlan;
 /// A delivery at one moment.
 pub(super) struct Sample {
     delivery: Arc<Delivery>,
-    /// How far it may lag.
+    /// The limit on its own lag.
     limit_bytes: u64,
-    /// Where its backlog ends as things stand: at its own limit, or where the pool is full.
+    /// The lag at which its budget is spent now: its own limit, or where the pool is full.
     budget_bytes: u64,
     concurrency_max: u64,
     waiting: Holding,
@@ -27,9 +27,9 @@ pub(super) struct Sample {
     dead_letters: DeadLetterTotals,
 }
 
-/// How long the budget counts as spent after a drop: shedding frees a little more than it must.
+/// After a drop the budget counts as spent for this long: shedding frees more than it must.
 const DROPPING_FOR: Duration = Duration::from_secs(15);
-/// What a request counts at least, where bytes are estimated in requests.
+/// A request counts at least this much where bytes are converted to requests.
 const REQUEST_MIN_BYTES: u64 = 1024;
 
 pub(super) fn write(

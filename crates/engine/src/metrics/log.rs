@@ -1,4 +1,4 @@
-//! Metrics of the logs, and what they hold in words.
+//! Metrics of the logs, and their content in words.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(super) const LOGS: Table<Sample> = Table {
 
 const WITH_ORPHANS: &str = "there is such a delivery";
 
-/// What the logs hold, for whom, and what was dropped when.
+/// The backlogs in the logs by delivery, with the ranges that were dropped and their age.
 pub(crate) fn text(status: &EngineStatus) -> String {
     let (shown, storage) = (status.shown.load(), &status.storage);
     let mut text = match storage.directory() {

@@ -1,24 +1,24 @@
-//! How the process's memory is shared out.
+//! The shares of the process's memory.
 
-/// What the limit is divided into, all in bytes.
+/// The parts of the memory limit, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
-    /// For what requests have sent that wait to be read. It bounds the flow-control windows.
+    /// For bytes of requests that wait. It bounds the flow-control windows.
     pub waiting_bytes: u64,
     /// For requests that are being read. No backlog can take it.
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
     pub shared_work_bytes: u64,
-    /// For what waits for all deliveries of all signals together.
+    /// For the backlogs of all deliveries of all signals together.
     pub backlog_bytes: u64,
-    /// What may wait for one best-effort delivery (`debug`).
+    /// The backlog of one best-effort delivery (`debug`), at most.
     pub best_effort_bytes: u64,
-    /// What a delivery may hold of that in packed copies of requests that wait for a retry.
+    /// Packed copies of requests that wait for a retry, of one delivery, at most.
     pub packed_bytes: u64,
-    /// For what is being packed and sent, beside the backlogs.
+    /// For requests that are being packed and sent, beside the backlogs.
     pub sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
@@ -30,19 +30,19 @@ use super::MIB;
 const PROCESS_BYTES: u64 = 16 * MIB;
 /// The smallest limit with which the rest can work.
 pub(super) const LIMIT_MIN_BYTES: u64 = 48 * MIB;
-/// Of the limit, what senders' connections may take.
+/// The limit divided by this is for senders' connections.
 const CONNECTIONS_PART: u64 = 8;
 /// More is for payloads: about 12,700 idle connections.
 const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
-/// Of what is for payloads.
+/// The memory for payloads divided by this is for sending.
 const SENDING_PART: u64 = 16;
-/// Of all backlogs, what a best-effort delivery's may be.
+/// The memory for all backlogs divided by this is for a best-effort delivery's backlog.
 const BEST_EFFORT_PART: u64 = 16;
-/// Of all backlogs, what packed copies of one delivery may be: to pack again costs CPU time, to
-/// keep them memory that frames need.
+/// The memory for all backlogs divided by this is for packed copies of one delivery. Packing again
+/// costs CPU time; copies take memory that frames need.
 const PACKED_PART: u64 = 16;
 
 impl MemoryPlan {
@@ -83,7 +83,7 @@ impl MemoryPlan {
         }
     }
 
-    /// The limit where the configuration names none: half of what there is, at most 1 GiB.
+    /// The limit if the configuration has none: half of the available memory, at most 1 GiB.
     pub fn default_limit_bytes(available_bytes: u64) -> u64 {
         (available_bytes / 2).clamp(LIMIT_MIN_BYTES, 1024 * MIB)
     }

@@ -31,7 +31,7 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     let holding = ids.iter().filter(holds).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
     let dead_letters_bytes = document.buffer.dead_letters_limit_mib.map(|mib| mib * MIB);
-    // With a directory dead letters are there.
+    // With a directory, dead letters take no memory.
     let dead_letters_bytes = if settings.is_some() { Some(0) } else { dead_letters_bytes };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
     let memory = MemoryPlan::new(limit_bytes, holding, dead_letters_bytes, spike_bytes);
@@ -132,7 +132,7 @@ impl Planner<'_> {
             linger: self.document.buffer.linger,
             request_limit_bytes: exporter.request_limit_bytes(),
         };
-        // Of `batch.metadata_keys` and `sending_queue.batch.partition`.
+        // The keys of `batch.metadata_keys` and `sending_queue.batch.partition`.
         let batch = self.batch_processor(id);
         let of_processor = batch.map(|batch| &batch.metadata_keys).into_iter();
         let of_queue = queue.batch.as_ref().map(|batch| &batch.metadata_keys);

@@ -1,5 +1,5 @@
-//! A plan in words: the topology, every budget, what each delivery promises, and what its directory
-//! holds already. Reads only, also while a process runs on it.
+//! A plan in words: the topology, every budget, what each delivery promises, and the present
+//! content of its directory. Reads only, also while a process runs on it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -130,7 +130,7 @@ impl Plan {
         format!("{crash}; {lag}; {then}.")
     }
 
-    /// What is there of an earlier run, for whom, and whether it can be read.
+    /// The logs of an earlier run, by delivery, and whether they can be read.
     fn describe_found(&self, text: &mut String, directory: &Path) {
         use rustix::fs::{Access, access};
         if !directory.exists() {

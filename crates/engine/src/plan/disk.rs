@@ -1,4 +1,4 @@
-//! Where telemetry is held on disk, and how much of it.
+//! Storage of telemetry on disk: its directory and its limits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,36 +10,36 @@ use sluice_log::disk::{Disk, RealDisk};
 use super::read::{Read, extension};
 use super::{ExporterPlan, MIB, MemoryPlan};
 
-/// Dead letters of a delivery, in MiB, where the configuration says nothing.
+/// Dead letters of a delivery, in MiB, if the configuration has no limit.
 const DEAD_LETTERS_MIB: u64 = 64;
-/// Where nothing is known of the file system.
+/// The limit if the size of the file system is unknown.
 const LIMIT_UNKNOWN_BYTES: u64 = 1024 * MIB;
-/// The least that the default comes to; a disk with less space shows that by itself.
+/// The smallest default; a disk with less space reports that itself.
 const LIMIT_MIN_BYTES: u64 = 64 * MIB;
-/// A segment is at most such a part of the whole: space comes free in segments.
+/// The whole divided by this is the longest segment: space comes free in segments.
 const SEGMENT_SHARE: u64 = 16;
 const READ_AHEAD_MAX_BYTES: u64 = 4 * MIB;
-/// Below its directory, the log has files on so many levels.
+/// The log has files on this many levels below its directory.
 const DIRECTORY_LEVELS: usize = 3;
 
 /// The log on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
     pub directory: PathBuf,
-    /// How long a frame waits for deliveries before it is written. Zero: with `ack: durable`.
+    /// A frame waits this long for deliveries before it is written. Zero with `ack: durable`.
     pub flush_after: Duration,
     pub segment_bytes: u64,
     /// For all logs and dead letters together.
     pub limit_bytes: u64,
-    /// For what waits for all deliveries of all signals together.
+    /// For the backlogs of all deliveries of all signals together.
     pub backlog_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
-    /// Memory of all logs: what is not written yet, and what of the rest is kept.
+    /// Memory of all logs: frames that are not written yet, and written ones that are kept.
     pub tail_bytes: u64,
-    /// Memory of one delivery: what it has taken from the log and not resolved.
+    /// Memory of one delivery: frames that it has taken from the log and not resolved.
     pub lease_bytes: u64,
-    /// Memory of one delivery: what is read from disk ahead of it.
+    /// Memory of one delivery: frames that are read from disk ahead of it.
     pub read_ahead_bytes: u64,
 }
 
@@ -128,7 +128,7 @@ fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) ->
     chosen.map(|(directory, _, _)| directory)
 }
 
-/// Where the exporter's `sending_queue.storage`, which stands at `place`, leads to.
+/// The directory that the exporter's `sending_queue.storage`, which stands at `place`, leads to.
 fn storage_directory(
     place: &str,
     exporter: &ExporterPlan,
@@ -184,7 +184,7 @@ fn warn_of_disk_options(document: &Document, diagnostics: &mut Diagnostics) {
 }
 
 impl DiskPlan {
-    /// Shares out the disk and the part of memory that is the backlog's among so many deliveries,
+    /// Shares out the disk and the part of memory that is the backlog's among this many deliveries,
     /// best-effort ones left out. `signals` is the number of logs in use.
     pub(super) fn new(
         (directory, flush_after): (PathBuf, Duration),
@@ -227,8 +227,8 @@ impl DiskPlan {
     }
 }
 
-/// `buffer.disk.limit_mib`, or half of what the file system has for the log, and what there is room
-/// for of that.
+/// The limit (`buffer.disk.limit_mib`, or half of the file system's space for the log), and as much
+/// of it as there is room for.
 fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -> (u64, u64) {
     let existing = directory.ancestors().find(|path| path.is_dir());
     let free_bytes = existing.and_then(|path| RealDisk.available_bytes(path).ok());
@@ -252,9 +252,9 @@ fn limit(directory: &Path, document: &Document, diagnostics: &mut Diagnostics) -
     (limit_bytes, room_bytes.map_or(limit_bytes, |bytes| bytes.min(limit_bytes)))
 }
 
-/// Half of what a log may grow to. But what it has taken already has its place, below the mark from
-/// which on deliveries shed, and beside dead letters: a restart on a disk that is full otherwise
-/// must not drop what the log holds.
+/// Half of what a log may grow to, but enough for the bytes that it has taken already: below the
+/// mark from which on deliveries shed, and beside dead letters. Otherwise a restart on a disk that
+/// other files fill would drop frames.
 fn default_limit_bytes(free_bytes: u64, taken_bytes: u64) -> u64 {
     let room_bytes = free_bytes + taken_bytes;
     let held_bytes = taken_bytes / 5 * 8;
@@ -276,7 +276,7 @@ fn len_bytes(directory: &Path, levels: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of a pipeline each, with its own limit in MiB or without.
+    /// The plan of pipelines with these own limits in MiB, or without, and its diagnostics.
     fn plan(own_limits_mib: &[Option<u64>], limit_mib: u64) -> (DiskPlan, Vec<String>) {
         let directory = std::env::temp_dir().join("a-directory-that-is-not-there");
         let pipeline = |(index, own): (usize, &Option<u64>)| {
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(default_limit_bytes(0, 0), LIMIT_MIN_BYTES);
     }
 
-    /// What a configuration with an OTLP exporter comes to, and what is said about it.
+    /// The plan of a configuration with an OTLP exporter, and its diagnostics.
     fn load(buffer: &str, queue: &str, extensions: &str) -> (Option<crate::Plan>, Vec<String>) {
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\

@@ -8,7 +8,7 @@ use sluice_flow::dispatch::{
 };
 use sluice_processors::BatchLimits;
 
-/// A batch of so many bytes is worth a request: a larger one saves next to nothing.
+/// A batch of this many bytes is worth a request: a larger one saves next to nothing.
 const FULL_BYTES: usize = 128 * 1024;
 /// A configured batch may grow to this size, if its item counts say so.
 const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
@@ -16,14 +16,14 @@ const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
 /// Groups of request metadata that are gathered at a time, as in the Collector.
 const MAX_GROUPS: usize = 1000;
 
-/// What the shape of the pipelines says of a delivery.
+/// Properties of a delivery that follow from the shape of the pipelines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     /// Senders wait until this delivery has delivered, whatever the disk does.
     pub senders_wait: bool,
     /// Senders may be answered by this delivery: batches do not wait for company for long.
     pub lingers: bool,
-    /// And no other delivery is involved: a refusal can be handed back.
+    /// They are answered by this delivery alone: a refusal can be handed back.
     pub is_sole: bool,
     pub linger: Duration,
     /// The largest request that the backend takes, in bytes.
@@ -85,7 +85,7 @@ fn batching(
         policy.full_items = batch.send_batch_size as usize;
         policy.max_items = batch.send_batch_max_size as usize;
         policy.max_groups = match batch.metadata_cardinality_limit {
-            // What is gathered is part of the delivery's budget, and goes when the timeout ends.
+            // Gathered units are part of the delivery's budget, and are sent when the timeout ends.
             0 => usize::MAX,
             limit => limit as usize,
         };

@@ -1,4 +1,4 @@
-//! What a configuration comes to: components with typed options, paths, budgets. Nothing runs yet.
+//! The plan of a configuration: components with typed options, paths, budgets. Nothing runs yet.
 
 mod budgets;
 mod build;
@@ -37,7 +37,7 @@ pub struct Plan {
     /// When a sender is answered.
     pub ack: Acknowledge,
     pub memory: MemoryPlan,
-    /// None: telemetry is held in memory only.
+    /// None: telemetry is kept in memory only.
     pub disk: Option<DiskPlan>,
     pub receivers: Vec<ReceiverPlan>,
     pub exporters: BTreeMap<String, ExporterPlan>,
@@ -60,7 +60,7 @@ impl Plan {
         ids.iter().filter_map(move |id| self.steps.get(&(id.clone(), signal)).cloned())
     }
 
-    /// What all backlogs may take together: on disk if there is a directory, else in memory.
+    /// Bytes that all backlogs may take together: on disk if there is a directory, else in memory.
     pub fn pool_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(self.memory.backlog_bytes, |disk| disk.backlog_bytes)
     }
@@ -80,7 +80,7 @@ pub struct ReceiverPlan {
 
 pub struct ExporterPlan {
     pub config: Box<dyn ExporterConfig>,
-    /// Where its id stands in the configuration.
+    /// The place of its id in the configuration.
     pub(crate) span: sluice_config::Span,
     pub fingerprint: u64,
 }
@@ -90,15 +90,15 @@ pub struct DeliveryPlan {
     pub id: DeliveryId,
     pub signal: Signal,
     pub policy: Policy,
-    /// May lose data rather than hold up a sender.
+    /// May lose data rather than make a sender wait.
     pub best_effort: bool,
     /// Senders are answered only when this delivery has delivered.
     pub senders_wait: bool,
-    /// How far it may lag: on disk if there is a directory, else in memory.
+    /// Bytes that it may lag: on disk if there is a directory, else in memory.
     pub budget_bytes: u64,
-    /// What it may have taken from the log at a time.
+    /// Bytes of frames that it may lease from the log at a time.
     pub lease_bytes: u64,
-    /// Request metadata by which batches are told apart, beside what the exporter reads.
+    /// Request metadata by which batches are told apart, beside the exporter's.
     pub metadata_keys: Vec<String>,
     pub dispatch: DispatchPolicy,
 }

@@ -17,7 +17,7 @@ use sluice_receivers::ReceiverKinds;
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::steps::Step;
 
-/// Of those that are only settings for the engine.
+/// Options of processors that are only settings for the engine.
 type Processors = BTreeMap<String, ProcessorConfig>;
 type Steps = BTreeMap<(String, Signal), Arc<Step>>;
 
@@ -124,7 +124,7 @@ impl Reader<'_> {
         exporters
     }
 
-    /// The exporter must be able to send what its pipelines carry.
+    /// The exporter must be able to send the signals of its pipelines.
     fn check_signals(&mut self, component: &Component, id: &String, config: &dyn ExporterConfig) {
         for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.exporters.contains(id)) {
             if let Some(option) = config.missing_option(pipeline.signal) {
@@ -195,7 +195,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where an option names this authenticator.
+/// The place at which an option names this authenticator.
 fn authenticator_span(node: &Node, name: &str) -> Option<Span> {
     const OPTIONS: [&str; 2] = ["authenticator", "additional_auth"];
     node.as_mapping()?.iter().find_map(|entry| match entry.value.as_scalar() {
@@ -236,7 +236,7 @@ pub(super) fn extension<'a>(document: &'a Document, id: &str) -> Option<&'a Comp
     document.extensions.iter().find(|extension| extension.id.to_string() == id)
 }
 
-/// Those that `service.extensions` starts. All are read, so that errors in the others show too.
+/// The extensions that `service.extensions` starts. The rest are read too, to show their errors.
 fn read_extensions(
     document: &Document,
     diagnostics: &mut Diagnostics,
@@ -271,7 +271,7 @@ mod tests {
 
     use crate::plan::{Plan, load};
 
-    /// An exporter with a `headers_setter` that builds on what is named.
+    /// An exporter with a `headers_setter` that builds on `additional`.
     fn read(additional: &str, token: &str) -> (Option<Plan>, Vec<String>) {
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\
@@ -338,8 +338,8 @@ mod tests {
         assert!(errors[0].contains(expected), "{errors:?}");
     }
 
-    /// Scenario: a reload with another token in what the exporter's `headers_setter` builds on.
-    /// Guarantee: the exporter counts as changed, and only then.
+    /// Scenario: a reload with another token in the extension that the exporter's `headers_setter`
+    /// builds on. Guarantee: the exporter counts as changed, and only then.
     #[test]
     fn exporters_follow_what_their_extensions_build_on() {
         let fingerprint = |token: &str| {

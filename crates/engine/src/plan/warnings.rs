@@ -1,4 +1,4 @@
-//! What a configuration asks for and does not get, or gets otherwise than it may think.
+//! Warnings about options that have no effect, or another one than their author may expect.
 
 use sluice_config::document::{Acknowledge, Document, Pipeline, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
@@ -9,8 +9,8 @@ use super::routes::{Path, by_receiver};
 use super::{DeliveryPlan, MIB};
 use crate::delivery::DeliveryId;
 
-/// Limits of pipelines that are higher than what all backlogs may take together, in memory or on
-/// disk. They need not add up to it.
+/// Limits of pipelines that are higher than the pool of all backlogs, in memory or on disk. They
+/// need not add up to it.
 pub(super) fn of_own_limits(
     document: &Document,
     memory_bytes: u64,

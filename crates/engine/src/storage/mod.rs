@@ -17,7 +17,7 @@ use crate::entry::Entry;
 use crate::error::StartError;
 use crate::plan::{DiskPlan, Plan};
 
-/// What all logs have in common.
+/// State that all logs share.
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
     pub watches: [Arc<LogWatch>; 3],
@@ -51,12 +51,12 @@ impl Storage {
         self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
-    /// What the file system of the directory has free, if it says so. May wait for the disk.
+    /// Free bytes of the directory's file system, if it reports them. May wait for the disk.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         RealDisk.available_bytes(self.directory()?).ok()
     }
 
-    /// Whether a plan can be applied without a restart, before anything of it is.
+    /// Checks that a plan needs no restart, before any part of it is applied.
     pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StartError> {
         match (&self.directory, &plan.disk) {
             (None, Some(disk)) => Err(StartError(format!(
@@ -127,7 +127,7 @@ impl Storage {
         }
     }
 
-    /// Writes what is unresolved, and ends. Returns what could not be written, by signal.
+    /// Writes unresolved frames, and ends. Returns those that could not be written, by signal.
     pub(crate) async fn close(&self, timeout: Duration) -> Vec<(Signal, Holding)> {
         if self.directory.is_none() {
             return Vec::new();

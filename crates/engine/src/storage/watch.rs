@@ -1,4 +1,4 @@
-//! Looks at the logs now and then: says when a disk is in trouble and when it is well again.
+//! Looks at the logs at intervals: logs when a disk is in trouble and when it works again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use crate::backlog::Backlog;
 /// A disk that works again sooner is worth waiting for.
 const LASTING: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How often trouble that lasts is said again.
+/// Trouble that lasts is logged again after this time.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What is known of the disk under a log.
+/// The state of the disk under a log.
 #[derive(Default)]
 pub(crate) struct LogWatch {
     is_lasting: AtomicBool,
@@ -49,7 +49,7 @@ impl LogWatch {
     fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, stats: LogStats, now: Instant) {
         let mut seen = self.seen.lock();
         let before = std::mem::replace(&mut seen.stats, stats);
-        // It has worked meanwhile.
+        // The disk has worked meanwhile.
         seen.since = seen.since.filter(|_| stats.commits == before.commits);
         let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
         seen.since = stops_writing.then(|| seen.since.unwrap_or(now));
@@ -115,8 +115,8 @@ pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
 mod tests {
     use super::*;
 
-    /// Guarantee: senders are not refused because something cannot be read; what cannot be written
-    /// is why, once it has lasted.
+    /// Guarantee: senders are not refused because reads fail; they are because writes fail, once
+    /// that has lasted.
     #[test]
     fn only_what_stops_writing_is_a_reason_to_refuse_senders() {
         let start = Instant::now();

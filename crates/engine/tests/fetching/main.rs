@@ -163,8 +163,8 @@ async fn a_process_that_is_killed_at_random_points_loses_no_line() {
 }
 
 /// Scenario: a backend that is down, and files that are larger than all the memory. Guarantee:
-/// reading stops at what may wait for the delivery; memory keeps its limit; when the backend is
-/// back every line arrives once, and the checkpoint stands at the files' ends.
+/// reading stops at the delivery's limit; memory keeps its limit; when the backend is back every
+/// line arrives once, and the checkpoint stands at the files' ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
     const LINES: u32 = 120_000;
@@ -203,8 +203,8 @@ async fn reading_stops_while_the_backend_is_down_and_memory_keeps_its_limit() {
 }
 
 /// Scenario: under `ack: delivered` a sole backend's refusal is handed to the sender; but files
-/// have no sender to tell. Guarantee: what the backend refuses for good is set aside, the rest
-/// arrives, and the checkpoint passes it.
+/// have no sender to tell. Guarantee: lines that the backend refuses for good are set aside, the
+/// rest arrives, and the checkpoint passes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_backend_refuses_for_good_does_not_hold_up_the_checkpoint() {
     const LINES: u32 = 500;

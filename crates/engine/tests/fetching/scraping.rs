@@ -34,8 +34,8 @@ fn read(config: &str) -> Result<Plan, String> {
 }
 
 /// Scenario: more pages than all the memory while the backend is down. Guarantee: fetching stops at
-/// what may wait for the delivery; when the backend is back each line arrives once, and the
-/// checkpoint under the receiver's own name stands at the end.
+/// the delivery's limit; when the backend is back each line arrives once, and the checkpoint under
+/// the receiver's own name stands at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scraper_is_paced_by_its_delivery() {
     const PAGES: u64 = 800;

@@ -14,7 +14,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Runs `fetch` until its token is cancelled. It returns what it has read.
+    /// Runs `fetch` until its token is cancelled. It returns its streams.
     pub(crate) fn new<F: Future<Output = Streams> + Send + 'static>(
         counters: Arc<dyn ReceiverCounters>,
         fetch: impl FnOnce(CancellationToken) -> F,

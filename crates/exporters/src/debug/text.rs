@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use sluice_otlp::{Signal, civil_time};
 
-/// The JSON members that hold the resources, scopes and entries of one signal.
+/// The JSON members that contain the resources, scopes and entries of one signal.
 pub(super) const fn members(signal: Signal) -> [&'static str; 3] {
     match signal {
         Signal::Traces => ["resourceSpans", "scopeSpans", "spans"],
@@ -96,7 +96,7 @@ pub(super) fn any_value(value: &Value) -> (&'static str, String) {
     }
 }
 
-/// The name of a value's type, and what it holds.
+/// The name of a value's type, and its content.
 fn variant(value: &Value) -> (&str, &Value) {
     let entry = value.as_object().and_then(|object| object.iter().next());
     entry.map_or(("", &Value::Null), |(key, inner)| (key.as_str(), inner))

@@ -31,7 +31,7 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> =
         Box::new(FileConfig::read(fields))
     });
 
-/// How long it may take to open the file at a start or reload.
+/// Opening the file at a start or reload may take this long.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExporterConfig for FileConfig {
@@ -64,7 +64,7 @@ impl FileConfig {
         opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
     }
 
-    /// Without writing: the configuration may yet be refused, while another exporter writes to it.
+    /// Opens without writing: the configuration may be refused while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
             let directory = directory_of(&self.path);
@@ -94,8 +94,8 @@ impl FileExporter {
             _ => files::open(path)?,
         };
         if !current.begun.load(Ordering::Relaxed) {
-            // What an earlier process left stays with rotation too, as in the Collector: it becomes
-            // an old file later. Devices and pipes have no beginning.
+            // The content of an earlier process stays with rotation too, as in the Collector: it
+            // becomes an old file later. Devices and pipes have no beginning.
             let begins_anew = !self.config.append && self.config.rotation.is_none();
             if begins_anew && file.metadata()?.is_file() {
                 file.set_len(0)?;
@@ -149,7 +149,7 @@ impl Exporter for FileExporter {
             let mut current = this.turn.clone().lock_owned().await;
             let (answer, written) = oneshot::channel();
             tokio::task::spawn_blocking(move || {
-                // For a caller that has gone it is too late: it sends the request again.
+                // If the caller has gone it is too late: the delivery sends the request again.
                 if !answer.is_closed() {
                     let _ = answer.send(this.write(&mut current, &request));
                 }

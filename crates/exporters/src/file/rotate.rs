@@ -9,7 +9,7 @@ use sluice_otlp::civil_time;
 
 use super::{Rotation, directory_of};
 
-/// Renames the file and removes what is too old or too many. The caller opens a new one.
+/// Renames the file and removes old ones, by age and number. The caller opens a new one.
 pub(super) fn rotate(path: &Path, rotation: &Rotation) -> io::Result<()> {
     let mut now = SystemTime::now();
     let mut name = backup_name(path, now);

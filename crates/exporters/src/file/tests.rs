@@ -10,7 +10,7 @@ fn text(path: &Path, more: &str) -> String {
     format!("path: '{}'\n{more}", path.display())
 }
 
-/// An exporter among others of a process.
+/// One of several exporters of a process.
 async fn build(files: &Files, text: &str) -> Result<Arc<dyn Exporter>, BuildError> {
     let config = config("file", text);
     config.check().await?;
@@ -47,8 +47,8 @@ async fn json_lines() {
     }
 }
 
-/// Scenario: protobuf, bare and compressed. Guarantee: each message stands after its length and is
-/// what was sent.
+/// Scenario: protobuf, bare and compressed. Guarantee: each message follows its length, and has
+/// exactly the bytes that were sent.
 #[tokio::test]
 async fn messages_after_their_lengths() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -79,7 +79,7 @@ async fn messages_after_their_lengths() {
 }
 
 /// Scenario: more than the rotation allows is written. Guarantee: files within their size, at most
-/// the configured number of old ones, every line whole, and strangers' files untouched.
+/// the configured number of old ones, every line whole, and files of other programs untouched.
 #[tokio::test]
 async fn rotation() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -109,8 +109,7 @@ async fn rotation() {
     }
 }
 
-/// Scenario: a restart with rotation. Guarantee: the file that is there is gone on with, up to its
-/// size.
+/// Scenario: a restart with rotation. Guarantee: the existing file is continued, up to its size.
 #[tokio::test]
 async fn rotation_goes_on_with_the_file() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -127,8 +126,8 @@ async fn rotation_goes_on_with_the_file() {
 }
 
 /// Scenario: an exporter for a path is made, and its configuration refused before it writes.
-/// Guarantee: what is there stays, whether an earlier process left it or an exporter that goes on
-/// writing.
+/// Guarantee: the file's content stays, whether an earlier process left it or an exporter that goes
+/// on writing.
 #[tokio::test]
 async fn only_writing_begins_a_file_anew() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -181,9 +180,9 @@ async fn successors_write_to_the_same_file() {
     }
 }
 
-/// Scenario: others rename the file, as logrotate does, or remove it, with and without a successor
-/// of the exporter, and once with its directory. Guarantee: what counts as delivered is in the file
-/// at the path; without the directory nothing is.
+/// Scenario: other programs rename the file, as logrotate does, or remove it, with and without a
+/// successor of the exporter, and once with its directory. Guarantee: requests that count as
+/// delivered are in the file at the path; without the directory none are.
 #[tokio::test]
 async fn a_file_that_others_move_or_remove_is_begun_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -213,8 +212,8 @@ async fn a_file_that_others_move_or_remove_is_begun_again() {
     assert_eq!(line_count(&path), 1);
 }
 
-/// Scenario: the exporters of a path end, and another comes. Guarantee: no descriptor holds the
-/// file meanwhile, and what the process wrote stays.
+/// Scenario: the exporters of a path end, and another comes. Guarantee: no descriptor keeps the
+/// file open meanwhile, and its content stays.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_last_exporter_lets_go_of_the_file() {
@@ -257,7 +256,7 @@ async fn paths_that_cannot_be_written() {
     }
 }
 
-/// Scenario: the disk is full. Guarantee: told to come again.
+/// Scenario: the disk is full. Guarantee: the outcome is a retry.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_full_disk() {
@@ -286,8 +285,8 @@ async fn a_pipe_without_a_reader() {
     assert_eq!(send(&*exporter).await, Outcome::Delivered);
 }
 
-/// Scenario: the reader of a pipe stops reading in the middle of a request; that request and others
-/// are sent again, until it reads on. Guarantee: only the request under way may arrive twice.
+/// Scenario: the reader of a pipe stops reading in the middle of a request; that request and later
+/// ones are sent again, until it reads on. Guarantee: only the request under way may arrive twice.
 #[tokio::test]
 async fn a_stuck_write_is_followed_only_by_those_that_are_waited_for() {
     let (_directory, path) = pipe();

@@ -1,4 +1,4 @@
-//! Takes everything and does nothing: to measure what comes before it.
+//! Takes everything and does nothing: to measure the steps before it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,7 +36,7 @@ pub(crate) struct OtlpConfig {
     pub compression: Encoding,
     pub client: ClientOptions,
     pub user_agent: Option<HeaderValue>,
-    /// Without what depends on the endpoint.
+    /// Without settings that depend on the endpoint.
     pub channel: ChannelOptions,
 }
 

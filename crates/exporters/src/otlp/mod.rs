@@ -44,7 +44,7 @@ struct Grpc {
     compression: Encoding,
     level: Option<i32>,
     channel: Channel,
-    /// Of `Signal::ALL`.
+    /// The URIs of `Signal::ALL`.
     uris: [Uri; 3],
 }
 
@@ -82,7 +82,7 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
 
 impl Protocol for Grpc {
     fn passes_through(&self) -> Option<Encoding> {
-        // Two formats are called snappy: what came in may not be what goes out.
+        // Two formats are called snappy: the backend's may be another one than the sender's.
         (self.compression != Encoding::Snappy).then_some(self.compression)
     }
 

@@ -18,7 +18,7 @@ use crate::Files;
 use crate::network::NetworkExporter;
 use crate::tests::{Backend, Moving, context, kind, packed, read, send};
 
-/// What an h2 backend does with a request.
+/// The reaction of an h2 backend to a request.
 #[derive(Clone)]
 enum Act {
     /// Trailers-only with this status.
@@ -42,7 +42,7 @@ async fn serve(stream: TcpStream, act: Act) {
     serve_then(stream, act, usize::MAX).await;
 }
 
-/// Says GOAWAY after so many requests.
+/// Says GOAWAY after this many requests.
 async fn serve_then(stream: TcpStream, act: Act, goaway_after: usize) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     if goaway_after == 0 {
@@ -180,7 +180,7 @@ async fn every_answer_has_its_outcome() {
 }
 
 /// Scenario: tonic's own server, with the official types, in each compression. Guarantee: it reads
-/// what was sent; a message above its limit is known as too large.
+/// the requests that were sent; a message above its limit is known as too large.
 #[tokio::test]
 async fn a_tonic_server_understands_us() {
     use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
@@ -240,8 +240,8 @@ async fn a_tonic_server_understands_us() {
     server.abort();
 }
 
-/// Scenario: the backend accepts and never answers; requests run into their deadlines.
-/// Guarantee: each is told to come again; the connections stay few, and nothing is left behind.
+/// Scenario: the backend accepts and never answers; requests run into their deadlines. Guarantee:
+/// each gets a retry; the connections stay few, and nothing is left behind.
 #[tokio::test]
 async fn a_silent_backend_holds_nothing() {
     let backend = Backend::start(|stream, _| serve(stream, Act::Silence)).await;
@@ -273,8 +273,8 @@ async fn a_dead_connection_is_given_up() {
 }
 
 /// Scenario: the backend accepts and closes, says GOAWAY at once, or sends garbage, on every
-/// connection, while a delivery tries as fast as it can. Guarantee: every try is told to come
-/// again, and the backend sees few connections.
+/// connection, while a delivery tries as fast as it can. Guarantee: every try has a retryable
+/// outcome, and the backend sees few connections.
 #[tokio::test]
 async fn broken_backends_are_not_hammered() {
     use tokio::io::AsyncWriteExt;
@@ -420,7 +420,7 @@ async fn serve_endless(mut stream: TcpStream, trailers: bool) {
 }
 
 /// Scenario: answers whose headers or trailers never end, or whose message is enormous. Guarantee:
-/// each is cut off at its limit, long before the deadline, and the request is told to come again.
+/// each is cut off at its limit, long before the deadline, and the outcome is a retry.
 #[tokio::test]
 async fn enormous_answers_are_cut_off() {
     for (way, expected) in [
@@ -447,8 +447,8 @@ async fn enormous_answers_are_cut_off() {
     }
 }
 
-/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses both
-/// others, and nothing fails.
+/// Scenario: a name with three addresses, one of them dead. Guarantee: `round_robin` uses the two
+/// that work, and nothing fails.
 #[tokio::test]
 async fn round_robin_uses_all_that_work() {
     let first = Backend::start(|stream, _| serve(stream, Act::Message(Vec::new()))).await;

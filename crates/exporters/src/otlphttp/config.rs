@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default limit of the Collector's HTTP receiver.
 const REQUEST_LIMIT_BYTES: u64 = 20 * 1024 * 1024;
 
-/// Of `Signal::ALL`.
+/// The URL options of `Signal::ALL`.
 pub(super) const URL_OPTIONS: [&str; 3] = ["traces_endpoint", "metrics_endpoint", "logs_endpoint"];
 
 /// A `content-encoding`. HTTP has two that are called snappy: the bare block and, with a name of
@@ -56,7 +56,7 @@ pub(crate) struct OtlpHttpConfig {
     pub coding: Coding,
     pub client: ClientOptions,
     pub proxy_url: Option<String>,
-    /// Without what depends on the URL.
+    /// Without settings that depend on the URL.
     pub http: HttpOptions,
 }
 
@@ -126,7 +126,7 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
     })
 }
 
-/// What [`idle_connections`] says, and whether connections carry several requests.
+/// The settings of [`idle_connections`], and whether connections carry several requests.
 fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
     const FLAT: [&str; 4] =
         ["idle_conn_timeout", "max_idle_conns", "max_idle_conns_per_host", "disable_keep_alives"];
@@ -146,8 +146,8 @@ fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
     section.unwrap_or((idle, keep_alive))
 }
 
-/// How many unused connections are kept, and for how long. There is one host, so the smaller of
-/// both limits holds. 0 means "no limit" for the first, "default" for the second.
+/// The number of unused connections that are kept, and the time for it. There is one host, so the
+/// smaller of both limits applies. 0 means "no limit" for the first, "default" for the second.
 fn idle_connections(fields: &mut Fields<'_>) -> (usize, Duration) {
     let doc = "Unused connections that are kept. 0: no limit.";
     let all: usize = fields.integer("max_idle_conns", 100, 0..=100_000, doc);

@@ -49,7 +49,7 @@ struct Http {
     format: Format,
     coding: Coding,
     level: Option<i32>,
-    /// Of `Signal::ALL`; none where the configuration names no URL.
+    /// Destinations of `Signal::ALL`; none where the configuration names no URL.
     destinations: [Option<Destination>; 3],
 }
 
@@ -87,8 +87,8 @@ impl Destination {
     }
 }
 
-/// Where the request has to be sent instead: by a redirect that keeps method and body (307, 308),
-/// within the configured origin. Nothing goes to a host that an answer names.
+/// The URI to send the request to instead, after a redirect that keeps method and body (307, 308)
+/// within the configured origin. No request goes to a host that an answer names.
 fn redirect_target(uri: &Uri, answer: &Answer) -> Option<Uri> {
     if !matches!(answer.status.as_u16(), 307 | 308) {
         return None;

@@ -38,8 +38,8 @@ fn unpacked(coding: &str, body: &[u8]) -> Vec<u8> {
     .to_vec()
 }
 
-/// Scenario: each format and compression. Guarantee: path, headers and body are what the backend
-/// can read, on one kept connection.
+/// Scenario: each format and compression. Guarantee: the backend can read path, headers and body,
+/// on one kept connection.
 #[tokio::test]
 async fn requests_are_written_as_configured() {
     let seen = Seen::default();
@@ -99,7 +99,7 @@ async fn requests_are_written_as_configured() {
 }
 
 /// Scenario: a signal's own URL, and a signal without any. Guarantee: the first is used as it
-/// stands; the second holds the data and says why.
+/// stands; the second is misconfigured and says why.
 #[tokio::test]
 async fn signals_have_their_own_urls() {
     let backend = http_backend(|request: &HttpRequest| {
@@ -159,8 +159,8 @@ async fn every_answer_has_its_outcome() {
 }
 
 /// Scenario: backends that close, never answer, or send garbage, half an answer, endless headers,
-/// bodies or trailers. Guarantee: each request is told to come again for what is wrong, within its
-/// deadline or, where no end is in sight, long before it; no connection stays.
+/// bodies or trailers. Guarantee: each request gets a retry with the reason, within its deadline
+/// or, where no end is in sight, long before it; no connection stays.
 #[tokio::test]
 async fn broken_backends_hold_nothing() {
     use tokio::io::AsyncWriteExt;
@@ -289,9 +289,8 @@ async fn tokens_are_fetched_once_and_replaced_when_refused() {
     assert_eq!(fetched.load(Ordering::SeqCst), 2);
 }
 
-/// Scenario: the token endpoint refuses the client, is overloaded, or is gone.
-/// Guarantee: the first holds the delivery, the others are tried again later; the backend sees no
-/// request without a token.
+/// Scenario: the token endpoint refuses the client, is overloaded, or is gone. Guarantee: the first
+/// is misconfigured, the rest are tried again later; the backend sees no request without a token.
 #[tokio::test]
 async fn token_endpoints_that_fail() {
     for (status, expected) in
@@ -366,9 +365,8 @@ async fn a_good_token_is_used_during_its_renewal() {
     assert!(asked.load(Ordering::SeqCst) <= 2);
 }
 
-/// Scenario: the token endpoint's answer does not end.
-/// Guarantee: it is cut off long before the deadline, and the request is told to come again,
-/// without a token nor the backend.
+/// Scenario: the token endpoint's answer does not end. Guarantee: it is cut off long before the
+/// deadline, and the outcome is a retry, without a token nor the backend.
 #[tokio::test]
 async fn an_enormous_token_is_cut_off() {
     use tokio::io::AsyncWriteExt;
@@ -434,7 +432,7 @@ fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
     (pem, Arc::new(config))
 }
 
-/// Answers after a delay, so many requests a connection.
+/// Answers after a delay. Each connection takes this many requests.
 async fn tls_backend(
     config: Arc<Mutex<Arc<rustls::ServerConfig>>>,
     delay: Duration,
@@ -465,8 +463,8 @@ async fn tls_backend(
 }
 
 /// Scenario: the backend's certificate is replaced by one of another authority, and later our
-/// `ca_file` follows. Guarantee: until then the data is held, not blamed; afterwards it is
-/// delivered without a restart. Over gRPC and HTTP/2.
+/// `ca_file` follows. Guarantee: until then requests are misconfigured, not rejected; afterwards
+/// they are delivered without a restart. Over gRPC and HTTP/2.
 #[tokio::test]
 async fn rotated_certificates() {
     for kind_name in ["otlp", "otlphttp"] {
@@ -567,7 +565,7 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
 }
 
 /// Guarantee: the Collector's spelling of unused connections' options means the same as the older
-/// one, stands alone, and may be empty, as may others; a deadline of 0 is the longest.
+/// one, stands alone, and may be empty, as may other sections; a deadline of 0 is the longest.
 #[test]
 fn current_spellings_of_the_collector_are_known() {
     let read = |options: &str| {

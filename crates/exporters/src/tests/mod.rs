@@ -143,7 +143,7 @@ impl Backend {
     }
 }
 
-/// A name that stands for what the test says.
+/// A name that stands for the addresses that the test sets.
 pub(crate) struct Moving(Mutex<Vec<SocketAddr>>);
 
 impl Moving {

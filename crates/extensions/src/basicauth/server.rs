@@ -1,8 +1,8 @@
 //! Passwords that senders show. bcrypt is slow, so checks wait in line, each user's apart.
 //!
-//! How a request is refused must not tell whether there is such a user: every name has a line of
-//! its own, in which a password takes as long whether it is checked or not, and refusals are told
-//! at multiples of a time that is longer than a check. Only passwords of users cost CPU time.
+//! A refusal must not tell whether there is such a user: every name has a line of its own, in which
+//! a password takes as long whether it is checked or not, and refusals are sent at multiples of a
+//! time that is longer than a check. Only passwords of users cost CPU time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ use crate::digest::{
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
 const CHECKS_AT_ONCE: usize = 1;
 const CHECK_WAIT: Duration = Duration::from_secs(5);
-/// Refusals are told at multiples of so many times the length of a check, which varies.
+/// Refusals are sent at multiples of this many times the length of a check, which varies.
 const REFUSAL_CHECKS: u32 = 4;
 
 pub(super) enum Password {
@@ -56,7 +56,7 @@ type AccountKey = (String, Option<String>);
 /// All accounts in use. A reload finds those of unchanged users, with the passwords that they know.
 static ACCOUNTS: Mutex<BTreeMap<AccountKey, Weak<Account>>> = Mutex::new(BTreeMap::new());
 
-/// The line of one name: of a user with a bcrypt hash, or of any other while requests with it wait.
+/// The line of one name: of a user with a bcrypt hash, or of another name while its requests wait.
 pub(super) struct Account {
     key: AccountKey,
     /// Digests of the passwords that were last found wrong and right.
@@ -87,7 +87,7 @@ impl Account {
         self.known.lock()[usize::from(is_right)].is_some_and(|known| known == *password)
     }
 
-    /// Where the verdict on a password is awaited.
+    /// The verdict on a password, shared by all requests that wait for it.
     fn verdict(&self, password: Sha256Digest) -> Arc<OnceCell<bool>> {
         let mut waiting = self.waiting.lock();
         waiting.retain(|_, verdict| verdict.strong_count() > 0);
@@ -100,7 +100,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let mut accounts = ACCOUNTS.lock();
-        // Another one may have taken its place meanwhile.
+        // Another account may have taken its place meanwhile.
         if accounts.get(&self.key).is_some_and(|account| account.strong_count() == 0) {
             accounts.remove(&self.key);
         }

@@ -80,7 +80,7 @@ async fn an_empty_password_is_never_right() {
 }
 
 /// Scenario: after a start, many requests of one sender at once, at a cost that makes a check take
-/// long. Guarantee: the first is checked, the others profit, and none is refused as busy.
+/// long. Guarantee: one check serves them all, and none is refused as busy.
 #[tokio::test]
 async fn requests_at_once_with_the_same_credentials_cost_one_check() {
     let hash = bcrypt::hash("right", 12).expect("a hash");
@@ -90,8 +90,8 @@ async fn requests_at_once_with_the_same_credentials_cost_one_check() {
     assert_eq!(answers, vec![Ok(()); 200]);
 }
 
-/// Scenario: passwords are guessed, one after the other and several at once. Guarantee: how long
-/// refusals take does not tell whether there is such a user.
+/// Scenario: passwords are guessed, one after the other and several at once. Guarantee: the time of
+/// a refusal does not tell whether there is such a user.
 #[tokio::test]
 async fn unknown_users_are_refused_no_sooner_than_known_ones() {
     let hash = bcrypt::hash("right", 8).expect("a hash");
@@ -132,8 +132,8 @@ async fn wrong_passwords_take_no_other_users_turn() {
     assert_eq!(refused, vec![Err(AuthError::Wrong); 300]);
 }
 
-/// Scenario: users are added to the file, then one of them has another password. Guarantee: who was
-/// let in before the reload needs no check after it, unless it is the one with the other password.
+/// Scenario: users are added to the file, then one of them has another password. Guarantee: after
+/// the reload only the user with the other password is checked again.
 #[tokio::test]
 async fn a_reload_keeps_what_is_known_of_unchanged_users() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -47,7 +47,7 @@ impl Config {
         let doc = "Several tokens: senders may show any, requests to backends show the first.";
         let tokens = fields.secret_list("tokens", doc);
         for (key, given) in [("token", token.as_slice()), ("tokens", &tokens)] {
-            // As a variable makes it that is not set: it would be no secret.
+            // An unset variable makes an empty token, which would be no secret.
             if given.iter().any(|token| token.expose().trim().is_empty()) {
                 fields.error_at(key, "is empty");
             }
@@ -71,7 +71,7 @@ impl Config {
         Config { header, scheme, tokens, filename }
     }
 
-    /// What requests show: of a file, which has a token a line, the first.
+    /// The header that requests show, with the first token. A file has a token a line.
     fn shown(&self) -> SecretHeader {
         let token = self.tokens.first().cloned().unwrap_or_default();
         let token = SecretSource::of(self.filename.clone(), token);

@@ -66,7 +66,7 @@ impl ClientAuth for HeadersSetter {
         }
     }
 
-    /// Which of several values counts is not for us to choose: it may be the name of a tenant.
+    /// Several values are refused: choosing one of them may choose a tenant.
     fn refuses(&self, metadata: &[MetadataHeader]) -> Option<String> {
         let is_repeated =
             |name: &&String| metadata.iter().filter(|(header, _)| header == *name).nth(1).is_some();

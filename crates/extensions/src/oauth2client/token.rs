@@ -1,4 +1,4 @@
-//! The answer of a token endpoint, and the form in which it is asked.
+//! The answer of a token endpoint, and the form of the request.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sluice_net::auth::client::CredentialsError;
 
 use crate::secret::sensitive;
 
-/// What a token endpoint grants (RFC 6749, section 5.1).
+/// A token endpoint's grant (RFC 6749, section 5.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The value of `authorization`; marked as sensitive.
@@ -27,7 +27,7 @@ impl Granted {
         let token = body["access_token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| unusable("has no access_token"))?;
         let scheme = match body["token_type"].as_str() {
-            // RFC 6750: the type is compared without case; "bearer" is what many write.
+            // RFC 6750: the type is compared without case; many endpoints write "bearer".
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
@@ -58,7 +58,7 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
     fields.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
-/// What application/x-www-form-urlencoded changes, but for the space.
+/// Characters that application/x-www-form-urlencoded changes, but for the space.
 const CHANGED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b' ');
 

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// Every code of a table leads to its symbol, whatever follows it, and a joined entry is what
-    /// two lookups give.
+    /// Every code of a table leads to its symbol, whatever follows it, and a joined entry gives the
+    /// same as two lookups.
     #[test]
     fn a_table_has_every_code(splits in proptest::collection::vec(any::<u16>(), 1..287)) {
         let lengths = complete_code(&splits);
@@ -44,8 +44,8 @@ proptest! {
     }
 }
 
-/// Lengths of codes that any bits begin with exactly one of: begins with two, and makes two of one
-/// again and again.
+/// Lengths of a complete code, of which exactly one begins any bits: starts with two, and makes two
+/// of one again and again.
 fn complete_code(splits: &[u16]) -> Vec<u8> {
     let mut lengths = vec![1, 1];
     for split in splits {

@@ -1,4 +1,4 @@
-//! Credentials of requests to servers: what exporters, and receivers that fetch, use.
+//! Credentials of requests to servers, for exporters and for receivers that fetch.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,7 +33,7 @@ pub type MetadataHeader = (String, Vec<u8>);
 
 /// Puts credentials into requests. `Debug` must not show secrets.
 pub trait ClientAuth: fmt::Debug + Send + Sync {
-    /// Adds headers. `metadata` is what the senders' requests had, empty for a receiver that
+    /// Adds headers. `metadata`: headers of the senders' requests, empty for a receiver that
     /// fetches. Waits only where a token has to be fetched or a changed file has to be read.
     fn authenticate<'a>(
         &'a self,
@@ -46,7 +46,7 @@ pub trait ClientAuth: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Why no request can be sent for senders with this metadata, however often it is tried.
+    /// Why no request can ever be sent for senders with this metadata.
     fn refuses(&self, _metadata: &[MetadataHeader]) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! Authentication as its users see it: a server asks who may send, a client asks for credentials.
+//! Authentication as its users see it: a server checks who may send, a client gets credentials.
 //! Extensions implement both sides; receivers and exporters know only these traits.
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! Who may send: what receivers ask of a request's headers.
+//! Authentication of senders: receivers check a request's headers.
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue};

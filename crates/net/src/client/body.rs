@@ -16,7 +16,7 @@ pub struct ChunkedBuf {
     /// Zero: none.
     prefix_len: usize,
     chunks: Arc<[Bytes]>,
-    /// Of the current part: the prefix, then each chunk.
+    /// Index of the current part: the prefix, then each chunk.
     index: usize,
     /// Bytes of the current part that were read.
     offset: usize,
@@ -28,7 +28,7 @@ impl ChunkedBuf {
         ChunkedBuf::behind([0; PREFIX_BYTES], 0, chunks)
     }
 
-    /// With the prefix of a message in front.
+    /// Chunks with the prefix of a message in front.
     pub fn prefixed(prefix: [u8; PREFIX_BYTES], chunks: Arc<[Bytes]>) -> ChunkedBuf {
         ChunkedBuf::behind(prefix, PREFIX_BYTES, chunks)
     }
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         /// Scenario: any chunks, empty ones among them, read in any steps, as slices or vectored.
-        /// Guarantee: what comes out is the prefix and the concatenation, nothing more or less.
+        /// Guarantee: exactly the prefix and the concatenation come out.
         #[test]
         fn every_way_of_reading_gives_the_same_bytes(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..8),

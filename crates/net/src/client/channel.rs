@@ -1,4 +1,4 @@
-//! A gRPC-style channel: requests to one name over at most so many HTTP/2 connections.
+//! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::endpoint::Target;
 use super::error::{Result, TransportError};
 use super::slot::Slot;
 
-/// How requests are spread.
+/// The way in which requests are spread over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balancer {
     /// All connections go to the first address that works.
@@ -31,7 +31,7 @@ pub enum Balancer {
 #[derive(Clone)]
 pub struct ChannelOptions {
     pub connect: ConnectOptions,
-    /// `:authority`, where it is not the target's host and port.
+    /// `:authority`, if it is not the target's host and port.
     pub authority: Option<String>,
     /// To the target (`PickFirst`) or to each of its addresses (`RoundRobin`). At least 1.
     pub connections: usize,
@@ -62,7 +62,7 @@ impl Default for ChannelOptions {
 #[derive(Clone)]
 pub struct Channel {
     inner: Arc<Inner>,
-    /// Ends the tasks when the last clone is dropped: the tasks hold `inner`, but not this.
+    /// Ends the tasks when the last clone is dropped: the tasks own `inner`, but not this.
     _alive: Arc<DropGuard>,
 }
 
@@ -91,7 +91,7 @@ struct Resolved {
 
 /// A name is not looked up more often than this, whatever happens to its connections.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
-/// How often a request that waits for a connection looks whether a backoff has ended.
+/// A request that waits for a connection checks at this interval whether a backoff has ended.
 const BACKOFF_POLL: Duration = Duration::from_millis(50);
 
 impl Channel {
@@ -239,7 +239,7 @@ impl Inner {
                 return;
             }
             inner.changed.send_replace(());
-            // Not held here: h2 closes it once the slot lets go of it and its requests are done.
+            // Not kept here: h2 closes it once the slot drops it and its requests are done.
             let (state, address) = (connection.state.clone(), connection.address.clone());
             drop(connection);
             let reason = driver.await;
@@ -266,7 +266,7 @@ impl Inner {
         self.resolved.lock().doubtful = true;
     }
 
-    /// Looks the name up again where it is time. `pick_first` does so at each attempt, too.
+    /// Looks the name up again if it is time. `pick_first` does so at each attempt, too.
     fn refresh_addresses(self: &Arc<Self>) {
         if !self.connector.resolves() {
             return;
@@ -307,7 +307,7 @@ impl Inner {
             old.iter().for_each(|slot| slot.follow(addresses));
             return;
         }
-        // As many slots for each address as configured: the old ones if there are any.
+        // As many slots for each address as configured: existing ones if there are any.
         let slots_of = |address: &PeerAddress| {
             let old = old.iter().filter(|slot| slot.address.as_ref() == Some(address)).cloned();
             let new = std::iter::repeat_with(|| Arc::new(Slot::new(Some(address.clone()))));

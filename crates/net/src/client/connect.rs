@@ -43,7 +43,7 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// How connections to one target are made.
+/// Options for connections to one target.
 #[derive(Clone)]
 pub struct ConnectOptions {
     /// For each address: TCP, proxy and TLS handshake together.
@@ -110,7 +110,7 @@ impl Connector {
         self.options.proxy.as_ref().map_or(&self.target, |proxy| &proxy.target)
     }
 
-    /// True where the name may point elsewhere tomorrow.
+    /// True if the name may point elsewhere later.
     pub(crate) fn resolves(&self) -> bool {
         let target = self.first_hop();
         matches!(target, Target::Host { .. }) && target.ip().is_none()

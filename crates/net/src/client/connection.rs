@@ -16,14 +16,14 @@ use super::body::ChunkedBuf;
 use super::connect::{BoxIo, PeerAddress};
 use super::error::{Result, TransportError};
 
-/// Flow-control windows: they bound what a hostile peer can make us hold. Answers are small.
+/// Flow-control windows: they bound the memory that a hostile peer can take. Answers are small.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const HEADERS_LIMIT_BYTES: u32 = 32 * 1024;
-/// Of an answer's body, where nothing else is said. Longer ones are not read.
+/// The limit on an answer's body if the caller gives none. Longer ones are not read.
 pub(crate) const ANSWER_LIMIT_BYTES: usize = 4 << 20;
 
-/// After so many requests without a sign of the peer, ask whether the connection is alive.
+/// After this many requests without a sign of the peer, ask whether the connection is alive.
 const SILENT_REQUESTS_LIMIT: u32 = 3;
 /// Time for the answer to that question.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,15 +31,15 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// HTTP/2 pings that keep a connection open and notice a dead one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Between two pings.
+    /// From one ping to the next.
     pub time: Duration,
-    /// For an answer to a ping.
+    /// The time for the answer to a ping.
     pub timeout: Duration,
     /// Ping also while no request is under way.
     pub permit_without_stream: bool,
 }
 
-/// What the peer answered, whatever it means.
+/// The peer's answer, whatever it means.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -48,8 +48,8 @@ pub struct Answer {
     pub trailers: Option<HeaderMap>,
 }
 
-/// What the driver of a connection and its requests know of each other. Says which connection it
-/// is, and how it fared, without keeping it open.
+/// State that the driver of a connection shares with its requests. It identifies the connection and
+/// its success, without keeping it open.
 #[derive(Default)]
 pub(crate) struct ConnectionState {
     in_flight: AtomicUsize,
@@ -195,7 +195,7 @@ pub(crate) fn append(body: &mut Bytes, chunk: Bytes, limit_bytes: usize) -> Resu
     if body.is_empty() {
         *body = chunk;
     } else {
-        // No copy of what was joined before: that buffer is only ours.
+        // No copy of the bytes joined before: that buffer is only ours.
         let mut joined = BytesMut::from(std::mem::take(body));
         joined.extend_from_slice(&chunk);
         *body = joined.freeze();

@@ -1,4 +1,4 @@
-//! Where a client connects to, as configurations write it.
+//! The target of a client's connections, as configurations write it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ pub enum Target {
     Unix(PathBuf),
 }
 
-/// What the endpoint's prefix says about TLS.
+/// With TLS or without, by the endpoint's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// `http://`
@@ -82,7 +82,7 @@ fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Splits `host:port`, `[v6]:port`, `host` and `[v6]`. The host comes back without brackets.
-/// `endpoint` is what errors name.
+/// `endpoint` is for error messages.
 pub(crate) fn split_host_port(
     text: &str,
     endpoint: &str,
@@ -113,7 +113,7 @@ pub(crate) fn split_host_port(
 }
 
 impl Target {
-    /// The value of `:authority` and `host` where nothing else is configured.
+    /// The value of `:authority` and `host` if nothing else is configured.
     pub fn authority(&self) -> String {
         match self {
             Target::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
@@ -130,7 +130,7 @@ impl Target {
         }
     }
 
-    /// The address itself, where there is nothing to resolve.
+    /// The address itself, if there is nothing to resolve.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Target::Host { host, .. } => host.parse().ok(),

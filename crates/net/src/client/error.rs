@@ -48,18 +48,18 @@ pub enum TransportError {
 pub type Result<T, E = TransportError> = std::result::Result<T, E>;
 
 impl TransportError {
-    /// True where waiting does not help: a certificate or a setting has to change.
+    /// True if waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
         use TransportError::{NotGrpc, Tls, TlsSettings};
         matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. })
     }
 
-    /// True where the peer cannot have processed the request: it may be sent again.
+    /// True if the peer cannot have processed the request: it may be sent again.
     pub fn is_unprocessed(&self) -> bool {
         matches!(self, TransportError::Refused { .. } | TransportError::GoingAway { .. })
     }
 
-    /// True where the connection is still good for other requests.
+    /// True if the connection is still good for other requests.
     pub(crate) fn spares_connection(&self) -> bool {
         use TransportError::{AnswerTooLarge, Refused, Reset};
         matches!(self, Refused { .. } | Reset { .. } | AnswerTooLarge { .. })
@@ -90,12 +90,12 @@ impl TransportError {
     }
 }
 
-/// The text of the TLS error inside an I/O error, where there is one.
+/// The text of the TLS error inside an I/O error, if there is one.
 pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
 }
 
-/// Shortens what a peer said and makes it one line of printable text.
+/// Shortens a peer's text and makes it one line of printable characters.
 pub fn peer_text(text: &str) -> String {
     cut(text).replace(char::is_control, " ")
 }
@@ -106,7 +106,7 @@ mod tests {
     use crate::text::TEXT_LIMIT_BYTES;
 
     /// Scenario: a hostile backend answers with a megabyte of multi-byte text and control
-    /// characters. Guarantee: what is kept is bounded, valid and one line.
+    /// characters. Guarantee: the kept text is bounded, valid and one line.
     #[test]
     fn peer_text_is_bounded_and_printable() {
         let text = peer_text(&"ä\n".repeat(500_000));

@@ -30,7 +30,7 @@ use super::error::TransportError;
 use super::pool::{Idle, Pool, Pooled};
 use super::proxy::Proxy;
 
-/// HTTP/1.1 answers: so many headers, in a buffer of so many bytes.
+/// Limits of HTTP/1.1 answers: the number of headers, and the bytes of their buffer.
 const HEADERS_LIMIT: usize = 128;
 const HEADERS_LIMIT_BYTES: usize = 64 * 1024;
 
@@ -85,12 +85,12 @@ struct Inner {
     /// line.
     clear_proxy: Option<Proxy>,
     pool: Pool,
-    /// Held while a TLS connection is opened that may become the shared one, with why the last
-    /// attempt failed.
+    /// Locked while a TLS connection is opened that may become the shared one. Its value: why the
+    /// last attempt failed.
     attempt: tokio::sync::Mutex<Option<TransportError>>,
     /// Attempts that have ended.
     attempts: AtomicU64,
-    /// For each connection that may be in use.
+    /// One for each connection that may be in use.
     permits: Semaphore,
     shutdown: CancellationToken,
 }
@@ -154,8 +154,8 @@ impl HttpClient {
                 Pooled::H2(connection) => self.inner.send_h2(connection, request.clone()).await,
             };
             match result {
-                // A kept connection that the peer closed meanwhile says nothing of the peer: once
-                // more on another one.
+                // The peer's close of a kept connection is no sign of its health: once more on
+                // another connection.
                 Err(
                     TransportError::Lost { .. }
                     | TransportError::GoingAway { .. }

@@ -35,10 +35,10 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Inner {
-    /// The most recently used is last, and used first, so that the others can time out.
+    /// The most recently used is last, and used first, so that older ones can time out.
     idle: Vec<Idle>,
     shared: Option<Connection>,
-    /// What the name stood for when it was last looked up.
+    /// The addresses of the name when it was last looked up.
     addresses: Vec<PeerAddress>,
     resolved: Option<Instant>,
 }
@@ -90,7 +90,7 @@ impl Pool {
         shared.take_if(|shared| Arc::ptr_eq(&shared.state, &connection.state));
     }
 
-    /// The name stands for these addresses now: connections to others are not used again.
+    /// The name stands for these addresses now: connections to other ones are not used again.
     pub(crate) fn follow(&self, addresses: &[PeerAddress], now: Instant) {
         let mut inner = self.inner.lock();
         inner.idle.retain(|idle| addresses.contains(&idle.address));

@@ -2,8 +2,8 @@
 //!
 //! `NO_PROXY` is read as Go reads it, because the Collector's files rely on that: rules with a
 //! port, `*.suffix`, and `.suffix` without the name itself. `hyper_util::client::proxy` reads it as
-//! curl does, and ignores a proxy's URL that it cannot read, which would send data past the proxy.
-//! Its tunnel does not say what the proxy answered.
+//! curl does. It also ignores a proxy's URL that it cannot read, which would send data past the
+//! proxy, and its tunnel does not return the proxy's answer.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     pub target: Target,
-    /// The value of `proxy-authorization`, where the URL has credentials.
+    /// The value of `proxy-authorization`, if the URL has credentials.
     pub(super) authorization: Option<Secret>,
 }
 
@@ -80,8 +80,8 @@ impl Proxy {
     }
 }
 
-/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only what is
-/// below), addresses, CIDR ranges, each with an optional port.
+/// `NO_PROXY` as Go reads it: `*`, host names (with all below them), `.suffix` (only names below
+/// it), addresses, CIDR ranges, each with an optional port.
 fn excluded(host: &str, port: u16, rules: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let ip: Option<IpAddr> = host.parse().ok();
@@ -130,7 +130,7 @@ pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Res
     let broken = |error: std::io::Error| failed(error.to_string());
     io.write_all(request.as_bytes()).await.map_err(broken)?;
 
-    // Byte by byte, a few hundred in all: what follows the empty line belongs to the tunnel.
+    // Byte by byte, a few hundred in all: bytes after the empty line belong to the tunnel.
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == ANSWER_LIMIT_BYTES {
@@ -178,8 +178,8 @@ mod tests {
         assert!(Proxy::parse("socks5://proxy:1080").is_err());
     }
 
-    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes what Go's rules exclude and
-    /// nothing else.
+    /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes the same targets as in Go, and no
+    /// other.
     #[test]
     fn no_proxy_excludes() {
         for rules in ["*", "a.example", "example", ".example", "*.example", "x, a.example:4318"] {

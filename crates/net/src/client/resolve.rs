@@ -12,7 +12,7 @@ use super::error::{Result, TransportError};
 /// More addresses than this behind one name are not used.
 pub(crate) const ADDRESSES_LIMIT: usize = 64;
 
-/// How long the system's resolver may take.
+/// The system's resolver may take this long.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub type ResolveFuture<'a> = BoxFuture<'a, Result<Vec<SocketAddr>>>;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// How long the peer asks to be left alone. `None` if it does not say so in a readable form.
+/// The delay that the peer asks for. `None` if it asks for none in a readable form.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {

@@ -9,8 +9,8 @@ use super::connect::PeerAddress;
 use super::connection::{Connection, ConnectionState};
 use super::error::{Result, TransportError};
 
-/// How long to wait before connecting again: gRPC's connection backoff with shorter times, because
-/// the deliveries above wait, too, and a backend that is back should be used soon.
+/// Pauses before connecting again: gRPC's connection backoff with shorter times, because the
+/// deliveries above wait, too, and a backend that is back should be used soon.
 const FIRST: Duration = Duration::from_millis(100);
 const FACTOR: f64 = 1.6;
 const JITTER: f64 = 0.2;
@@ -63,7 +63,7 @@ impl Slot {
                 inner.lost(state, TransportError::Lost { reason }, now);
             }
             State::Waiting { until, .. } if *until <= now => inner.state = State::Idle,
-            // Its last answer was read only after its end was noticed.
+            // The connection's last answer was read only after its end was noticed.
             State::Waiting { after: Some(ended), .. } if ended.was_useful() => {
                 *inner = Inner::default();
             }
@@ -116,7 +116,7 @@ impl Slot {
         }
     }
 
-    /// Forgets failures: what was waited for is there.
+    /// Forgets failures: the addresses that requests waited for are there.
     pub(crate) fn reset(&self) {
         *self.inner.lock() = Inner::default();
     }

@@ -1,4 +1,4 @@
-//! Unpacking asks before it holds memory.
+//! Unpacking asks before it takes memory.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ fn words(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// The bytes that unpacking asked to hold, one after the other, and what came of it.
+/// The bytes that unpacking asked for, one after the other, and its result.
 fn asked(
     packing: Packing,
     input: &[u8],
@@ -48,8 +48,8 @@ fn asked(
     (totals, result)
 }
 
-/// Guarantee: whatever a payload tells of its size, its bytes are asked for exactly, and nothing
-/// beside them but a window of zstd and, for several gzip members, what the last one claims.
+/// Guarantee: whatever a payload tells of its size, unpacking asks for exactly its bytes, beside a
+/// window of zstd and, for several gzip members, the size that the last one claims.
 #[test]
 fn exactly_what_is_there_is_asked_for() {
     for length in [0, 100, 190_000, 3_000_000] {
@@ -67,8 +67,8 @@ fn exactly_what_is_there_is_asked_for() {
     }
 }
 
-/// Guarantee: what is long and does not tell its size is measured only if the caller lets it, and
-/// what is short is not.
+/// Guarantee: a long payload that does not tell its size is measured only if the caller allows it;
+/// a short one is measured without asking.
 #[test]
 fn what_takes_long_is_asked_for() {
     for (length, is_long) in [(30_000, false), (200_000, true)] {
@@ -78,7 +78,7 @@ fn what_takes_long_is_asked_for() {
                 is_measured |= ask == Ask::Measure;
                 if ask == Ask::Measure { Err(()) } else { Ok(()) }
             });
-            // Those of zstd have more bytes than are unpacked unasked.
+            // The zstd payloads have more bytes than may be unpacked without asking.
             let takes_long = ["zlib", "zstd without its size", "several zstd frames"];
             let takes_long = takes_long.contains(&name) && is_long;
             assert_eq!(is_measured, takes_long || name == "several gzip members", "{name}");
@@ -89,7 +89,7 @@ fn what_takes_long_is_asked_for() {
 
 /// Scenario: half a megabyte of blocks with little or nothing in them, in streams that `inflate`
 /// leaves for several reasons. Guarantee: each is walked through, which takes long, only if the
-/// caller lets it; short ones are not asked about.
+/// caller allows it; short ones are not asked about.
 #[test]
 fn blocks_that_hold_little_are_asked_about() {
     // A dynamic block whose codes are a zero byte and the end of the block. The last one has three
@@ -136,7 +136,7 @@ fn blocks_that_hold_little_are_asked_about() {
     }
 }
 
-/// Guarantee: a bomb holds nothing beyond what was admitted, whatever it is packed with.
+/// Guarantee: a bomb takes no memory beyond the admitted bytes, whatever it is packed with.
 #[test]
 fn a_bomb_ends_where_memory_is_refused() {
     const ADMITTED: usize = 300_000;
@@ -180,7 +180,7 @@ fn a_refusal_at_any_step_is_the_callers() {
     }
 }
 
-/// Guarantee: a thread keeps no more for its next payload than is said, whatever it unpacked.
+/// Guarantee: a thread keeps at most the stated bytes for its next payload, whatever it unpacked.
 #[test]
 fn a_thread_keeps_little_of_a_large_payload() {
     for (name, packing, input) in payloads(&words(20 << 20)) {

@@ -14,7 +14,7 @@ use super::CompressError;
 /// The fastest level: 6 costs five times as much for six percent.
 const DEFAULT_LEVEL: i32 = 1;
 
-/// What is around the deflate stream.
+/// The format around the deflate stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrapping {
     Gzip,
@@ -48,10 +48,10 @@ pub(super) fn compress(
     })
 }
 
-/// Packs with ISA-L what it does better. `None`: it does not, or cannot.
+/// Packs with ISA-L if that is faster. `None`: it is not, or ISA-L cannot.
 #[cfg(target_arch = "x86_64")]
 fn fast(input: &[u8], wrapping: Wrapping, level: i32, scratch: &mut Scratch) -> Option<usize> {
-    /// Where nothing can be packed, input is stored in blocks (of up to 64 KiB) with a header each.
+    /// Incompressible input is stored in blocks (of up to 64 KiB) with a header each.
     const STORED_BLOCK_BYTES: usize = 8 << 10;
     const STORED_HEADER_BYTES: usize = 5;
     /// Header and trailer, and the ends of the first and the last block.
@@ -103,8 +103,8 @@ fn with_libdeflate(
     })
 }
 
-/// Where a thread packs. Used again, so that its pages are there already and need no zeroing: the
-/// packed bytes, which are few, are then copied to their own place.
+/// A thread's buffer for packed bytes. It is used again, so that its pages are there already and
+/// need no zeroing: the packed bytes, which are few, are then copied to their own buffer.
 #[derive(Default)]
 struct Scratch(Vec<u8>);
 

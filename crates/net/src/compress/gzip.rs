@@ -22,12 +22,12 @@ const DEFLATE_RATIO_MAX: usize = 1032;
 /// Header (10) and trailer (8) of a member without optional fields, and an empty deflate block (2).
 const MEMBER_MIN_BYTES: usize = 20;
 
-/// A member costs microseconds however little is in it. The most that honest senders need are those
-/// of bgzip, which puts 64 KiB into each: 1,030 for the largest request by default.
+/// A member costs microseconds even if it contains little. Honest senders need at most those of
+/// bgzip, which puts 64 KiB into each: 1,030 for the largest request by default.
 const MEMBERS_MAX: usize = 2_048;
 
-/// A block costs a microsecond however little is in it, and takes ten bytes. `sluice_inflate` gives
-/// up on such streams; other decoders walk so many bytes of them unasked.
+/// A block costs a microsecond even if it contains little, and takes ten bytes. `sluice_inflate`
+/// gives up on such streams; other decoders walk this many bytes of them without asking.
 const BLOCKS_UNASKED_BYTES: usize = 16 << 10;
 
 thread_local! {
@@ -70,7 +70,7 @@ pub(super) fn decompress<R>(
     if input.is_empty() {
         return Err(corrupt(Wrapping::Gzip, "it is empty").into());
     }
-    // Several members take long, even if they hold little.
+    // Several members take long, even if they contain little.
     output.ask(Ask::Measure)?;
     let mut members = Inflate::new(Wrapping::Gzip, input);
     output.fill_from(&mut members)?;
@@ -107,8 +107,8 @@ fn inflate(_: &[u8], _: &mut [u8]) -> Option<usize> {
     None
 }
 
-/// Of a member without optional fields, the only form that packers of telemetry write (RFC 1952,
-/// 2.3).
+/// The stream and trailer of a member without optional fields, the only form that packers of
+/// telemetry write (RFC 1952, 2.3).
 fn stream_and_trailer(input: &[u8]) -> Option<(&[u8], &[u8])> {
     const HEADER_BYTES: usize = 10;
     const TRAILER_BYTES: usize = 8;
@@ -126,7 +126,7 @@ pub(super) fn decompress_zlib<R>(
     output.fill_from(&mut Inflate::new(Wrapping::Zlib, input))
 }
 
-/// Before a decoder that does not give up where blocks hold little.
+/// To be called before a decoder that does not give up on blocks that contain little.
 fn ask_about_blocks<R>(input: &[u8], output: &mut Output<'_, R>) -> Result<(), InflateError<R>> {
     if input.len() > BLOCKS_UNASKED_BYTES { output.ask(Ask::Measure) } else { Ok(()) }
 }
@@ -144,7 +144,7 @@ pub(super) fn claimed_len_bytes(input: &[u8]) -> Option<usize> {
 
 /// True if the first member, which unpacked to `length` bytes, ends where the input ends.
 ///
-/// The decoder has verified that the member's trailer holds `length`. If those four bytes occur
+/// The decoder has verified that the member's trailer contains `length`. If those four bytes occur
 /// nowhere in the input but at its very end, the trailer is there. (Chance occurrences make this
 /// answer no, which costs only speed.)
 fn is_single_member(input: &[u8], length: usize) -> bool {

@@ -1,9 +1,9 @@
 //! LZ4 in its frame format, which HTTP's `content-encoding: lz4` means.
 //!
 //! The frames are read here and lz4_flex decodes their blocks right into the output. Its own frame
-//! reader was no substitute: it allocates and clears up to 12 MiB for what the header of fifteen
-//! bytes claims, once a frame, so that a body of 2 kB in blocks of up to 4 MiB, which is what Go's
-//! library writes, takes it over a hundred times as long and one of 190 kB half as long again
+//! reader was no substitute: for each frame it allocates and clears up to 12 MiB, as the header of
+//! fifteen bytes claims. A body of 2 kB in blocks of up to 4 MiB, as Go's library writes it, takes
+//! it over a hundred times as long, and one of 190 kB half as long again
 //! (`benches/compression_speed.rs`). It also takes a frame that ends early for a whole one, and
 //! ends at a skippable frame.
 
@@ -17,11 +17,11 @@ use twox_hash::XxHash32;
 use super::{CompressError, DecompressError, InflateError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
-/// Sixteen numbers from here: frames with anything in them, to be passed over.
+/// Sixteen numbers from here begin frames with any content, to be skipped.
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 /// In a block's length: its bytes are stored as they are.
 const STORED: u32 = 1 << 31;
-/// How far back a block that is not independent may reach.
+/// A block that is not independent may refer this far back.
 const WINDOW_BYTES: usize = 64 << 10;
 /// The shortest match. Its length counts from here.
 const MATCH_LEAST_BYTES: usize = 4;
@@ -34,7 +34,7 @@ const ENDS_EARLY: DecompressError = corrupt("it ends early");
 const BAD_CHECKSUM: DecompressError = corrupt("a checksum does not match");
 const MALFORMED_BLOCK: DecompressError = corrupt("a block is malformed");
 
-/// What is left of the input.
+/// The rest of the input.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -310,7 +310,7 @@ mod tests {
         assert!(output.bytes.capacity() <= 2 << 20, "grew to {}", output.bytes.capacity());
     }
 
-    /// Guarantee: what a header or a block claims allocates nothing.
+    /// Guarantee: a claim in a header or a block allocates nothing.
     #[test]
     fn claims_alone_allocate_nothing() {
         let good = packed(FrameInfo::new().block_size(BlockSize::Max4MB), b"x");

@@ -1,10 +1,10 @@
 //! Packing and unpacking of whole payloads.
 //!
 //! Unpacking is where a small hostile request could become a large allocation. Every function here
-//! takes a limit on the unpacked size, stops at it, and allocates once, exactly what is needed: a
-//! size that the payload cannot reach is not believed, and one that it does not tell is measured.
-//! The functions with `admitted` in their name also ask their caller before they allocate. Contexts
-//! are reused per thread.
+//! takes a limit on the unpacked size, stops at it, and allocates once, exactly the bytes that are
+//! needed: a size that the payload cannot reach is not believed, and one that it does not tell is
+//! measured. The functions with `admitted` in their name also ask their caller before they
+//! allocate. Contexts are reused per thread.
 
 mod deflate;
 mod gzip;
@@ -24,14 +24,14 @@ use self::output::Output;
 pub use self::output::{Ask, set_before_large};
 pub use self::snappy::compress_block as compress_snappy_block;
 
-/// The largest zstd window that is accepted and passed on: what every zstd decoder has to support
+/// The largest zstd window that is accepted and passed on: every zstd decoder has to support it
 /// (RFC 8878, 3.1.1.1.2).
 pub const ZSTD_WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
-/// What a thread keeps for its next payload at most: no request is charged for it.
+/// A thread keeps at most this many bytes for its next payload: no request is charged for them.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
-/// How a payload is packed.
+/// The format in which a payload is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     Known(Encoding),
@@ -54,7 +54,7 @@ pub enum DecompressError {
     TooLarge { limit_bytes: usize },
     #[error("the {format} data is corrupt: {reason}")]
     Corrupt { format: &'static str, reason: &'static str },
-    /// Well-formed, but outside of what is taken (a zstd dictionary or a huge window).
+    /// Well-formed, but not supported (a zstd dictionary or a huge window).
     #[error("the {format} data cannot be decoded here: {reason}")]
     Unsupported { format: &'static str, reason: &'static str },
 }
@@ -69,7 +69,7 @@ pub struct CompressError(&'static str, String);
 pub enum InflateError<R> {
     #[error(transparent)]
     Failed(#[from] DecompressError),
-    /// What the caller said when it was asked for memory.
+    /// The caller's refusal when it was asked for memory.
     #[error("{0}")]
     Refused(R),
 }
@@ -96,10 +96,10 @@ pub fn decompress(
     decompress_admitted(packing, input, limit_bytes, &mut admit).map_err(failure)
 }
 
-/// As [`decompress`], for payloads whose memory has to be admitted before it is held.
+/// As [`decompress`], for payloads whose memory has to be admitted before it is taken.
 ///
-/// `ask` is called before each allocation; its last [`Ask::Hold`] tells the memory of the bytes
-/// that are returned. After an error nothing is held any more. If it refuses, unpacking ends.
+/// `ask` is called before each allocation; its last [`Ask::Hold`] tells the memory of the returned
+/// bytes. After an error no memory is in use any more. If it refuses, unpacking ends.
 pub fn decompress_admitted<R>(
     packing: impl Into<Packing>,
     input: &[u8],
@@ -123,9 +123,9 @@ pub fn with_decompressed<T>(
     with_decompressed_admitted(packing, input, limit_bytes, &mut admit, inspect).map_err(failure)
 }
 
-/// As [`with_decompressed`], for payloads whose memory has to be admitted before it is held: see
-/// [`decompress_admitted`]. What `inspect` saw is no longer held when this returns, except what the
-/// thread keeps.
+/// As [`with_decompressed`], for payloads whose memory has to be admitted before it is taken: see
+/// [`decompress_admitted`]. When this returns, the bytes that `inspect` saw are freed, except for
+/// those that the thread keeps.
 pub fn with_decompressed_admitted<T, R>(
     packing: impl Into<Packing>,
     input: &[u8],
@@ -178,7 +178,7 @@ fn unpack<R>(
     }
 }
 
-/// The unpacked size that a payload tells, if it is one that so many bytes can reach.
+/// The unpacked size that a payload tells, if input of this length can reach it.
 pub fn claimed_len_bytes(packing: impl Into<Packing>, input: &[u8]) -> Option<usize> {
     match packing.into() {
         Packing::Known(Encoding::Identity) => Some(input.len()),

@@ -1,4 +1,4 @@
-//! The buffer that a payload is unpacked to, and what the caller is asked before it is there.
+//! The buffer that a payload is unpacked to. The caller is asked before it is allocated.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::{DecompressError, InflateError};
 
-/// What does not tell its size and is no longer than this is unpacked once. A thread keeps a buffer
-/// of this size.
+/// A payload that does not tell its size and is no longer than this is unpacked once. A thread
+/// keeps a buffer of this size.
 const PIECE_BYTES: usize = 128 << 10;
 
 thread_local! {
@@ -20,20 +20,20 @@ const LARGE_BYTES: usize = 1 << 20;
 
 static BEFORE_LARGE: OnceLock<fn()> = OnceLock::new();
 
-/// Sets what a thread calls before it takes memory for a payload of a megabyte or more: such
-/// payloads are freed by other threads, and an allocator may notice that late. The first call
-/// counts.
+/// Sets the function that a thread calls before it takes memory for a payload of a megabyte or
+/// more: such payloads are freed by other threads, and an allocator may notice that late. The first
+/// call counts.
 pub fn set_before_large(call: fn()) {
     let _ = BEFORE_LARGE.set(call);
 }
 
-/// What unpacking asks its caller.
+/// Questions of unpacking to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// May it hold so many bytes in all from now on? The number rises and falls.
+    /// May unpacking use this many bytes in all from now on? The number rises and falls.
     Hold { bytes: usize },
     /// May it take long? It may have to unpack everything twice, the first time to learn the size,
-    /// or to walk through many blocks that hold little.
+    /// or to walk through many blocks that contain little.
     Measure,
 }
 
@@ -63,9 +63,9 @@ pub(super) trait Pieces {
 pub(super) struct Output<'a, R> {
     pub(super) bytes: Vec<u8>,
     pub(super) filled: usize,
-    /// What the decoder keeps beside the output, as far as the output reaches: zstd's window.
+    /// The decoder's memory beside the output, as far as the output reaches: zstd's window.
     pub(super) window_bytes: usize,
-    /// Of what is unpacked. [`Output::room`] keeps to it.
+    /// The most unpacked bytes. [`Output::room`] keeps to it.
     pub(super) limit_bytes: usize,
     asked: &'a mut dyn FnMut(Ask) -> Result<(), R>,
 }
@@ -79,13 +79,13 @@ impl<'a, R> Output<'a, R> {
         Output { bytes, filled: 0, window_bytes: 0, limit_bytes, asked }
     }
 
-    /// An error if so many bytes are more than the limit.
+    /// An error if `length` is more than the limit.
     pub(super) fn check_limit(&self, length: usize) -> Result<(), DecompressError> {
         let limit_bytes = self.limit_bytes;
         if length > limit_bytes { Err(DecompressError::TooLarge { limit_bytes }) } else { Ok(()) }
     }
 
-    /// Room for exactly `length` bytes, within the limit. What was in the buffer is lost.
+    /// Room for exactly `length` bytes, within the limit. The buffer's content is lost.
     pub(super) fn room(&mut self, length: usize) -> Result<&mut [u8], InflateError<R>> {
         self.check_limit(length)?;
         self.filled = 0;
@@ -102,8 +102,8 @@ impl<'a, R> Output<'a, R> {
         Ok(&mut self.bytes[..length])
     }
 
-    /// Unpacks what does not tell its size: what is long is unpacked once to learn it, and again
-    /// into memory of that size. A buffer that grows would hold twice as much at times.
+    /// Unpacks a payload that does not tell its size. A long one is unpacked once to learn it, and
+    /// again into memory of that size: a growing buffer would take twice as much at times.
     pub(super) fn fill_from(&mut self, pieces: &mut impl Pieces) -> Result<(), InflateError<R>> {
         pieces.restart()?;
         self.filled = PIECE.with_borrow_mut(|piece| -> Result<usize, InflateError<R>> {
@@ -137,7 +137,7 @@ impl<'a, R> Output<'a, R> {
         &self.bytes[..self.filled]
     }
 
-    /// Ends with the caller asked for the bytes that it gets.
+    /// Returns the bytes, after asking the caller for exactly their number.
     pub(super) fn into_bytes(mut self) -> Result<Bytes, InflateError<R>> {
         self.ask(Ask::Hold { bytes: self.filled })?;
         self.bytes.truncate(self.filled);

@@ -1,6 +1,6 @@
-//! Snappy. Two formats share the name: the framing format (what gRPC peers send) and the bare block
-//! (what HTTP's `content-encoding: snappy` means elsewhere). Receiving looks which one it is, as
-//! the Collector does.
+//! Snappy. Two formats share the name: the framing format (sent by gRPC peers) and the bare block
+//! (HTTP's `content-encoding: snappy` elsewhere). Receiving looks which one it is, as the Collector
+//! does.
 
 use std::io::{Read, Write};
 
@@ -65,7 +65,7 @@ pub(super) fn decompress<R>(
     if is_framed(input) {
         let mut decoder = snap::read::FrameDecoder::new(input);
         decoder.read_exact(room).map_err(|_| MALFORMED)?;
-        // Checks what follows: the payload ends here.
+        // Checks that the payload ends here.
         if decoder.read(&mut [0]).map_err(|_| MALFORMED)? > 0 {
             return Err(MALFORMED.into());
         }

@@ -77,7 +77,7 @@ proptest! {
         alphabet in 1_u16..=u16::MAX,
         level in 1_i32..=9
     ) {
-        // From all the same, over text, to what cannot be packed.
+        // From words that are all the same, over text, to incompressible ones.
         let plain: Vec<u8> = words.iter().flat_map(|word| (word % alphabet).to_le_bytes()).collect();
         for wrapping in [Wrapping::Gzip, Wrapping::Zlib] {
             for level in [None, Some(level)] {
@@ -203,7 +203,7 @@ fn gzip_with_something_behind_it_or_a_lying_trailer_is_refused() {
         };
         let mut bad = vec![
             [&good, &b"garbage that is not a member"[..]].concat(),
-            // What a decoder that looks only at the end sees is right.
+            // These look right to a decoder that looks only at the end.
             [&good, trailer].concat(),
             [&good, &[0; 100][..], trailer].concat(),
             [&member[..member.len() / 2], trailer].concat(),
@@ -255,8 +255,8 @@ fn zstd_windows_above_8_mib_and_dictionaries_are_not_supported() {
     encoder.set_parameter(::zstd::zstd_safe::CParameter::WindowLog(24)).expect("is valid");
     let wide = encoder.compress(&plain).expect("packs");
     assert!(!passable(Encoding::Zstd, &wide));
-    // A window costs memory only where the output is not kept whole, so this may or may not be
-    // taken; without the content size it must not be.
+    // A window costs memory only if the output is not kept whole, so this may or may not be taken;
+    // without the content size it must not be.
     let mut stream = ::zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
     stream.window_log(27).expect("is valid");
     stream.write_all(&plain).expect("packs");
@@ -334,7 +334,7 @@ proptest! {
         let _ = decompress(Packing::Zlib, &bytes, limit);
     }
 
-    /// One flipped bit anywhere never yields other data silently where the format has a checksum.
+    /// If the format has a checksum, one flipped bit never yields other data silently.
     #[test]
     fn a_flipped_bit_is_found_by_gzip(at: proptest::sample::Index, bit in 0_u8..8) {
         for length in GZIP_LENGTHS {
@@ -360,8 +360,8 @@ fn gzip_members_without_number_are_refused() {
     assert!(error.to_string().contains("more than 2048 members"), "{error}");
 }
 
-/// Guarantee: a zstd frame that ends before it has what its header claims is refused, however large
-/// the buffer is.
+/// Guarantee: a zstd frame that is shorter than its header claims is refused, however large the
+/// buffer is.
 #[test]
 fn a_zstd_frame_with_less_than_it_claims_is_refused() {
     // A single segment of 288 bytes whose only block is empty, behind a whole frame too.

@@ -14,12 +14,12 @@ use super::{
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// So many bytes make at most a block of so many: its header, and a byte that is repeated.
+/// The shortest block (a header, and a byte that is repeated), and the most that it unpacks to.
 const BLOCK_LEAST_BYTES: usize = 4;
 const BLOCK_MAX_BYTES: usize = 128 << 10;
 
-/// A block may cost a microsecond however little is in it, and take sixteen bytes. So many bytes
-/// are unpacked unasked; of telemetry they hold half a megabyte.
+/// A block may cost a microsecond even if it contains little, and take sixteen bytes. This many
+/// bytes are unpacked without asking; as telemetry they are half a megabyte.
 const BLOCKS_UNASKED_BYTES: usize = 64 << 10;
 
 const DEFAULT_LEVEL: i32 = 1;
@@ -40,7 +40,7 @@ const fn unsupported(reason: &'static str) -> DecompressError {
     DecompressError::Unsupported { format: "zstd", reason }
 }
 
-/// What the header of a frame says.
+/// The fields of a frame's header.
 struct FrameHeader {
     window_bytes: u64,
     content_bytes: Option<u64>,
@@ -120,8 +120,8 @@ pub(super) fn decompress<R>(
                     .and_then(|()| Ok(check_claimed_sizes(input, output.filled)?))
             }
         };
-        // A context that stopped in the middle of a frame is not worth repairing, and one with a
-        // large window is not kept: of its window is resident what was unpacked through it.
+        // A context that stopped in the middle of a frame is not worth repairing. One with a large
+        // window is not kept either: as much of its window is resident as was unpacked through it.
         if result.is_err() || output.filled > SCRATCH_KEPT_BYTES {
             *kept = None;
         }
@@ -199,7 +199,7 @@ impl Pieces for Frames<'_> {
 
 const WRONG_LENGTH: DecompressError = corrupt("its length is not what its header says");
 
-/// libzstd's streaming decoder lets a frame end before it has what its header claims, if its last
+/// libzstd's streaming decoder accepts a frame that ends before the size in its header, if its last
 /// block is empty. Other decoders refuse that, so it must not be passed on.
 fn check_claimed_sizes(input: &[u8], unpacked_bytes: usize) -> Result<(), DecompressError> {
     let (mut rest, mut claimed_bytes, mut is_exact) = (input, 0_u64, true);

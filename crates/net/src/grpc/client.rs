@@ -22,7 +22,7 @@ const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub struct Call<'a> {
     /// From `Channel::uri`.
     pub uri: &'a Uri,
-    /// From `call_headers`, with whatever else the call needs.
+    /// From `call_headers`, with all other headers that the call needs.
     pub headers: &'a HeaderMap,
     pub encoding: Encoding,
     pub chunks: &'a Arc<[Bytes]>,
@@ -31,10 +31,10 @@ pub struct Call<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: Status,
-    /// The answer's message, uncompressed. Empty where there was none, or where it could not be
-    /// read behind an OK: the call succeeded all the same.
+    /// The answer's message, uncompressed. Empty if there was none, or if it could not be read
+    /// after an OK: the call has succeeded.
     pub message: Bytes,
-    /// The HTTP status behind the gRPC status, where a server or proxy answered without gRPC.
+    /// The HTTP status behind the gRPC status, if a server or proxy answered without gRPC.
     pub http_status: Option<StatusCode>,
 }
 

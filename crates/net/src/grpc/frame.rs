@@ -22,7 +22,7 @@ pub enum FrameError {
     Trailing,
 }
 
-/// What a message's prefix says.
+/// The content of a message's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     pub compressed: bool,
@@ -55,7 +55,7 @@ pub struct Message {
 /// Puts the one message of a unary call together from the chunks of a body, whatever their borders.
 ///
 /// Feed chunks until the prefix is known, decide whether the message may come in, then feed the
-/// rest. The buffer is exactly as large as the prefix says, which is what was decided on, and is
+/// rest. The buffer has exactly the length in the prefix, which the decision was about, and is
 /// allocated with the first bytes of the message, never for the prefix alone.
 #[derive(Debug, Default)]
 pub struct MessageReader {
@@ -94,7 +94,7 @@ impl MessageReader {
         Ok(self.prefix)
     }
 
-    /// Takes a chunk of the body: what is left of the prefix, then the message.
+    /// Takes a chunk of the body: the rest of the prefix, then the message.
     pub fn feed(&mut self, mut chunk: impl Buf) -> Result<(), FrameError> {
         let Some(prefix) = self.feed_prefix(&mut chunk)? else { return Ok(()) };
         let missing = prefix.len_bytes - self.message.len();
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(reader.finish(), Err(truncated));
     }
 
-    /// Guarantee: what was decided on is all that a message takes, however it comes.
+    /// Guarantee: a message takes exactly the length in its prefix, in whatever pieces it comes.
     #[test]
     fn a_message_takes_exactly_its_length() {
         let framed = framed(0, &[7; 1000]);

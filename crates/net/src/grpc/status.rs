@@ -1,8 +1,8 @@
 //! The outcome of a call: code, message, and how long to wait before the next try.
 //!
 //! Details travel in `grpc-status-details-bin` as a `google.rpc.Status` (google/rpc/status.proto),
-//! in which `google.rpc.RetryInfo` (google/rpc/error_details.proto) holds the delay. Both are
-//! written and read by hand here: they have three fields each.
+//! in which `google.rpc.RetryInfo` (google/rpc/error_details.proto) has the delay. Both are written
+//! and read by hand here: they have three fields each.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Code {
         CODES[self as usize].1
     }
 
-    /// What an HTTP status means where a proxy answered in a server's place (grpc/grpc,
+    /// The code for an HTTP status of a proxy that answered in a server's place (grpc/grpc,
     /// doc/http-grpc-status-mapping.md).
     pub fn from_http_status(status: http::StatusCode) -> Code {
         match status.as_u16() {
@@ -105,7 +105,7 @@ impl std::fmt::Display for Code {
 pub struct Status {
     pub code: Code,
     pub message: String,
-    /// `RetryInfo`: how long the server asks to be left alone. `Some` of zero means "at once".
+    /// `RetryInfo`: the delay that the server asks for. `Some` of zero means "at once".
     pub retry_delay: Option<Duration>,
 }
 
@@ -161,7 +161,7 @@ fn decode_base64(value: &[u8]) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(&value[..unpadded]).or_else(|_| STANDARD.decode(value)).ok()
 }
 
-/// What the specification lets stand: space to tilde, but for the percent sign.
+/// Characters that must be escaped: the specification lets space to tilde stand, but for `%`.
 const PLAIN: &AsciiSet = &CONTROLS.add(b'%');
 
 mod details;

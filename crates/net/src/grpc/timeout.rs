@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Of eight digits.
+/// The largest number of eight digits.
 const MOST: u128 = 99_999_999;
 
 /// Writes a header value in the finest unit that has room for it. Rounded up, never shorter.

@@ -19,11 +19,11 @@ use super::BodyTimeouts;
 use super::activity::{Activity, Counted, InFlight};
 use super::scheduler::Arriving;
 
-/// How much of a body that no handler wants is drained, and for how long.
+/// Limits on draining a body that no handler wants: bytes and time.
 const DRAINED_MAX_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// A body of which less than this comes within this time has stalled: it has to go if others need
-/// its memory. A byte now and then costs its sender nothing.
+/// A body of which less than this comes within this time has stalled: it has to go if other
+/// requests need its memory. A byte now and then costs its sender nothing.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -76,7 +76,7 @@ impl RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        // A drained body holds no memory: no answer has to wait for it.
+        // A drained body occupies no memory: no answer has to wait for it.
         self.arriving = None;
         let incoming = self.incoming.take().filter(|incoming| !incoming.is_end_stream());
         if incoming.is_some()
@@ -99,7 +99,7 @@ async fn drain(body: RequestBody, _stream: Counted) {
     {
         drained_bytes += data.len();
     }
-    // What comes later is the peer's loss.
+    // Bytes that come later are the peer's loss.
     body.body.incoming = None;
 }
 
@@ -110,11 +110,11 @@ pub struct BodyReader {
     /// When the next piece has to be there.
     gap_end: Instant,
     deadline: Instant,
-    /// When its progress is looked at, and what has come since the last look.
+    /// When its progress is looked at next, and the bytes that came since the last look.
     check_at: Instant,
     came_bytes: usize,
     stalled: Option<Counted>,
-    /// Its request waits, and counts as one that does.
+    /// Set while its request waits.
     waits: Option<Counted>,
 }
 
@@ -145,7 +145,7 @@ impl BodyReader {
         !self.body.is_drained
     }
 
-    /// Whether its request waits from now on: that is no progress of its connection.
+    /// Whether its request waits from now on: a waiting request is no progress of its connection.
     pub fn waits(&mut self, waits: bool) {
         self.waits = waits.then(|| self.body.activity.note_waits());
     }
@@ -226,7 +226,7 @@ pub fn reply(
     response
 }
 
-/// A body while it is being sent, with what is charged for it until it is.
+/// A body while it is being sent. Its memory is charged until then.
 pub(super) struct Answer {
     pub(super) body: ReplyBody,
     pub(super) _in_flight: InFlight,

@@ -1,5 +1,5 @@
-//! Memory of connections, out of one budget for all ports of a process: what open connections hold,
-//! and what the requests on them hold beside their bodies.
+//! Memory of connections, out of one budget for all ports of a process: for open connections, and
+//! for the requests on them beside their bodies.
 //!
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
@@ -25,12 +25,12 @@ use super::windows::WindowSizes;
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
 const OPEN_BYTES: usize = 18 << 10;
-/// What TLS adds.
+/// TLS adds this much.
 const TLS_BYTES: usize = 12 << 10;
-/// Of the budget, open connections leave this part to streams.
+/// The budget divided by this is left to streams by open connections.
 const STREAMS_PART: usize = 8;
-/// New connections may have so many streams at least, and otherwise their share of this part of the
-/// budget.
+/// A new connection may have at least this many streams, and otherwise its share of the budget
+/// divided by the second number.
 const STREAMS_LEAST: usize = 16;
 const STREAMS_OF_ALL_PART: usize = 2;
 /// While there are few connections, their frames may be long: requests that arrive interleaved in
@@ -38,26 +38,26 @@ const STREAMS_OF_ALL_PART: usize = 2;
 const FRAME_MAX_BYTES: u32 = 64 << 10;
 /// The protocol's default.
 const FRAME_LEAST_BYTES: u32 = 16 << 10;
-/// Of the budget, what unfinished long frames may take.
+/// The budget divided by this is for unfinished long frames.
 const FRAMES_OF_ALL_PART: usize = 2;
-/// Memory counts as short for so long after a request found none.
+/// Memory counts as short for this long after a request found none.
 const SHORT_FOR: Duration = Duration::from_secs(1);
-/// Of the process's file descriptors, what connections may take.
+/// Connections may take this percentage of the process's file descriptors.
 const DESCRIPTORS_PERCENT: usize = 75;
-/// For requests that wait where no limit is given.
+/// Memory for requests that wait, if no limit is given.
 const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 
-/// What all ports of a process may take for connections.
+/// The limits on connections of all ports of a process, and their use.
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
-    /// So that file descriptors are left for backends, files and probes.
+    /// Leaves file descriptors for backends, files and probes.
     max_connections: usize,
     open_bytes: AtomicUsize,
     pub(super) streams_bytes: AtomicUsize,
-    /// Says how much memory beyond the budget connections may have borrowed as things stand.
+    /// Returns how much memory beyond the budget connections may have borrowed now.
     lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     open: Mutex<OpenConnections>,
-    /// For what requests that wait have sent: it bounds the windows.
+    /// For bytes of requests that wait: it bounds the windows.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     refused_at: Mutex<Option<Instant>>,
@@ -71,8 +71,8 @@ pub(super) struct ConnectionPlace {
 }
 
 impl ConnectionBudget {
-    /// `limit_bytes` for connections. `waiting_bytes` is what handlers may hold of requests that
-    /// wait: it says how large windows are.
+    /// `limit_bytes` is for connections. `waiting_bytes` is the handlers' memory for requests that
+    /// wait: the size of windows follows from it.
     pub fn new(limit_bytes: usize, waiting_bytes: usize) -> Arc<Self> {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
@@ -91,7 +91,7 @@ impl ConnectionBudget {
         ConnectionBudget::new(usize::MAX, UNLIMITED_WAITING_BYTES)
     }
 
-    /// How many idle connections without TLS a budget is good for.
+    /// The number of idle connections without TLS that a budget is good for.
     pub const fn connections(limit_bytes: usize) -> usize {
         open_limit_bytes(limit_bytes) / OPEN_BYTES
     }
@@ -107,23 +107,23 @@ impl ConnectionBudget {
         WindowSizes::of(self.waiting_bytes.load(Ordering::Relaxed))
     }
 
-    /// Lets connections borrow. `lendable_bytes` is asked when one wants more than the budget; what
-    /// was borrowed before counts in its answer. The lender counts
+    /// Lets connections borrow. `lendable_bytes` is called when one wants more than the budget; its
+    /// result includes the bytes that are borrowed already. The lender counts
     /// [`ConnectionBudget::borrowed_bytes`] as used.
     pub fn set_lender(&self, lendable_bytes: impl Fn() -> usize + Send + Sync + 'static) {
         // The first one stays.
         let _ = self.lender.set(Box::new(lendable_bytes));
     }
 
-    /// What connections hold beyond their budget.
+    /// Bytes that connections use beyond their budget.
     pub fn borrowed_bytes(&self) -> usize {
         let used_bytes =
             self.open_bytes.load(Ordering::Relaxed) + self.streams_bytes.load(Ordering::Relaxed);
         used_bytes.saturating_sub(self.limit_bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether one kind may take so much beside the other, borrowing what is beyond its share or
-    /// beyond the budget.
+    /// Whether one kind may use `own_bytes` beside the other kind, borrowing what is beyond its
+    /// share or beyond the budget.
     fn has_room(&self, own_bytes: usize, share_bytes: usize, other_bytes: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let beyond_bytes = own_bytes
@@ -132,15 +132,15 @@ impl ConnectionBudget {
         beyond_bytes == 0 || self.lender.get().is_some_and(|lender| beyond_bytes <= lender())
     }
 
-    /// How many of the streams that it wants a new connection may have at a time.
+    /// The number of streams at a time that a new connection may have, at most `wanted`.
     pub(super) fn streams(&self, wanted: u32) -> u32 {
         let all = self.limit_bytes.load(Ordering::Relaxed) / STREAMS_OF_ALL_PART / STREAM_BYTES;
         let share = (all / self.open.lock().len().max(1)).max(STREAMS_LEAST);
         wanted.min(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// The longest frame that a new connection may send. What has come of one is kept, uncharged,
-    /// until its last byte has come.
+    /// The longest frame that a new connection may send. Its bytes are kept, uncharged, until the
+    /// last one has come.
     pub(super) fn frame_bytes(&self) -> u32 {
         let large_ones = self.limit_bytes.load(Ordering::Relaxed)
             / FRAMES_OF_ALL_PART
@@ -155,7 +155,7 @@ impl ConnectionBudget {
     }
 
     /// A place for a new connection. Without room, the connection that is idle longest is asked to
-    /// go, and its place is free at once. If its port has as many as it may, it is one of that.
+    /// go, and its place is free at once. If the port is full, one of its own connections goes.
     pub(super) fn try_open(
         self: &Arc<Self>,
         port: &Arc<Port>,
@@ -182,14 +182,14 @@ impl ConnectionBudget {
     }
 
     /// Asks the connection that is idle longest to go, if there is one: the process is short of
-    /// something that others hold.
+    /// something that connections occupy.
     pub(super) fn evict_longest_idle(&self, now: Instant) {
         if let Some(bytes) = self.open.lock().evict_longest_idle(None, now) {
             self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Beyond their share streams may borrow half as much as the budget.
+    /// Beyond their share, streams may borrow half as much as the budget.
     pub(super) fn take_for_streams(&self, bytes: usize, percent: usize) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let share_bytes = limit_bytes / 100 * percent;
@@ -213,7 +213,7 @@ impl ConnectionBudget {
     }
 }
 
-/// How many files and sockets the process may have open.
+/// The number of files and sockets that the process may have open.
 fn file_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
@@ -227,7 +227,7 @@ impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.port.counters.open.fetch_sub(1, Ordering::Relaxed);
         let mut open = self.budget.open.lock();
-        // Nothing, if it was evicted: then its place is another's.
+        // Zero if it was evicted: then its place belongs to another connection.
         self.budget.open_bytes.fetch_sub(open.remove(self.id), Ordering::Relaxed);
     }
 }
@@ -243,7 +243,7 @@ mod tests {
         Arc::new(Activity::new(budget))
     }
 
-    /// A budget for so many connections without TLS.
+    /// A budget for this many connections without TLS.
     fn budget_for(connections: usize) -> Arc<ConnectionBudget> {
         let limit_bytes = connections * OPEN_BYTES * STREAMS_PART / (STREAMS_PART - 1) + 1;
         assert_eq!(ConnectionBudget::connections(limit_bytes), connections);

@@ -48,10 +48,10 @@ const REPEATED_FIELD_BYTES: usize = 144;
 /// life of a connection, which for a proxy's is long.
 const LOCAL_RESETS_MAX: usize = 1024;
 
-/// Between two warnings of a port that TLS handshakes fail.
+/// Pause between two warnings of a port that TLS handshakes fail.
 const TLS_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What all connections of a port share.
+/// State that all connections of a port share.
 pub(super) struct Context<H> {
     pub serving: Serving,
     pub handler: H,
@@ -146,14 +146,14 @@ async fn drive<H: Handler>(
     let service = service_fn(|request: Request<Incoming>| -> BoxFuture<'static, _> {
         let is_http2 = request.version() == Version::HTTP_2;
         let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
-        // A client that waits to be asked for its body sends none with a refusal.
+        // A client that waits to be asked for its body sends none after a refusal.
         let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
         let request =
             request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
         if is_http2 && !in_flight.is_charged {
             ServerCounters::count(&counters.refused_streams);
             in_flight.refused_for_memory();
-            // Its headers are dropped here: what is refused for want of memory must not wait.
+            // Its headers are dropped here: a request refused for want of memory must not wait.
             let refusal = context.handler.refuse_for_memory(request);
             return Box::pin(ready(Ok(answer(refusal, in_flight))));
         }
@@ -214,12 +214,12 @@ fn answer(response: Response<ReplyBody>, in_flight: InFlight) -> Response<Answer
     response.map(|body| Answer { body, _in_flight: in_flight })
 }
 
-/// An answer in gRPC that has its status in the headers has nothing but a refusal.
+/// A gRPC answer that has its status in the headers is a refusal.
 fn is_accepted(response: &Response<ReplyBody>) -> bool {
     response.status().is_success() && !response.headers().contains_key(GRPC_STATUS)
 }
 
-/// What a request's headers hold: texts, in buffers that grow by doubling, and the map's places,
+/// Bytes of a request's headers: texts, in buffers that grow by doubling, and the map's places,
 /// taken or not.
 fn header_bytes(request: &Request<Incoming>) -> usize {
     let uri = request.uri();
@@ -310,7 +310,7 @@ impl<'a> Schedule<'a> {
         self.end = grace.map(|grace| Instant::now() + grace);
     }
 
-    /// A deadline has passed. `Some`: the connection ends now, and is counted there.
+    /// A deadline has passed. `Some`: the connection ends now, and is counted in that counter.
     fn fire<'c>(
         &mut self,
         activity: &Activity,
@@ -359,8 +359,8 @@ mod tests {
 
     use super::*;
 
-    /// Guarantee: fields with hardly any text are charged what the map holds for them, which is
-    /// three times what HTTP/2 counts.
+    /// Guarantee: fields with hardly any text are charged the memory of the map for them, which is
+    /// three times the size that HTTP/2 counts.
     #[test]
     fn small_header_fields_are_charged_what_they_hold() {
         const FIELDS: usize = 400;

@@ -11,23 +11,23 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::ReplyBody;
 
-/// Browsers ask for these without being told; the Collector allows them beyond the configured ones.
+/// Browsers request these on their own; the Collector allows them beyond the configured ones.
 const ALWAYS_ALLOWED: [&str; 6] =
     ["Origin", "Accept", "Content-Type", "X-Requested-With", "Content-Encoding", "Authorization"];
 
-/// Which origins may send, and what their browsers are told.
+/// The origins that may send, and the headers of answers to their browsers.
 #[derive(Clone, Debug)]
 pub struct Cors {
     origins: Vec<String>,
-    /// In every answer to an origin that is allowed.
+    /// Headers of every answer to an origin that is allowed.
     always: HeaderMap,
-    /// In answers to preflight requests as well.
+    /// Further headers of answers to preflight requests.
     preflight: HeaderMap,
 }
 
 impl Cors {
-    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: what requests may
-    /// carry beyond the usual.
+    /// `origins`: `https://*.example.com` and the like, `*` for all. `headers`: those that requests
+    /// may have beyond the usual.
     pub fn new(
         origins: Vec<String>,
         headers: &[String],
@@ -71,7 +71,7 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds to an answer what the request's origin may see. Returns whether the origin is allowed.
+    /// Adds the headers for the request's origin to an answer. Returns whether it is allowed.
     pub fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) -> bool {
         let Some(origin) = origin else { return false };
         answer.append(VARY, HeaderValue::from_static("Origin"));

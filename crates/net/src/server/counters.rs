@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happened to a port's connections. All but `open` only grow.
+/// Counters of a port's connections. All but `open` only grow.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
     pub accepted: AtomicU64,
@@ -29,7 +29,7 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
-    /// Connections that were closed because there was no room for all.
+    /// Connections that were closed for want of room.
     pub(super) fn crowded_out(&self) -> u64 {
         self.refused.load(Ordering::Relaxed) + self.evicted.load(Ordering::Relaxed)
     }

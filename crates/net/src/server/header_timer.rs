@@ -17,7 +17,7 @@ pub(super) struct HeaderTimer(pub(super) Arc<Activity>);
 
 impl Timer for HeaderTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        // A new connection has sent bytes already: they told which protocol it speaks.
+        // A new connection has sent bytes already: they showed its protocol.
         let activity = Arc::clone(&self.0);
         let is_idle = activity.has_served();
         let idle_bytes = if is_idle { activity.read_bytes.load(Ordering::Relaxed) } else { 0 };
@@ -32,7 +32,7 @@ impl Timer for HeaderTimer {
 struct HeaderSleep {
     duration: Duration,
     activity: Arc<Activity>,
-    /// As many as had been read when the request could begin.
+    /// Bytes that had been read when the request could begin.
     idle_bytes: u64,
     sleep: Option<Pin<Box<dyn Sleep>>>,
 }

@@ -1,4 +1,4 @@
-//! Where connections come in.
+//! Listening addresses, and the connections that come in there.
 
 use std::fmt;
 use std::io;
@@ -13,9 +13,9 @@ use tokio_util::either::Either;
 
 use super::transport::Socket;
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that wait in the kernel until they are accepted.
 const BACKLOG: u32 = 1024;
-/// Between two signs of life of a TCP peer, as in Go; after nine without an answer it is gone.
+/// Pause between probes of a TCP peer, as in Go; after nine without an answer it is gone.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Which addresses of a host are meant.
+/// The addresses of a host that are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Any,
@@ -71,8 +71,8 @@ pub enum BindError {
          or a Collector running?)"
     )]
     InUse { address: String },
-    /// As `InUse`, and one of the listeners that are held has that port on another interface: when
-    /// it is closed there may be room.
+    /// As `InUse`, and one of the `held` listeners has that port on another interface: there may be
+    /// room when it is closed.
     #[error("cannot listen on {address}: the listener that it replaces has the port still")]
     Held { address: String },
     #[error(
@@ -132,7 +132,7 @@ impl Listener {
         Ok(Listener(Arc::new(Inner::Unix(listener, path.clone()))))
     }
 
-    /// True if it is bound to this, and takes as many families there.
+    /// True if it is bound to this address, and to as many families.
     fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
         let Inner::Tcp(listener) = &*self.0 else { return false };
         let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
@@ -259,8 +259,8 @@ mod tests {
         Address::Tcp(address.to_owned(), Family::Any)
     }
 
-    /// Guarantee: an address that is held is taken over, also under another of its names; it stays
-    /// open until both let go.
+    /// Guarantee: the address of a held listener is taken over, also under another of its names; it
+    /// stays open until both are dropped.
     #[tokio::test]
     async fn an_address_that_is_held_is_taken_over() {
         let first = Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound");
@@ -279,8 +279,8 @@ mod tests {
         Listener::bind(&address).await.expect("is free");
     }
 
-    /// Guarantee: another process's port is in use; one that is held on another interface is told
-    /// apart.
+    /// Guarantee: another process's port is in use; a port of a held listener on another interface
+    /// is told apart.
     #[tokio::test]
     async fn a_port_that_is_held_on_another_interface_is_told_apart() {
         let held = [Listener::bind(&tcp("127.0.0.1:0")).await.expect("is bound")];
@@ -292,8 +292,8 @@ mod tests {
         ));
     }
 
-    /// Guarantee: with a family only its addresses are listened on, also where the host has others
-    /// or none is named; what has none of them is told so.
+    /// Guarantee: with a family only its addresses are listened on, also if the host has other ones
+    /// or none is named; a host without any gets an error that says so.
     #[tokio::test]
     async fn a_family_is_kept_to() {
         let of = |text: &str, family| Address::Tcp(text.to_owned(), family);

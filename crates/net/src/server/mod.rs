@@ -1,16 +1,16 @@
 //! Serves HTTP/1.1 and HTTP/2 with a bound on everything that a peer could make large or long.
 //!
-//! A [`Handler`] answers requests; everything about connections lives here: how many there are, how
-//! long they live and idle, how fast headers and bodies must come, keepalive, TLS, and how they
-//! end. hyper and h2 do the protocols. What bounds what:
+//! A [`Handler`] answers requests; everything about connections lives here: their number, how long
+//! they live and idle, how fast headers and bodies must come, keepalive, TLS, and how they end.
+//! hyper and h2 do the protocols. The bound on each of these:
 //!
 //! - many connections: [`ConnectionBudget`] for all ports, `max_connections` a port if it is set;
 //!   the one whose last accepted request is longest ago makes room
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)
-//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it; what decoding an
-//!   unfinished block may hold is charged
+//! - large or endless headers: 16 KiB; h2 bounds CONTINUATION frames by it; the memory for decoding
+//!   an unfinished block is charged
 //! - frames that never end: 16 KiB, up to 64 KiB while there are few connections
 //! - slow bodies: [`BodyReader`]: a bound on each gap and on the whole; while memory is short, less
 //!   than 1 KiB in 500 ms is too slow
@@ -19,7 +19,7 @@
 //!   those for which it has no room
 //! - trailers: 64 fields
 //! - headers that are small until they are decoded: a byte of headers counts 64 times, and after
-//!   256 KiB what was read is charged
+//!   256 KiB the bytes read are charged
 //! - refusals whose bodies still come: unread bodies are drained beside the answer, 16 MiB and 5 s
 //!   at most; the stream is charged meanwhile
 //! - answers that are not read, or for which flow control has no room: `write_timeout`
@@ -62,7 +62,7 @@ pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule, UnknownRule};
 pub use serve::{Serving, serve};
 
-/// What all ports of a process share.
+/// Resources that all ports of a process share.
 #[derive(Clone)]
 pub struct ServerResources {
     pub connections: Arc<ConnectionBudget>,
@@ -81,7 +81,7 @@ impl ServerResources {
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// What a handler needs of a connection at each of its requests, made once.
+    /// A handler's state for one connection, made once and passed to each of its requests.
     type Connection: Send + Sync + 'static;
 
     /// `peer`: its address, `None` over a Unix socket.
@@ -94,7 +94,7 @@ pub trait Handler: Send + Sync + 'static {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<ReplyBody>> + Send;
 
-    /// Refuses a request for whose headers connections have no memory left. Clients are to come
-    /// back later.
+    /// Refuses a request for whose headers connections have no memory left. The answer asks the
+    /// client to come back later.
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody>;
 }

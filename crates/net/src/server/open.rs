@@ -11,23 +11,23 @@ use tokio::time::Instant;
 use super::activity::Activity;
 use super::counters::ServerCounters;
 
-/// As a rule a connection is evicted only if no request was accepted for so long: a burst of new
+/// As a rule a connection is evicted only if it accepted no request for this long: a burst of new
 /// connections must not chase each other out.
 pub(super) const EVICTED_AFTER_IDLE: Duration = Duration::from_secs(1);
-/// Connections that were evicted and are not closed yet, at most: they still hold their memory.
+/// Evicted connections that are not closed yet, at most: they still use their memory.
 const LEAVING_MAX: usize = 64;
-/// All connections are looked through for so many candidates at a time.
+/// One search through all connections finds at most this many candidates.
 const CANDIDATES: usize = 64;
 /// If none was found, all are looked through again only after this time.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the connections of one port have in common.
+/// State that the connections of one port share.
 pub(super) struct Port {
     pub(super) has_tls: bool,
     pub(super) counters: Arc<ServerCounters>,
     max_connections: usize,
     evicted_after: Duration,
-    /// Without those that were evicted. Changed under the lock of [`OpenConnections`].
+    /// Open connections, without evicted ones. Changed under the lock of [`OpenConnections`].
     open: AtomicUsize,
     candidates: Mutex<Candidates>,
 }
@@ -94,7 +94,7 @@ impl OpenConnections {
         id
     }
 
-    /// A connection is closed. Returns the bytes that it was still charged with.
+    /// A connection is closed. Returns the bytes that it is still charged.
     pub(super) fn remove(&mut self, id: u64) -> usize {
         if let Some(open) = self.open.remove(&id) {
             open.port.open.fetch_sub(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl OpenConnections {
     }
 
     /// Asks the connection that is idle longest, of this port or of all, to go. Returns the bytes
-    /// that it was charged with.
+    /// that it was charged.
     pub(super) fn evict_longest_idle(
         &mut self,
         of: Option<&Arc<Port>>,

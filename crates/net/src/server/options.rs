@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::open::EVICTED_AFTER_IDLE;
 
-/// What a port speaks.
+/// The protocols of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocols {
     /// HTTP/2 alone, with prior knowledge or ALPN: gRPC.
@@ -27,13 +27,13 @@ impl Protocols {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
     pub protocols: Protocols,
-    /// Beside the bound on their memory. One more takes the place of the longest idle one, or is
-    /// closed as soon as it is accepted.
+    /// Applies beside the bound on their memory. One more takes the place of the longest idle one,
+    /// or is closed as soon as it is accepted.
     pub max_connections: usize,
-    /// A connection makes room only if no request was accepted for so long, and may take as long
-    /// again to say goodbye.
+    /// A connection makes room only if no request was accepted for this long, and may take as long
+    /// again to close.
     pub evicted_after: Duration,
-    /// What a warning advises if connections had to make room.
+    /// The advice in a warning that connections had to make room.
     pub if_crowded: &'static str,
     /// Of one connection. Fewer, down to 16, if many connections share the budget.
     pub max_concurrent_streams: u32,
@@ -41,7 +41,7 @@ pub struct ServerOptions {
     pub handshake_timeout: Duration,
     /// HTTP/1: from the first byte of a request to the end of its headers.
     pub read_header_timeout: Duration,
-    /// A connection whose peer takes no byte of its answers for so long is closed.
+    /// A connection whose peer takes no byte of its answers for this long is closed.
     pub write_timeout: Duration,
     /// A ping after this long without a frame from the peer.
     pub keepalive_time: Duration,
@@ -50,11 +50,11 @@ pub struct ServerOptions {
     /// A connection is asked to go (GOAWAY) at this age ± 10 %, so that clients behind a load
     /// balancer spread.
     pub max_connection_age: Option<Duration>,
-    /// After it was asked to go, a connection is cut off. `None`: never.
+    /// A connection is cut off this long after it was asked to go. `None`: never.
     pub max_connection_age_grace: Option<Duration>,
     /// A connection without a request for this long is asked to go.
     pub max_connection_idle: Option<Duration>,
-    /// At shutdown, what is in flight may take this long.
+    /// At shutdown, requests in flight may take this long.
     pub drain_timeout: Duration,
 }
 
@@ -80,12 +80,12 @@ impl ServerOptions {
     }
 }
 
-/// How slowly a body may come.
+/// Time limits on a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyTimeouts {
-    /// Between two pieces of it.
+    /// The longest pause between two pieces of it.
     pub gap: Duration,
-    /// From the first look at it to its end.
+    /// The longest time from the first look at it to its end.
     pub total: Duration,
 }
 

@@ -20,10 +20,10 @@ use crate::tls::ServerTls;
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two warnings of a port that connections find no room.
+/// Pause between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a port is served with.
+/// Settings and resources of a port.
 pub struct Serving {
     pub options: ServerOptions,
     pub tls: Option<ServerTls>,
@@ -34,9 +34,9 @@ pub struct Serving {
     pub shutdown: CancellationToken,
 }
 
-/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for what
-/// is in flight, at most `drain_timeout`, and cuts off the rest. Returns when every connection is
-/// closed.
+/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for
+/// requests in flight, at most `drain_timeout`, and cuts off the rest. Returns when every
+/// connection is closed.
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();

@@ -18,10 +18,10 @@ use super::scheduler::{ReadScheduler, ScheduledReads};
 /// A socket as it was accepted.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
 
-/// A connection reads so much at once, and then accepts the requests that are in it: headers may
+/// A connection reads this many bytes at once, and then accepts the requests in them: headers may
 /// take a hundred times as much once they are decoded, and are charged only then.
 const READ_AT_ONCE_BYTES: usize = 256 << 10;
-/// To decode a byte of headers costs as much time as to read so many others.
+/// Decoding a byte of headers costs as much time as reading this many other bytes.
 const READS_OF_HEADER_BYTE: usize = 64;
 
 /// A socket that is read from when the scheduler lets it, and closed if its peer stops reading.
@@ -30,9 +30,9 @@ pub(super) struct ScheduledSocket {
     reads: ScheduledReads,
     activity: Arc<Activity>,
     read_at_once_bytes: usize,
-    /// What its peer may still send. The connection ends if it sends more.
+    /// Bytes that its peer may still send. The connection ends if it sends more.
     pub(super) left_bytes: u64,
-    /// A write without progress for so long ends the connection.
+    /// A write without progress for this long ends the connection.
     write_timeout: Duration,
     /// Runs while a write waits for the peer to read.
     write_stall: Option<Pin<Box<Sleep>>>,
@@ -93,7 +93,7 @@ impl AsyncRead for ScheduledSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Also if nothing more comes: what was read before has been decoded.
+        // Also if nothing more comes: bytes that were read before have been decoded.
         let Some(header_bytes) = this.activity.take_header_bytes() else {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         };

@@ -3,16 +3,16 @@
 /// HTTP/2 begins every connection, and every stream, with a window of 65,535 bytes (RFC 9113,
 /// 6.9.2), and a connection's can only be enlarged.
 const WINDOW_LEAST_BYTES: usize = 64 << 10;
-/// What a peer may send unread of one body, and of all bodies of a connection, while there is
-/// plenty.
+/// Bytes that a peer may send unread of one body, and of all bodies of a connection, while there is
+/// plenty of memory.
 const STREAM_MAX_BYTES: u32 = 512 << 10;
 const CONNECTION_MAX_BYTES: usize = 2 << 20;
-/// Of the memory for requests that wait, what one connection may fill beyond the least. Small
-/// windows are dear under load: a request that comes in many pieces waits for each of them.
+/// The memory for requests that wait, divided by this, is one connection's part beyond the least.
+/// Small windows are dear under load: a request that comes in many pieces waits for each.
 const PART_OF_WAITING: usize = 64;
 
-/// What one HTTP/2 connection is told that it may send unasked. It is the same for all: what comes
-/// of requests that wait is charged to them.
+/// Bytes that one HTTP/2 connection may send unasked. They are the same for all connections: bytes
+/// of requests that wait are charged to these requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowSizes {
     pub connection_bytes: u32,
@@ -20,7 +20,7 @@ pub(super) struct WindowSizes {
 }
 
 impl WindowSizes {
-    /// `waiting_bytes`: the memory for what requests that wait have sent.
+    /// `waiting_bytes`: the memory for bytes of requests that wait.
     pub(super) fn of(waiting_bytes: usize) -> Self {
         let more_bytes = waiting_bytes / PART_OF_WAITING;
         let connection_bytes =

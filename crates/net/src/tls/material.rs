@@ -41,7 +41,7 @@ pub(super) fn identity(
     Ok(Some((certificates(certificate, snapshot, "certificate")?, private_key(key, snapshot)?)))
 }
 
-/// Whom a side trusts.
+/// The certificates that a side trusts.
 pub(super) struct Trusted {
     pub(super) roots: RootCertStore,
     /// The certificates of the configured source; without the system's.

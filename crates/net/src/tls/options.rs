@@ -18,7 +18,7 @@ pub enum Pem {
     Inline(Secret),
 }
 
-/// What both sides have in common: all that a server has.
+/// Options that both sides have: all that a server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `cert_file` or `cert_pem`: the chain, leaf first.
@@ -37,7 +37,7 @@ pub struct TlsOptions {
     pub cipher_suites: Vec<String>,
     /// `curve_preferences`: `X25519`, `P256`, `P384`. Empty: all of them, in this order.
     pub curve_preferences: Vec<String>,
-    /// How often files are read again. `None`: never.
+    /// Interval at which files are read again. `None`: never.
     pub reload_interval: Option<Duration>,
 }
 
@@ -91,8 +91,8 @@ impl Pem {
 }
 
 impl TlsOptions {
-    /// Reads how to speak: versions, cipher suites, curves; and how often files are looked at.
-    /// Whose certificates there are is left to the caller.
+    /// Reads the options of the protocol: versions, cipher suites, curves, and the interval for
+    /// reading files again. The caller reads the options of the certificates.
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
         let min_version = fields.choice("min_version", TLSv1_2, &VERSIONS, "Lowest TLS version.");
         let max_version = fields.choice("max_version", TLSv1_3, &VERSIONS, "Highest TLS version.");

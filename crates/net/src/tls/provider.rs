@@ -1,5 +1,5 @@
-//! The one crypto provider, narrowed to what the options allow. Whether there is what they name was
-//! checked when they were read.
+//! The one crypto provider, narrowed to the suites and curves in the options. Reading the options
+//! has checked that these exist.
 
 use std::sync::Arc;
 

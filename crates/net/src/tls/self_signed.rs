@@ -1,6 +1,6 @@
 //! Certificates that are trusted as they are. A self-signed certificate of `openssl req -x509` is
-//! marked as an authority's; webpki does not take one as a peer's own certificate. Here it is
-//! taken if the configured file of authorities holds this very certificate, as Go does.
+//! marked as an authority's; webpki does not take one as a peer's own certificate. Here it is taken
+//! if the configured file of authorities contains this very certificate, as Go does.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub(super) fn client_verifier(
     Ok(Arc::new(OrTrustedItself { webpki, own, algorithms }))
 }
 
-/// `insecure_skip_verify`: any certificate will do. That the peer holds its key is still verified.
+/// `insecure_skip_verify`: any certificate will do. That the peer has its key is still verified.
 #[derive(Debug)]
 pub(super) struct AnyServer {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
@@ -92,7 +92,7 @@ impl ServerCertVerifier for AnyServer {
     verify_signatures!();
 }
 
-/// What `webpki` takes, and certificates that are trusted themselves.
+/// Takes certificates as `webpki` does, and those that are trusted themselves.
 #[derive(Debug)]
 struct OrTrustedItself<V: ?Sized> {
     own: Vec<CertificateDer<'static>>,

@@ -16,7 +16,7 @@ fn inline(text: String) -> Pem {
 
 const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// An authority and what it signs.
+/// An authority that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

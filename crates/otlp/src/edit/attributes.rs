@@ -18,10 +18,10 @@ enum Stored<'a> {
 }
 
 struct Entry<'a> {
-    /// Where the whole field lies in the request; nothing for an attribute that was added.
+    /// The range of the whole field in the request; nothing for an attribute that was added.
     field: Option<Range<usize>>,
     key: Stored<'a>,
-    /// The encoded fields of the `KeyValue` besides its value: the key, and what is unknown.
+    /// The encoded fields of the `KeyValue` besides its value: the key, and unknown ones.
     header: Stored<'a>,
     /// The encoded `AnyValue`.
     value: Stored<'a>,
@@ -35,7 +35,7 @@ enum State {
     Removed,
 }
 
-/// The attributes of a resource or item, as a map that keeps its order and may hold a key more than
+/// The attributes of a resource or item, as a map that keeps its order and may have a key more than
 /// once (the first is meant, as in the Collector). The request changes when the editor returns.
 ///
 /// Attributes are addressed by index; indices stay as they are when attributes are removed.
@@ -47,7 +47,7 @@ pub struct Attributes<'a> {
     changed: bool,
 }
 
-/// What an attribute is set to.
+/// The new value of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub enum NewValue<'v> {
     /// An encoded `AnyValue`: see [`crate::AnyValue::encoded`].
@@ -221,7 +221,7 @@ impl<'a> Attributes<'a> {
         self.changed && self.added().next().is_some()
     }
 
-    /// Enters what was added as an insertion at `at`.
+    /// Enters the added attributes as an insertion at `at`.
     pub(super) fn splice_added(&self, splices: &mut Splices, at: usize, number: u32) {
         if self.has_added() {
             splices.replace(at..at, |out| self.write_added(number, out));

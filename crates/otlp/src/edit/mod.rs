@@ -1,5 +1,5 @@
-//! Changes attributes of resources and items in an encoded request: what changes is spliced in, the
-//! lengths around it are adapted, all else is copied in one go. If nothing changes, nothing is.
+//! Changes attributes of resources and items in an encoded request: splices in changes, adapts the
+//! lengths around them, copies all else in one go. Without changes it copies nothing.
 //!
 //! Fields may come in any order, singular messages in several occurrences, unknown fields anywhere.
 
@@ -49,7 +49,7 @@ pub trait ItemEditor {
 /// Answers the changed request, or nothing if nothing changed.
 ///
 /// # Errors
-/// [`crate::Malformed`] where what has to be read is damaged, as [`crate::scan`] would have found.
+/// [`crate::Malformed`] if a part that is read is damaged, as [`crate::scan`] would have found.
 pub fn edit_resources(
     request: &Bytes,
     mut edit: impl FnMut(&mut Attributes<'_>),
@@ -85,8 +85,8 @@ fn occurrences(request: &[u8], parent: &Field, number: u32, found: &mut Vec<Fiel
     Ok(())
 }
 
-/// Enters the changes of a resource: where its attributes lie, and behind the last of them. A
-/// resource that was not there comes into being at `end`, where the ResourceX ends.
+/// Enters the changes of a resource: at its attributes, and behind the last of them. A missing
+/// resource is added at `end`, where the ResourceX ends.
 fn splice_resource(
     attributes: &Attributes<'_>,
     resources: &[Field],
@@ -199,7 +199,7 @@ impl ItemWalk<'_, '_> {
         Ok(())
     }
 
-    /// Calls `visit` with each message `number` in `parent`, whose length follows what changes.
+    /// Calls `visit` with each message `number` in `parent`, whose length follows the changes.
     fn within(
         &mut self,
         parent: &Field,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::write_varint;
 
-/// Bytes of the request that give way to bytes of the scratch buffer.
+/// Bytes of the request that are replaced by bytes of the scratch buffer.
 struct Splice {
     at: Range<usize>,
     insert: Range<usize>,
@@ -17,7 +17,7 @@ struct Splice {
 pub(super) struct Splices {
     list: Vec<Splice>,
     inserted: Vec<u8>,
-    /// How much longer the result is than the request, so far, in bytes.
+    /// Bytes by which the result is longer than the request, so far.
     growth: isize,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Entered {
 }
 
 impl Splices {
-    /// Enters a nested message. What is changed until it is left lies within it.
+    /// Enters a nested message. Changes until it is left lie within it.
     pub(super) fn enter(&mut self) -> Entered {
         let slot = self.list.len();
         // The length comes before the content: its place in the list is filled in when it is known.
@@ -50,7 +50,7 @@ impl Splices {
         self.list[entered.slot] = Splice { at: len, insert };
     }
 
-    /// Replaces the bytes at `at` by what `write` appends. `at` lies behind all earlier changes.
+    /// Replaces the bytes at `at` by those of `write`. `at` lies behind all earlier changes.
     pub(super) fn replace(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.inserted.len();
         write(&mut self.inserted);

@@ -50,8 +50,8 @@ fn lengths_grow_with_their_content() {
     }
 }
 
-/// A resource in several pieces is one: attributes of all pieces are seen, and what is added goes
-/// behind the last one.
+/// A resource in several pieces is one: attributes of all pieces are seen, and added ones go behind
+/// the last one.
 #[test]
 fn a_resource_in_pieces_is_one() {
     let attribute = |key: &[u8]| field(1, &field(1, key));

@@ -1,11 +1,11 @@
-//! What can be asked of scopes, metrics and items without decoding them.
+//! Reads properties of scopes, metrics and items without decoding them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::wire::{Field, Fields, LEN, VARINT};
 
-/// A scope, a metric of any type, a span, a data point or a log record. Ask only what it has.
+/// A scope, a metric, a span, a data point or a log record. Ask for its own fields only.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub(super) request: &'a [u8],
@@ -14,12 +14,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of a scope or a metric.
+    /// The name of a scope or a metric.
     pub fn name(&self) -> &'a [u8] {
         self.bytes(1)
     }
 
-    /// Of a scope.
+    /// The version of a scope.
     pub fn version(&self) -> &'a [u8] {
         self.bytes(2)
     }

@@ -1,4 +1,4 @@
-//! What may be wrong with a JSON body, and where.
+//! Errors in a JSON body, with their places.
 
 use std::fmt::Display;
 

@@ -4,7 +4,7 @@ use std::str;
 
 use super::error::{Failure, JsonReason};
 
-/// Values of unknown members may nest so deeply; they are skipped recursively.
+/// Values of unknown members may nest this deep; they are skipped recursively.
 const SKIP_NESTING_LIMIT: usize = 128;
 
 pub(super) struct Lexer<'a> {
@@ -201,7 +201,7 @@ impl<'a> Lexer<'a> {
         u16::from_str_radix(str::from_utf8(digits).ok().filter(|_| all_hexadecimal)?, 16).ok()
     }
 
-    /// Skips a value of any kind, checking its syntax. It lies within `depth` others.
+    /// Skips a value of any kind, checking its syntax. It lies within `depth` other values.
     pub(super) fn skip(&mut self, scratch: &mut String, depth: usize) -> Result<(), Failure> {
         if depth > SKIP_NESTING_LIMIT {
             return self.fail(JsonReason::TooDeep { limit: SKIP_NESTING_LIMIT });

@@ -1,4 +1,4 @@
-//! Numbers of protobuf's JSON mapping: JSON numbers, or strings that hold one.
+//! Numbers of protobuf's JSON mapping: JSON numbers, or strings that contain one.
 
 use super::error::JsonReason;
 

@@ -19,7 +19,7 @@ use crate::{NESTING_LIMIT, Signal};
 pub fn from_json(signal: Signal, json: &[u8], limit_bytes: usize) -> Result<Vec<u8>, JsonError> {
     let mut reader = Reader {
         lexer: Lexer::new(json),
-        // Protobuf takes about half of what JSON takes.
+        // Protobuf takes about half the length of JSON.
         out: Vec::with_capacity((json.len() / 2).min(limit_bytes)),
         scratch: String::new(),
         limit_bytes,
@@ -33,7 +33,7 @@ type Result<T, E = Failure> = std::result::Result<T, E>;
 struct Reader<'a> {
     lexer: Lexer<'a>,
     out: Vec<u8>,
-    /// Holds the last string that had escapes.
+    /// The last string that had escapes.
     scratch: String,
     limit_bytes: usize,
 }
@@ -141,7 +141,7 @@ impl Reader<'_> {
     /// Reads one value and writes it without its tag. True if it is the default of its type.
     fn value(&mut self, kind: Kind) -> Result<bool> {
         self.lexer.peek()?;
-        // Where what a value says is wrong, that is reported at its beginning.
+        // A wrong value is reported at its beginning.
         let start = self.lexer.position();
         let wrong = |reason| Failure::new(start, reason);
         match kind {
@@ -209,7 +209,7 @@ impl Reader<'_> {
         Ok(value == 0)
     }
 
-    /// The text of a number, or of a string that should hold one.
+    /// The text of a number, or of a string that should contain one.
     fn number_text(&mut self, what: &'static str) -> Result<&str> {
         match self.lexer.peek()? {
             b'"' => self.lexer.string(&mut self.scratch),
@@ -238,13 +238,13 @@ impl Reader<'_> {
         write_varint(&mut self.out, u64::from(number << 3 | u32::from(wire_type)));
     }
 
-    /// Begins a length-delimited field; answers where its content begins.
+    /// Begins a length-delimited field; answers the position at which its content begins.
     fn open(&mut self, number: u32) -> usize {
         self.tag(number, LEN);
         self.begin()
     }
 
-    /// Keeps one byte free, as most lengths are below 128; [`Reader::close`] moves what is longer.
+    /// Keeps one byte free, as most lengths are below 128; [`Reader::close`] moves longer content.
     fn begin(&mut self) -> usize {
         self.out.push(0);
         self.out.len()

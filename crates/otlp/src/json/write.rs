@@ -23,7 +23,7 @@ type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 /// Appends the request to `out`: OTLP/JSON without line breaks, up to `limit_bytes`, or nothing.
 ///
 /// # Errors
-/// [`ToJsonError::Malformed`] for what [`crate::scan`] refuses, else [`ToJsonError::TooLarge`].
+/// [`ToJsonError::Malformed`] if [`crate::scan`] refuses it, else [`ToJsonError::TooLarge`].
 pub fn to_json(
     signal: Signal,
     request: &[u8],
@@ -47,7 +47,7 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Where the occurrences of a field lie: `count`, from this one on. Of a singular scalar the last.
+/// The occurrences of a field: `count`, from this position on. Of a singular scalar the last.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     count: u32,
@@ -61,7 +61,7 @@ struct Member<'m> {
     field: &'static Field,
     slot: Slot,
     parts: &'m [Range<usize>],
-    /// Of the message.
+    /// Depth of the message.
     depth: usize,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
                     let reason = "a field has another wire type than its definition";
                     return Err(malformed(occurrence.start, reason).into());
                 }
-                // Another member of the oneof replaces what was there.
+                // Another member of the oneof replaces the one before.
                 if field.presence == Presence::Oneof
                     && chosen != Some(index)
                     && let Some(replaced) = chosen.replace(index)

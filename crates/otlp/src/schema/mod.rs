@@ -1,7 +1,7 @@
 //! The OTLP messages (opentelemetry-proto 1.x): one table for scanning, splitting and JSON.
 //!
 //! The tests compile this folder too, to write requests in every form that the protocol allows;
-//! `tests/schema.rs` holds the table against the official generated types.
+//! `tests/schema.rs` compares the table with the official generated types.
 
 mod messages;
 
@@ -56,16 +56,16 @@ pub(crate) enum Kind {
     Fixed64,
     Sfixed64,
     Double,
-    /// What the names of its values begin with, and their rest, from 0 on. Enums are open.
+    /// The prefix of its values' names, and the rest of each name, from 0 on. Enums are open.
     Enum(&'static str, &'static str),
     String,
     Bytes,
-    /// A trace or span id of so many bytes (or none).
+    /// A trace or span id of this many bytes (or none).
     Id(usize),
     Message(&'static Message),
 }
 
-/// What scanning has to know of a field: how its value is validated.
+/// The kind of a field for scanning: it decides how a value is validated.
 #[derive(Clone, Copy)]
 pub(crate) enum WireKind {
     Unknown,
@@ -173,7 +173,7 @@ fn is_original_name(original: &str, camel: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Field numbers of all signals: requests hold resources, those scopes, those items or metrics.
+/// Field numbers of all signals: requests contain resources, those scopes, those items or metrics.
 pub(crate) const REQUEST_RESOURCES: u32 = 1;
 pub(crate) const RESOURCE_X_RESOURCE: u32 = 1;
 pub(crate) const RESOURCE_X_SCOPES: u32 = 2;

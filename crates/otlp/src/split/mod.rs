@@ -1,8 +1,8 @@
 //! Cuts an encoded request into smaller ones.
 //!
-//! The request is a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. What
-//! fits is taken whole at the highest border; only what does not fit is opened, and its other
-//! fields (resource, scope, metric name, …: its header) are repeated in each of its parts.
+//! The request is a tree of borders: request, ResourceX, ScopeX, (Metric, its data,) items. It is
+//! cut at the highest border at which parts fit: only an element that does not fit is opened, and
+//! its other fields (resource, scope, metric name, …: its header) are repeated in each part.
 
 mod node;
 mod packer;
@@ -22,7 +22,7 @@ pub struct SplitLimits {
     pub max_items: usize,
 }
 
-/// An encoded request, and how many items it holds.
+/// An encoded request, and the number of its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub bytes: Bytes,
@@ -39,7 +39,7 @@ pub struct Part {
 /// borders. A request within the limits, even empty, is one part.
 ///
 /// # Errors
-/// [`crate::Malformed`] if what leads to items cannot be read; [`crate::scan`] reads items, too.
+/// [`crate::Malformed`] if levels above items cannot be read; [`crate::scan`] reads items, too.
 pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>> {
     let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
     let root = Node::request(request, signal);
@@ -56,7 +56,7 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
 /// requests that are known to be valid; [`crate::scan`] validates and counts.
 ///
 /// # Errors
-/// [`crate::Malformed`] where the structure down to the items cannot be read.
+/// [`crate::Malformed`] if the structure down to the items cannot be read.
 pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
     Node::request(request, signal).items()
 }
@@ -67,7 +67,7 @@ fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
         let items = child.items()?;
         if !packer.takes(child.len(), items) {
             packer.next_part();
-            // What cannot be opened goes alone, however large it is.
+            // An element that cannot be opened goes alone, however large it is.
             if !packer.takes(child.len(), items) && !child.is_item && items > 0 {
                 packer.open(child.tag(), child.header()?);
                 cut(packer, &child)?;

@@ -39,7 +39,7 @@ impl<'a> Node<'a> {
         std::ptr::eq(self.message, &METRIC)
     }
 
-    /// Length in bytes with tag and length; out of reach for what has to be opened.
+    /// Length in bytes with tag and length; out of reach for an element that has to be opened.
     pub(super) fn len(&self) -> usize {
         if self.contents.len() > 1 { usize::MAX } else { self.whole.len() }
     }
@@ -48,7 +48,7 @@ impl<'a> Node<'a> {
         len_tag(self.number)
     }
 
-    /// What a field holds, if it is an element.
+    /// The element in a field, if it is one.
     fn below(&self, field: &Field) -> Option<Below> {
         match self.message.wire_kind(field.number) {
             _ if field.wire_type != LEN => None,

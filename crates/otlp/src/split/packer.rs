@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::{Part, SplitLimits};
 use crate::wire::{varint_len, write_varint};
 
-/// An element that was opened: its header goes into every part that holds something of it. The
+/// An element that was opened: its header goes into every part that contains something of it. The
 /// outermost frame is the request.
 struct Frame {
     tag: u8,
     header: Bytes,
-    /// Bytes of the content in the current part: the header and what is complete within.
+    /// Bytes of the content in the current part: the header and the complete elements within.
     content_bytes: usize,
     /// The step that begins it in the current part, if something of it is there already.
     step: Option<usize>,
@@ -37,7 +37,7 @@ pub(super) struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    /// `header` holds the request's own fields besides its resources.
+    /// `header`: the request's own fields besides its resources.
     pub(super) fn new(request: &'a Bytes, header: Vec<u8>, limits: SplitLimits) -> Self {
         let root = Frame { tag: 0, content_bytes: header.len(), header: header.into(), step: None };
         let (steps, parts) = Default::default();

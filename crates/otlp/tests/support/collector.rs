@@ -20,7 +20,7 @@ pub struct Collector {
     process: Child,
     address: SocketAddr,
     exported: Receiver<Vec<u8>>,
-    /// Holds the configuration and the log.
+    /// For the configuration and the log.
     directory: PathBuf,
 }
 
@@ -67,8 +67,8 @@ impl Collector {
         }
     }
 
-    /// Sends an OTLP/JSON body and answers what the Collector exports of it, or its HTTP status if
-    /// it refuses.
+    /// Sends an OTLP/JSON body and answers the Collector's export of it, or its HTTP status if it
+    /// refuses.
     pub fn pass(&self, signal: Signal, json: &[u8]) -> Result<Vec<u8>, u16> {
         let mut stream = TcpStream::connect(self.address).expect("the Collector takes connections");
         let path = signal.http_path();
@@ -118,8 +118,8 @@ fn free_address() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-/// Without a queue the export happens before the sender is answered, so what comes out belongs to
-/// what went in.
+/// Without a queue the export happens before the sender is answered, so that each export belongs to
+/// its request.
 fn configuration(address: SocketAddr, backend: SocketAddr) -> String {
     let pipeline = "{ receivers: [otlp], exporters: [otlphttp] }";
     format!(

@@ -14,7 +14,7 @@ use sluice_otlp::Signal;
 use super::rewrite::{Freedoms, rewrite};
 use super::{logs, metrics, traces};
 
-/// What the generated requests may contain beyond the ordinary.
+/// Unusual features that the generated requests may have.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Several attributes of the same key.
@@ -27,7 +27,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What a well-behaved sender sends.
+    /// Requests of a well-behaved sender.
     pub const PLAIN: Shape = Shape { duplicate_keys: false, odd_ids: false, string_table: false };
     /// Everything that the generated types can express.
     pub const ANY: Shape = Shape { duplicate_keys: true, odd_ids: true, string_table: true };
@@ -46,7 +46,7 @@ pub fn request(signal: Signal, shape: Shape) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// An encoded request in any wire form that the protocol allows. What it means: decode it.
+/// An encoded request in any wire form that the protocol allows. Decode it for its meaning.
 pub fn wire_request(signal: Signal, shape: Shape, freedoms: Freedoms) -> BoxedStrategy<Vec<u8>> {
     (request(signal, shape), any::<u64>())
         .prop_map(move |(encoded, seed)| rewrite(signal, &encoded, freedoms, seed))

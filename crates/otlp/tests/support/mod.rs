@@ -1,12 +1,12 @@
-//! What the tests of the wire operations share: arbitrary OTLP requests in every legal wire form,
-//! and judges that know only the official generated types and the table of OTLP's fields.
+//! The common part of the tests of wire operations: arbitrary OTLP requests in every legal wire
+//! form, and judges that know only the official generated types and the table of OTLP's fields.
 //!
 //! - [`generate::any_request`]: a signal and a request of it in an arbitrary wire form, the usual
 //!   start of a property.
-//! - [`generate::request`]: only what the generated types write; [`rewrite::rewrite`]: another wire
-//!   form of it.
+//! - [`generate::request`]: only forms that the generated types write; [`rewrite::rewrite`]:
+//!   another wire form of it.
 //! - [`decoded::assert_equivalent`] and [`decoded::unknown_fields`]: whether two encoded requests
-//!   say the same.
+//!   mean the same.
 
 // Every test binary compiles this module for itself and uses a part of it.
 #![allow(dead_code, unreachable_pub)]
@@ -17,8 +17,8 @@ pub mod generate;
 pub mod logs;
 pub mod metrics;
 pub mod rewrite;
-/// The table that the code under test follows, too: `tests/schema.rs` holds it against the official
-/// types.
+/// The table that the code under test follows, too: `tests/schema.rs` checks it against the
+/// official types.
 #[allow(unused_imports)]
 #[path = "../../src/schema/mod.rs"]
 pub mod schema;

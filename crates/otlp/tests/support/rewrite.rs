@@ -1,5 +1,5 @@
-//! Turns an encoded request into another wire form of the same request: what a peer may legally
-//! send, but what the generated types never write themselves.
+//! Turns an encoded request into another wire form of the same request: one that a peer may legally
+//! send, but that the generated types never write themselves.
 
 use fastrand::Rng;
 use sluice_otlp::Signal;
@@ -7,7 +7,7 @@ use sluice_otlp::Signal;
 use super::schema::{Field, Kind, LEN, Message, Presence};
 use super::wire::{Record, read_varint, records, write_record, write_varint};
 
-/// Which freedoms of the wire format a rewrite uses. Each is used at random, not everywhere.
+/// Freedoms of the wire format that a rewrite uses. Each is used at random, not everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Freedoms {
     /// Fields in any order, descending order (as the Collector writes them) in some messages.
@@ -57,8 +57,8 @@ struct Rewriter {
     rng: Rng,
 }
 
-/// One encoded field occurrence with what its place in the message depends on: two of the same rank
-/// keep their order.
+/// One encoded field occurrence, and its rank, which decides its place in the message: two of the
+/// same rank keep their order.
 struct Piece {
     rank: u32,
     bytes: Vec<u8>,

@@ -1,9 +1,9 @@
 //! A plain reader and writer of protobuf's wire format, for tests: clarity before speed, panics on
 //! malformed input.
 
-/// One field occurrence: its number, wire type, and value. `value` holds the payload without the
+/// One field occurrence: its number, wire type, and value. `value` is the payload without the
 /// length prefix for wire type 2, the little-endian bytes for types 1 and 5, the minimal varint for
-/// type 0, and what stands between the tags of a group for type 3.
+/// type 0, and the bytes between the tags of a group for type 3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     pub number: u32,

@@ -22,7 +22,7 @@ impl ConvertedType {
         ConvertedType::ALL[self as usize].0
     }
 
-    /// The converted value; nothing where it has the type already or cannot be converted.
+    /// The converted value; nothing if it has the type already or cannot be converted.
     pub(super) fn convert(self, value: Value<'_>) -> Option<AnyValue> {
         Some(match (self, value) {
             (ConvertedType::String, Value::String(_)) => return None,

@@ -15,7 +15,7 @@ use crate::go_regexp::Pattern;
 use convert::ConvertedType;
 use source::{ContextKey, Source};
 
-/// Actions in the order in which they are carried out; each sees what the one before has done.
+/// Actions in the order in which they are carried out; each sees the result of the one before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Actions(pub Vec<Action>);
 
@@ -50,7 +50,7 @@ pub(crate) enum Put {
 }
 
 impl Actions {
-    /// Carries out the actions for one request. What they take from its sender is encoded once.
+    /// Carries out the actions for one request. Values from its sender are encoded once.
     pub(crate) fn prepare(&self, metadata: &Metadata) -> impl Fn(&mut Attributes<'_>) {
         let from_context = |action: &Action| {
             let text = action.context_key()?.find(metadata)?;
@@ -76,7 +76,7 @@ impl Actions {
 }
 
 impl Action {
-    /// What it takes from the request's sender.
+    /// The fact about the request's sender that it reads.
     fn context_key(&self) -> Option<&ContextKey> {
         match &self.what {
             What::Put(_, source) => source.from_context.as_ref(),

@@ -1,4 +1,4 @@
-//! Where an action takes its value from.
+//! The sources of an action's value.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use sluice_otlp::{Attributes, NewValue};
 
 use crate::fingerprint::Fingerprint;
 
-/// The first that yields something counts: value, sender's context, other attribute, default.
+/// The first that yields a value counts: value, sender's context, other attribute, default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Source {
     /// An encoded `AnyValue`, as is `default_value`.
@@ -18,7 +18,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What it yields for one set of attributes. `from_context`: what the context has, encoded.
+    /// Its value for one set of attributes. `from_context`: the value in the context, encoded.
     pub(super) fn find<'s>(
         &'s self,
         from_context: Option<&'s [u8]>,
@@ -54,7 +54,7 @@ impl ContextKey {
     /// Reads `client.address`, `metadata.NAME`, or a bare NAME, which older configurations write.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     pub(crate) fn parse(text: &str) -> Result<ContextKey, String> {
         if text.starts_with("auth.") {
             let message = "attributes of an authenticated client (`auth.`) are not available; \
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// The address comes without port, headers are found in any case and joined, what is missing
+    /// The address comes without port, headers are found in any case and joined, a missing one
     /// yields nothing.
     #[test]
     fn context_is_looked_up() {

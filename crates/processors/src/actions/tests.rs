@@ -16,8 +16,8 @@ fn request(attributes: &[(&str, AnyValue)]) -> Bytes {
     field(1, &field(1, &attributes.collect::<Vec<u8>>())).into()
 }
 
-/// Carries out actions and answers what the attributes are then; nothing if the request stayed as
-/// it was.
+/// Carries out actions and answers the resulting attributes; nothing if the request stayed as it
+/// was.
 fn run(actions: &str, attributes: &[(&str, AnyValue)]) -> Option<Vec<(String, AnyValue)>> {
     let (actions, diagnostics) =
         read_text("p", &format!("actions: {actions}"), |fields| read(fields, "actions", ""));
@@ -41,7 +41,7 @@ fn text(text: &str) -> AnyValue {
     AnyValue::String(text.to_owned())
 }
 
-/// Each action sees what the one before has done.
+/// Each action sees the result of the one before.
 #[test]
 fn actions_follow_each_other() {
     let actions = "[{key: b, action: insert, from_attribute: a}, {key: a, action: delete},
@@ -66,7 +66,7 @@ fn duplicates_are_handled_like_the_collectors_map() {
     );
 }
 
-/// The hash is SHA-256 in hexadecimal; what cannot be hashed becomes the empty string.
+/// The hash is SHA-256 in hexadecimal; a value that cannot be hashed becomes the empty string.
 #[test]
 fn hashes_are_sha256() {
     let found = run(
@@ -103,7 +103,7 @@ fn values_have_the_types_of_the_configuration() {
     assert_eq!(found, [("a".to_owned(), AnyValue::Array(list))]);
 }
 
-/// Where every action leaves things as they are, the request is not copied.
+/// If no action changes anything, the request is not copied.
 #[test]
 fn nothing_to_do_is_unchanged() {
     let actions =

@@ -29,7 +29,7 @@ struct Attributes {
     selection: Selection,
 }
 
-/// Reads the options. They hold for all signals: see [`restrict`].
+/// Reads the options. They apply to all signals: see [`restrict`].
 fn read(fields: &mut Fields<'_>) -> Attributes {
     let doc = "Actions on the attributes of every selected item, in this order.";
     let actions = actions::read(fields, "actions", doc);
@@ -56,8 +56,8 @@ impl Attributes {
     }
 }
 
-/// What is left of `include` or `exclude` (that is its `name`) for items of one signal; nothing if
-/// that is nothing, which the Collector allows for metrics only.
+/// The part of `include` or `exclude` (that is its `name`) for items of one signal; nothing if
+/// there is none, which the Collector allows for metrics only.
 fn restrict(
     name: &str,
     properties: Properties,

@@ -1,4 +1,4 @@
-//! Which items are selected: the Collector's rules, one scenario each.
+//! The selection of items: the Collector's rules, one scenario each.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -47,7 +47,7 @@ fn scope(name: &str, version: &str) -> Option<InstrumentationScope> {
     })
 }
 
-/// Reads `selection` and runs the processor with an action that marks what is selected.
+/// Reads `selection` and runs the processor with an action that marks the selected items.
 fn mark(selection: &str, signal: Signal, request: Vec<u8>) -> Bytes {
     let yaml = format!("actions: [{{key: mark, action: insert, value: 1}}]\n{selection}");
     let (config, diagnostics) = read_text("processors.attributes", &yaml, read);
@@ -300,7 +300,7 @@ fn selections_are_checked_against_the_signal() {
     );
 }
 
-/// Options that contradict each other are named in an error, and so is what no action can do.
+/// Options that contradict each other are named in an error, and so is an impossible action.
 #[test]
 fn wrong_options_are_refused() {
     let cases = [
@@ -348,7 +348,7 @@ fn wrong_options_are_refused() {
     }
 }
 
-/// Equal configurations have equal fingerprints; any difference in what is done makes another.
+/// Equal configurations have equal fingerprints; any difference in effect makes another.
 #[test]
 fn fingerprints_tell_configurations_apart() {
     let fingerprint = |yaml: &str| {

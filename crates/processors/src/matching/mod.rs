@@ -1,4 +1,4 @@
-//! `include` and `exclude`: which items an action is for, as in the Collector 0.160.
+//! `include` and `exclude`: the selection of items for an action, as in the Collector 0.160.
 
 mod attributes;
 mod config;
@@ -12,19 +12,19 @@ use crate::fingerprint::Fingerprint;
 use crate::go_regexp::Pattern;
 use crate::text::text_of;
 
-/// What an item has to be. Every given property must match; of a list of strings one is enough.
+/// Properties of an item. Every given one must match; of a list of strings one is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Properties {
-    /// Against the resource's `service.name`.
+    /// Matched against the resource's `service.name`.
     pub services: Option<Strings>,
     pub span_names: Option<Strings>,
-    /// Against `SPAN_KIND_SERVER` and so on.
+    /// Matched against `SPAN_KIND_SERVER` and so on.
     pub span_kinds: Option<Strings>,
     pub log_bodies: Option<Strings>,
     pub log_severity_texts: Option<Strings>,
     pub log_severity_number: Option<SeverityNumber>,
     pub metric_names: Option<Strings>,
-    /// Of the item. All must match.
+    /// Attributes of the item. All must match.
     pub attributes: Vec<AttributeMatcher>,
     /// Attributes of the resource. All must match.
     pub resources: Vec<AttributeMatcher>,
@@ -193,12 +193,12 @@ pub(crate) struct Selection {
     pub(crate) exclude: Option<Properties>,
 }
 
-/// Hands the attributes of selected items to `edit`. Decides from the outside in: what the resource
-/// and the scope say is found out once for all their items.
+/// Hands the attributes of selected items to `edit`. Decides from the outside in: the properties of
+/// the resource and the scope are checked once for all their items.
 pub(crate) struct Selecting<'s, E> {
     selection: &'s Selection,
     edit: E,
-    /// Whether the resource, scope and metric at hand have what `exclude` asks of them.
+    /// Whether the resource, scope and metric at hand match `exclude`.
     excluded_by_resource: bool,
     excluded_by_scope: bool,
     excluded_by_metric: bool,

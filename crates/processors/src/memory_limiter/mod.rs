@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Absolute limits go before percentages; the spike is a fifth where nothing is said.
+    /// Absolute limits go before percentages; the spike is a fifth if it is not set.
     #[test]
     fn limits_are_resolved() {
         let (limit, diagnostics) = read_text("m", "limit_mib: 500\nlimit_percentage: 80", read);

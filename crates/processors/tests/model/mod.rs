@@ -1,4 +1,4 @@
-//! Actions on decoded requests: what the processors have to equal.
+//! Actions on decoded requests: the processors have to give the same results.
 
 #![allow(unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! Memory for a body on its way, and what becomes of a body that makes no progress.
+//! Memory for a body on its way. A body that makes no progress is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::refusal::Refused;
 use super::waiting::Body;
 
-/// How often a body's progress is looked at. Shorter than other requests wait for memory.
+/// Interval of looks at a body's progress. Shorter than other requests wait for memory.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// While the CPU is the bottleneck it may be this process that makes no progress.
 const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ impl Admitted {
     }
 
     /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so
-    /// that it seldom asks, or for as much as it takes where there is no more.
+    /// that it seldom asks, or for exactly the missing bytes if there is no more.
     pub(super) fn reach(&mut self, length: usize) -> Result<(), Refusal> {
         let bytes = self.permit.bytes();
         if length <= bytes {

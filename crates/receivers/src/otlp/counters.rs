@@ -1,4 +1,4 @@
-//! What was received and what was refused. All counters only grow.
+//! Counters of accepted and refused requests. They only grow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ impl Transport {
     }
 }
 
-/// Of one signal over one transport.
+/// Counters of one signal over one transport.
 #[derive(Debug, Default)]
 pub struct SignalCounters {
     pub accepted_requests: AtomicU64,
     pub accepted_items: AtomicU64,
-    /// As sent, compressed or not.
+    /// Bytes as sent, compressed or not.
     pub accepted_bytes: AtomicU64,
     /// Items of requests that were refused after they had been counted.
     pub refused_items: AtomicU64,

@@ -77,7 +77,7 @@ impl HttpHandler {
         let Some(value) = values.next() else { return Ok(Packing::Known(Encoding::Identity)) };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
         match self.config.encodings.iter().find(|(own, _)| *own == name) {
-            // Several codings on top of each other are nothing that any OTLP client sends.
+            // No OTLP client sends several codings on top of each other.
             Some((_, packing)) if values.next().is_none() => Ok(*packing),
             _ if name.is_empty() => Ok(Packing::Known(Encoding::Identity)),
             _ => {
@@ -118,7 +118,7 @@ impl HttpHandler {
         response
     }
 
-    /// Adds to a request's answer what browsers and the configuration want of every one.
+    /// Adds the headers that browsers and the configuration want of every answer.
     fn finish<'a>(
         &'a self,
         request: &Request<RequestBody>,

@@ -1,4 +1,4 @@
-//! What both transports do with a request, from its credentials to its acceptance.
+//! The steps of a request that both transports share, from its credentials to its acceptance.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 use super::waiting::Body;
 
-/// How the bytes of a request are to be understood.
+/// The format of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Protobuf,
@@ -45,14 +45,14 @@ pub(super) struct Incoming<'a> {
     pub request: http::Request<RequestBody>,
 }
 
-/// What the request says of its content. `None`: nothing, or several things that differ.
+/// The request's content type. `None`: it has none, or several that differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
 }
 
 impl Ingest {
-    /// Steps 1 and 2: may this sender send this signal here, and where does it go?
+    /// Steps 1 and 2: whether this sender may send this signal here, and its route.
     async fn let_in(
         &self,
         signal: Signal,
@@ -71,7 +71,7 @@ impl Ingest {
     }
 
     /// A request whose path is known. h2 leaves path and authority in the buffer that they came in,
-    /// which may be a frame of the longest kind: of both only what metadata may need is kept.
+    /// which may be a frame of the longest kind: only what metadata may need is kept.
     fn parts_of(&self, request: http::Request<RequestBody>) -> (Parts, Body) {
         let (mut head, body) = request.into_parts();
         let authority = head.uri.authority().filter(|_| self.config.include_metadata);
@@ -79,8 +79,8 @@ impl Ingest {
         (head, Body::new(BodyReader::new(body, self.config.body_timeouts)))
     }
 
-    /// All steps but the answer. Counts what becomes of the request. `packing_of`: how its headers
-    /// say that it is packed.
+    /// All steps but the answer. Counts the result. `packing_of`: the packing of the body, from its
+    /// headers.
     pub(super) async fn receive(
         &self,
         incoming: Incoming<'_>,

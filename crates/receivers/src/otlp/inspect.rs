@@ -15,14 +15,14 @@ use super::refusal::{Refused, RefusedReason};
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
-/// What inspecting may hold on such a thread: what is inflated, and its translation or a window.
+/// On such a thread inspecting may use this much: the inflated body, and its translation or window.
 const INLINE_HELD_BYTES: usize = 2 * INLINE_BYTES;
-/// Protobuf that is longer than its JSON is tried again with so many times the memory.
+/// Protobuf that is longer than its JSON is tried again with this many times the memory.
 const JSON_GROWTH: usize = 4;
-/// And is given at least this much.
+/// That attempt gets at least this much.
 const JSON_LEAST_BYTES: usize = 1024;
 
-/// A request that is known to be valid: its items, and what is passed on.
+/// A request that is known to be valid: its items, and the payload that is passed on.
 pub(super) type Inspected = (u32, Payload);
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
@@ -38,7 +38,7 @@ pub(super) struct Work {
     limit_bytes: usize,
     /// It may travel on in its compressed form.
     keeps_compressed: bool,
-    /// Its inflated size, where that can be told.
+    /// Its inflated size, if it tells one.
     claimed: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl From<InflateError<Stop>> for Stop {
 /// The permit of a request while it is inspected.
 struct Ledger<'a> {
     permit: &'a mut Permit,
-    /// What the body and the metadata hold.
+    /// Memory of the body and the metadata.
     base_bytes: usize,
     /// It is inspected on a thread that serves connections.
     is_inline: bool,
@@ -82,7 +82,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// Takes note that so much is held beside the body, before it is.
+    /// Charges this many bytes beside the body, before they are allocated.
     fn hold(&mut self, bytes: usize) -> Result<(), Stop> {
         if self.is_inline && bytes > INLINE_HELD_BYTES {
             return Err(Stop::Large);
@@ -98,7 +98,7 @@ impl Inspector {
         Inspector(Arc::new(Semaphore::new(threads)))
     }
 
-    /// The permit that comes back covers what the payload holds.
+    /// The permit that comes back covers the memory of the payload.
     pub(super) async fn inspect(
         &self,
         work: Work,
@@ -109,7 +109,7 @@ impl Inspector {
             match work.run(&mut permit, true) {
                 Ok(inspected) => return Ok((inspected, permit)),
                 Err(Stop::Refused(refused)) => return Err(refused),
-                // What was held until then is let go.
+                // The memory that was used until then is freed.
                 Err(Stop::Large) => permit.shrink_to(base_bytes),
             }
         }
@@ -147,7 +147,7 @@ impl Work {
         Work { signal, format, packing, body, limit_bytes, keeps_compressed, claimed }
     }
 
-    /// As far as can be told beforehand.
+    /// As far as its lengths tell.
     fn is_small(&self) -> bool {
         self.claimed.unwrap_or(0).max(self.body.len()) <= INLINE_BYTES
     }

@@ -1,4 +1,4 @@
-//! What the receiver exposes of its requests and connections.
+//! The receiver's metrics of its requests and connections.
 
 use std::sync::atomic::AtomicU64;
 
@@ -63,7 +63,7 @@ impl Counters {
     }
 }
 
-/// What connections are counted by.
+/// The events of connections, by their names in metrics.
 fn events(counters: &ServerCounters) -> [(&'static str, &AtomicU64); 11] {
     [
         ("accepted", &counters.accepted),

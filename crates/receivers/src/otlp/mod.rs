@@ -3,16 +3,16 @@
 //! A request goes through the same steps over both transports, each as early as it can be taken:
 //!
 //! 1. authentication, from the headers alone;
-//! 2. routing: one snapshot of where the signal goes, for the life of the request;
+//! 2. routing: one snapshot of the signal's route, for the life of the request;
 //! 3. admission: memory is asked for with the length from the gRPC prefix or `content-length`,
-//!    and what comes of the body before is charged while it waits;
+//!    and bytes of the body that come before are charged while it waits;
 //! 4. reading, bounded in size and time;
 //! 5. inflating (bounded, and never more than was admitted), validating and counting, in one pass
 //!    over the bytes;
-//! 6. submitting, compressed as it came where the route keeps it so;
+//! 6. submitting, compressed as it came if the route keeps it so;
 //! 7. the answer.
 //!
-//! What is refused gets the answer that makes OTLP clients do the right thing: see [`refusal`].
+//! A refused request gets the answer that makes OTLP clients do the right thing: see [`refusal`].
 
 mod admitted;
 mod config;
@@ -136,7 +136,7 @@ impl BoundReceiver for Vec<Port> {
 
 /// A receiver that listens.
 struct Running {
-    /// With the real ports. Not those on Unix sockets.
+    /// Bound addresses, with the real ports. Not those on Unix sockets.
     addresses: Vec<(&'static str, String)>,
     counters: Arc<Counters>,
     listeners: Vec<Listener>,

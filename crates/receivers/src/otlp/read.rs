@@ -12,11 +12,11 @@ use super::ingest::Ingest;
 use super::refusal::Refused;
 use super::waiting::Body;
 
-/// What is admitted at first of a body that does not tell its length.
+/// Memory that is admitted at first for a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
 
 impl Ingest {
-    /// Reads the one message of a unary call. Memory is asked for as soon as its prefix is there.
+    /// Reads the one message of a unary call. Memory is asked for as soon as its prefix has come.
     /// `packing` is that of messages that are compressed; one may be sent as it is.
     pub(super) async fn read_message(
         &self,
@@ -69,7 +69,7 @@ impl Ingest {
                 return Err(Refused::too_large(self.config.limit_bytes));
             }
             admitted.reach(length)?;
-            // All that is admitted, and no more: a buffer that grows by itself holds twice as much.
+            // All that is admitted, and no more: a buffer that grows by itself uses twice as much.
             bytes.reserve_exact(admitted.permit.bytes() - bytes.len());
             bytes.extend_from_slice(&chunk);
         }

@@ -12,7 +12,7 @@ use sluice_net::compress::DecompressError;
 use sluice_net::grpc::{Code, FrameError, Status};
 use sluice_net::server::BodyError;
 
-/// When to come back while passwords of others are being checked.
+/// The delay for a client while the passwords of other senders are being checked.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A refusal in the form in which it is counted: see [`Refused`].
@@ -68,12 +68,12 @@ impl RefusedReason {
     }
 }
 
-/// Why a request was not accepted, with what the client is told.
+/// Why a request was not accepted, and the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub reason: RefusedReason,
     pub message: String,
-    /// When to come back, for `Overloaded`.
+    /// The delay that the client is asked for, for `Overloaded`.
     pub retry_delay: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a request's sender.
+//! The metadata that is kept of a request's sender.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Sender {
 
     /// The metadata of a request: the headers with the names in `keys`, which are in lower case, as
     /// header names always are. Nothing else is kept, credentials least of all. The permit grows by
-    /// what the headers hold before they are copied.
+    /// the size of the headers before they are copied.
     pub(super) fn metadata(
         &self,
         head: &Parts,

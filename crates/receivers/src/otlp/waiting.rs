@@ -1,8 +1,8 @@
 //! Bodies of requests that wait, to be admitted or for a check of their credentials.
 //!
-//! What comes meanwhile is read, into a buffer of its own that is charged as it grows. Left unread,
-//! each frame of it would keep the whole buffer that it came in, with whatever the peer puts
-//! between its frames; and it would fill the window that all requests of a connection share.
+//! Arriving bytes are read into a buffer that is charged as it grows. Left unread, each frame would
+//! keep the whole buffer that it came in, with all that the peer puts between its frames; and the
+//! frames would fill the window that all requests of a connection share.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Body {
     reader: BodyReader,
     /// The length that the peer announced, if it did.
     pub(super) announced_len_bytes: Option<u64>,
-    /// What was read and is not used yet, in this order.
+    /// Bytes that were read and are not used yet, in this order.
     held: Vec<u8>,
     pub(super) last: Option<Bytes>,
     charged: Option<Permit>,
@@ -42,7 +42,7 @@ impl Body {
         }
     }
 
-    /// What was read while the request waited, then its end.
+    /// The bytes that were read while the request waited, then its end.
     fn read_before(&mut self) -> Option<Option<Bytes>> {
         if !self.held.is_empty() {
             return Some(Some(std::mem::take(&mut self.held).into()));
@@ -54,7 +54,7 @@ impl Body {
         self.has_ended.then_some(None)
     }
 
-    /// Waits, and reads what comes meanwhile into memory of this pool. `None`: there is not enough.
+    /// Waits, and reads arriving bytes into memory of this pool. `None`: there is not enough.
     pub(super) async fn read_while<T>(
         &mut self,
         mut wait: BoxFuture<'_, T>,
@@ -93,7 +93,7 @@ impl Body {
         Ok(None)
     }
 
-    /// False: there is no memory for it. Then it is the next piece all the same.
+    /// False: there is no memory for the piece. Then it is the next piece all the same.
     fn hold(&mut self, piece: Bytes) -> bool {
         let (len, capacity) = (self.held.len() + piece.len(), self.held.capacity());
         if len > capacity {

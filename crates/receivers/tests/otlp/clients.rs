@@ -15,8 +15,8 @@ use crate::support::*;
 
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 
-/// Scenario: tonic exports all three signals, plain and compressed. Guarantee: what is handed in is
-/// what was sent.
+/// Scenario: tonic exports all three signals, plain and compressed. Guarantee: the engine gets
+/// exactly the requests that were sent.
 #[tokio::test]
 async fn tonic_exports_every_signal_in_every_encoding() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
@@ -202,8 +202,8 @@ async fn an_empty_request_is_a_success_and_is_not_submitted() {
     assert!(receiver.intake.taken().is_empty());
 }
 
-/// Guarantee: of a request's headers those travel on that something downstream reads, charged like
-/// its body; credentials and the rest do not, however much `include_metadata` asks for.
+/// Guarantee: only headers that something downstream reads travel on, charged like the body;
+/// credentials and the rest do not, however much `include_metadata` asks for.
 #[tokio::test]
 async fn headers_that_something_reads_travel_with_the_request_where_asked_for() {
     let text = BOTH.replace("'localhost:0'", "'localhost:0', include_metadata: true");

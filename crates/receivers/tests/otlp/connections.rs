@@ -1,4 +1,4 @@
-//! How connections begin, live and end.
+//! The beginning, life and end of connections.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -118,7 +118,7 @@ async fn header_blocks_that_never_end_are_cut_off() {
     }
     let receiver = Receiver::start_with(config, MockIntake::default()).await;
     let block = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
-    // A literal header whose value is what comes after.
+    // A literal header whose value is all bytes that come after it.
     let endless = [&[0x00, 0x01, b'x', 0x7f, 0xff, 0x7f][..], &[b'a'; 8000]].concat();
     let whole = frame(0x1, 0, 1, &block);
     let half = [whole.clone(), frame(0x9, 0, 1, &endless)[..100].to_vec()].concat();
@@ -187,7 +187,7 @@ async fn aged_and_idle_connections_are_asked_to_go() {
 }
 
 /// Scenario: a call that takes longer than its connection may live, and longer than the grace.
-/// Guarantee: it is cut off, and what was admitted for it comes back.
+/// Guarantee: it is cut off, and the memory that was admitted for it comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_outlasts_the_grace_is_cut_off() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {max_connection_age: 300ms, max_connection_age_grace: 300ms}}}}";
@@ -209,7 +209,7 @@ async fn a_call_that_outlasts_the_grace_is_cut_off() {
 }
 
 /// Scenario: a peer begins one request more than it may at a time. Guarantee: that one is refused,
-/// the others go on.
+/// the earlier ones go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_above_the_limit_are_refused() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', max_concurrent_streams: 2}, http: {endpoint: 'localhost:0'}}";
@@ -246,7 +246,7 @@ async fn streams_above_the_limit_are_refused() {
 }
 
 /// Scenario: a peer shakes hands and then answers nothing, nor pings. Guarantee: its connection is
-/// closed; one that answers pings stays.
+/// closed; one whose peer answers pings stays.
 #[tokio::test]
 async fn peers_that_answer_no_ping_are_given_up() {
     let text = "protocols: {grpc: {endpoint: 'localhost:0', keepalive: {server_parameters: {time: 200ms, timeout: 300ms}}}, http: {endpoint: 'localhost:0'}}";

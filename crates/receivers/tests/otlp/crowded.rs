@@ -24,7 +24,7 @@ async fn with_budget(budget: &Arc<ConnectionBudget>) -> Receiver {
     Receiver::start_within(config(BOTH), MockIntake::default(), Arc::clone(budget)).await
 }
 
-/// A connection, and what ends with it.
+/// A connection, and the task that ends with it.
 async fn open(address: SocketAddr) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
     let socket = TcpStream::connect(address).await.expect("connects");
     let (client, connection) = h2::client::handshake(socket).await.expect("shakes hands");
@@ -32,7 +32,7 @@ async fn open(address: SocketAddr) -> (SendRequest<Bytes>, JoinHandle<Result<(),
 }
 
 /// Scenario: there is room for no more connections, and some were idle for longer than others.
-/// Guarantee: the one that was idle longest is asked to go, in order, for each new one; the others
+/// Guarantee: the one that was idle longest is asked to go, in order, for each new one; the rest
 /// stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_idle_connection_makes_room() {
@@ -71,8 +71,8 @@ async fn the_longest_idle_connection_makes_room() {
 }
 
 /// Scenario: streams with large headers that wait for their bodies, on several connections.
-/// Guarantee: at most as many as there is memory for are let in, the others are told to come back
-/// later; another client is served, and all is let in again afterwards.
+/// Guarantee: at most as many as there is memory for are let in, the rest get a retryable refusal;
+/// another client is served, and all are let in again afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_of_streams_that_wait_are_bounded() {
     const CONNECTIONS: usize = 4;
@@ -100,7 +100,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
         receiver.undisturbed(begun).await;
         let mut accepted = 0;
         for (response, mut stream) in waiting {
-            // One that was refused takes no body.
+            // A refused stream takes no body.
             let _ = stream.send_data(framed(0, &traces(1)).into(), true);
             accepted += usize::from(is_accepted(response).await);
         }
@@ -108,8 +108,8 @@ async fn headers_of_streams_that_wait_are_bounded() {
     }
 }
 
-/// Scenario: the memory for streams is spent for some that send nothing. Guarantee: they are told
-/// to come back later, and another client is served, long before their time is up.
+/// Scenario: the memory for streams is spent for some that send nothing. Guarantee: they get a
+/// retryable refusal, and another client is served, long before their time is up.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_without_progress_make_room() {
     const CONNECTIONS: usize = 40;
@@ -193,7 +193,7 @@ async fn a_tls_handshake_makes_room_for_the_next_connection() {
 }
 
 /// Scenario: for thousands of requests of one connection there is no room, and their bodies come
-/// when they are refused already. Guarantee: the connection lives.
+/// after the refusals. Guarantee: the connection lives.
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_of_refused_streams_do_not_end_their_connection() {
     const STREAMS: usize = 40;
@@ -220,8 +220,8 @@ async fn bodies_of_refused_streams_do_not_end_their_connection() {
     assert!(!connection.is_finished());
 }
 
-/// Scenario: a peer's flow control has no room for any answer, and it begins request after
-/// request. Guarantee: its connection is closed; what was charged for the answers comes back.
+/// Scenario: a peer's flow control has no room for any answer, and it begins request after request.
+/// Guarantee: its connection is closed; the memory charged for the answers comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_without_a_window_end_their_connection() {
     let mut config = config(BOTH);
@@ -253,7 +253,7 @@ async fn answers_without_a_window_end_their_connection() {
     until("it is counted", || counters.failed.load(Ordering::Relaxed) == 1).await;
 }
 
-/// Either that, or refused as one that may come back.
+/// True if the request is accepted; otherwise its refusal must be retryable.
 async fn is_accepted(response: ResponseFuture) -> bool {
     let head = response.await.expect("is answered");
     let status = head.headers().get("grpc-status").map(|status| status.as_bytes());
@@ -262,7 +262,7 @@ async fn is_accepted(response: ResponseFuture) -> bool {
 }
 
 /// Scenario: peers pipeline requests and never read an answer. Guarantee: they are closed, whatever
-/// is refused or accepted; others are undisturbed.
+/// is refused or accepted; other clients are undisturbed.
 #[tokio::test(flavor = "multi_thread")]
 async fn peers_that_never_read_are_closed() {
     let mut config = config(BOTH);

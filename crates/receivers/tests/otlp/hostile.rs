@@ -28,7 +28,7 @@ const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 /// Scenario: a gigabyte of zeros in a kilobyte or a megabyte of gzip or zstd, over both transports,
 /// many at a time; 64 MiB in the codings that HTTP alone has. Guarantee: RESOURCE_EXHAUSTED / 413;
-/// memory grows by the limit a bomb, not by what the bombs unpack to.
+/// memory grows by the limit a bomb, not by the bombs' unpacked sizes.
 #[tokio::test(flavor = "multi_thread")]
 async fn compression_bombs_are_refused_at_the_limit() {
     const AT_ONCE: usize = 32;
@@ -211,7 +211,7 @@ async fn a_trickling_body_is_given_up() {
 }
 
 /// Scenario: many clients vanish at once within their bodies, or while they wait for the answer.
-/// Guarantee: what was admitted comes back.
+/// Guarantee: the admitted memory comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_vanish_leave_nothing_behind() {
     const CLIENTS: usize = 32;

@@ -59,8 +59,7 @@ async fn overload_says_when_to_come_back() {
 }
 
 /// Scenario: requests whose inflated form exceeds all the memory for receiving, though not the
-/// receiver's limit. Guarantee: a client is told that they are too large, and not to come back for
-/// ever.
+/// receiver's limit. Guarantee: the answer says that they are too large, and is not retryable.
 #[tokio::test]
 async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
     let intake = MockIntake { memory_limit_bytes: Some(1 << 20), ..MockIntake::default() };
@@ -85,7 +84,7 @@ async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
 }
 
 /// Guarantee: memory for a body that does not tell its length is asked for in steps, the last of
-/// which is no larger than what is left.
+/// which is no larger than the memory that is left.
 #[tokio::test]
 async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
     let plain = traces(2_500);
@@ -100,12 +99,12 @@ async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
 }
 
 /// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight
-/// threads at once. Guarantee: no more is unpacked than the memory for receiving holds, whatever
-/// the receiver's own limit would let through.
+/// threads at once. Guarantee: no more is unpacked than fits the memory for receiving, whatever the
+/// receiver's own limit would let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn nothing_is_inflated_before_it_is_admitted() {
     const MEMORY: usize = 24 << 20;
-    /// Of the clients, and what the allocator keeps for its threads. Eight bodies would unpack to
+    /// Memory of the clients, and of the allocator for its threads. Eight bodies would unpack to
     /// half a gigabyte.
     const BESIDE: usize = 136 << 20;
     if !is_alone("refusals::nothing_is_inflated_before_it_is_admitted") {
@@ -201,8 +200,8 @@ async fn authenticated(authenticator: Arc<dyn ServerAuth>) -> Receiver {
     Receiver::start(&text, MockIntake { authenticators, ..MockIntake::default() }).await
 }
 
-/// Guarantee: a sender whose credentials could not be looked at is told to come back, and not that
-/// they are wrong, upon which clients drop their data.
+/// Guarantee: a sender gets a retryable refusal if its credentials could not be checked. Clients
+/// drop their data if credentials are called wrong.
 #[tokio::test]
 async fn a_busy_check_of_credentials_is_overload() {
     let receiver = authenticated(Arc::new(Busy(HeaderValue::from_static("Basic")))).await;
@@ -212,7 +211,7 @@ async fn a_busy_check_of_credentials_is_overload() {
     assert_eq!((code, head.contains("retry-after: 1")), (503, true), "{head}");
 }
 
-/// Guarantee: without credentials nothing is admitted, however large it says it is.
+/// Guarantee: without credentials no request is admitted, however large it says it is.
 #[tokio::test]
 async fn authentication_comes_first() {
     let (options, _) =
@@ -375,7 +374,7 @@ async fn other_types_methods_and_paths_are_told_apart() {
     receiver.assert_serves_others().await;
 }
 
-/// The codes of all answers to what is sent over one connection, until the server closes it.
+/// The codes of all answers over one connection that carries `bytes`, until the server closes it.
 /// `ends`: nothing more will come.
 async fn codes(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u16> {
     let mut socket = TcpStream::connect(address).await.expect("connects");
@@ -392,8 +391,8 @@ async fn codes(address: SocketAddr, bytes: &[u8], ends: bool) -> Vec<u16> {
 }
 
 /// Scenario: HTTP/1 requests whose length can be understood in two ways, or that end before it;
-/// each that is whole has another one behind it, to a path that there is not. Guarantee: what is
-/// ambiguous or cut off is refused or, with chunks, read by them; in each of these cases the
+/// each that is whole has another one behind it, to an unknown path. Guarantee: ambiguous or
+/// incomplete requests are refused or, with chunks, read by them; in each of these cases the
 /// connection ends, so that nothing within a body is ever taken for a request.
 #[tokio::test]
 async fn bodies_that_end_in_two_places_end_the_connection() {

@@ -70,8 +70,8 @@ async fn early_refusals_do_not_end_a_shared_connection() {
 }
 
 /// Guarantee: over HTTP/1 a refused request's body is read, and the next request of the connection
-/// is answered. A client that asks first whether it shall send its body is told no, and is not
-/// waited for.
+/// is answered. A client that asks first whether to send its body gets the refusal, and the server
+/// does not wait for the body.
 #[tokio::test(flavor = "multi_thread")]
 async fn over_http1_the_next_request_is_answered_after_an_early_refusal() {
     const LENGTH: usize = 3 << 20;

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runtime::ServerRuntime;
 
-/// What the mock was handed.
+/// A request that the mock accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     pub(crate) signal: Signal,
@@ -52,11 +52,11 @@ pub(crate) struct MockIntake {
     pub(crate) outstanding: AtomicUsize,
     pub(crate) peak: AtomicUsize,
     pub(crate) admissions: AtomicUsize,
-    /// Who may send, by name.
+    /// Authenticators, by name.
     pub(crate) authenticators: HashMap<String, Arc<dyn ServerAuth>>,
     pub(crate) keeps: Option<Encoding>,
     pub(crate) unrouted: Option<Signal>,
-    /// What something downstream reads of request metadata.
+    /// Names of the request metadata that something downstream reads.
     pub(crate) metadata_keys: Vec<String>,
     /// The memory for receiving, if it has an end.
     pub(crate) memory_limit_bytes: Option<usize>,
@@ -65,9 +65,9 @@ pub(crate) struct MockIntake {
     pub(crate) submit_refusal: Option<Refusal>,
     /// Requests wait to be admitted until it is notified.
     pub(crate) gate: Option<Notify>,
-    /// The memory for what comes of requests that wait.
+    /// The memory for bytes of requests that wait.
     pub(crate) waiting: Arc<WaitingMemory>,
-    /// Nothing of this is ever accepted.
+    /// No request of this signal is ever accepted.
     pub(crate) stalls: Option<Signal>,
 }
 
@@ -109,7 +109,7 @@ impl MockIntake {
 /// The ingress that the receiver sees.
 pub(crate) struct Shared(pub(crate) Arc<MockIntake>);
 
-/// Where it sends a signal.
+/// Its route of a signal.
 struct MockRoute(Arc<MockIntake>, Signal);
 
 impl Ingress for Shared {
@@ -123,7 +123,7 @@ impl Ingress for Shared {
     }
 }
 
-/// Counts what requests hold while they wait.
+/// Counts the memory of requests while they wait.
 #[derive(Default)]
 pub(crate) struct WaitingMemory {
     pub(crate) limit_bytes: Option<usize>,
@@ -296,7 +296,7 @@ impl Receiver {
         outcome
     }
 
-    /// What was accepted from clients other than those of `undisturbed`.
+    /// Requests accepted from clients other than those of `undisturbed`.
     pub(crate) fn taken_from_attackers(&self) -> Vec<Accepted> {
         self.intake
             .taken()
@@ -311,7 +311,7 @@ impl Receiver {
     }
 }
 
-/// What the clients of `undisturbed` send.
+/// The clients of `undisturbed` send this signal.
 const SIGNAL_OF_OTHERS: Signal = Signal::Metrics;
 
 /// Exports until told not to, and once more; returns how many requests there were.
@@ -344,8 +344,8 @@ async fn export_until(
     }
 }
 
-/// True in a process that runs this test and no other, so that the memory of the process is what
-/// the test is about. Elsewhere the test is run in such a process.
+/// True in a process that runs this test and no other: the test is about the memory of the process.
+/// Elsewhere the test is run in such a process.
 pub(crate) fn is_alone(test: &str) -> bool {
     const ALONE: &str = "SLUICE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -366,7 +366,7 @@ pub(crate) fn is_alone(test: &str) -> bool {
     false
 }
 
-/// The most memory that this process had from some moment on, beyond what it had then.
+/// The most memory that this process had since some moment, beyond its memory then.
 pub(crate) struct Growth {
     before_bytes: usize,
 }
@@ -450,7 +450,7 @@ pub(crate) fn logs_request(records: u32) -> ExportLogsServiceRequest {
     }
 }
 
-/// An encoded request of so many spans.
+/// An encoded request of this many spans.
 pub(crate) fn traces(spans: u32) -> Vec<u8> {
     prost::Message::encode_to_vec(&trace_request(spans))
 }
@@ -487,7 +487,7 @@ pub(crate) fn grpc_request(path: &str, headers: &[(&str, &str)]) -> http::Reques
         .expect("is valid")
 }
 
-/// How an HTTP/2 client begins: the preface and an empty SETTINGS frame.
+/// The beginning of an HTTP/2 connection: the client's preface and an empty SETTINGS frame.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// An HTTP/2 frame.
@@ -496,7 +496,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The whole frames among what a peer has sent: kind, stream, payload.
+/// The whole frames in the bytes that a peer has sent: kind, stream, payload.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, _, e, f, g, h, rest @ ..] = bytes

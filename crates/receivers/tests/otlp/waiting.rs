@@ -1,5 +1,5 @@
-//! Requests that wait, for memory or for a check of their credentials: what comes meanwhile is
-//! charged, and nothing beyond it is held.
+//! Requests that wait, for memory or for a check of their credentials: bytes that come meanwhile
+//! are charged, and no memory beyond them is used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ async fn begin(
     (response, stream)
 }
 
-/// Guarantee: what comes of a request that waits is read and charged, over both transports, and
-/// the request is accepted with it.
+/// Guarantee: bytes of a request that waits are read and charged, over both transports, and the
+/// request is accepted with them.
 #[tokio::test]
 async fn what_comes_of_a_request_that_waits_is_charged() {
     let receiver = gated(1 << 20).await;
@@ -79,7 +79,7 @@ async fn what_comes_of_a_request_that_waits_is_charged() {
 }
 
 /// Guarantee: a request whose peer sends more than there is memory for while it waits is admitted
-/// at once or not at all, whatever it announced. Trailers and what is not kept cost nothing.
+/// at once or not at all, whatever it announced. Trailers and bytes that are not kept cost nothing.
 #[tokio::test]
 async fn a_request_for_which_no_memory_is_left_waits_no_longer() {
     const LIMIT: usize = 10_000;
@@ -115,8 +115,8 @@ impl ServerAuth for Slow {
     }
 }
 
-/// Guarantee: what comes of a request whose credentials are being checked is charged. If there is
-/// no memory for it, its sender is told to come back.
+/// Guarantee: bytes of a request whose credentials are being checked are charged. If there is no
+/// memory for them, its sender gets a retryable refusal.
 #[tokio::test]
 async fn what_comes_during_a_check_of_credentials_is_charged() {
     for (limit_bytes, code, status) in [(1 << 20, 200, Code::Ok), (10, 503, Code::Unavailable)] {

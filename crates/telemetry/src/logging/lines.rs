@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// So many lines wait for the output; further ones are dropped and counted.
+/// At most this many lines wait for the output; further ones are dropped and counted.
 const WAITING_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -86,8 +86,8 @@ mod tests {
 
     use super::*;
 
-    /// Scenario: a pipe that is not read, then read again. Guarantee: lines never wait for it, what
-    /// was dropped is said in the next line, and the end waits no longer than it may.
+    /// Scenario: a pipe that is not read, then read again. Guarantee: lines never wait for it, the
+    /// next line has the number of dropped ones, and the end waits no longer than it may.
     #[test]
     fn an_output_that_takes_nothing_stops_nothing() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -105,7 +105,7 @@ mod tests {
             dropped += said.trim_end_matches('}').parse::<usize>().expect("a number");
             written += 1;
         });
-        // More than the pipe holds: there is room again.
+        // More than the pipe takes: there is room again.
         assert_eq!(read.by_ref().take(1000).count(), 1000);
         (&*lines).write_all(b"{\"a\":\"end\"}\n").expect("takes it");
         assert!(read.by_ref().any(|line| line.contains("end")));

@@ -60,7 +60,7 @@ fn reads_scalars_lists_and_mappings() {
     }
 }
 
-/// Guarantee: aliases and merge keys mean what they mean in YAML 1.1; own keys win, then earlier
+/// Guarantee: aliases and merge keys have their meaning of YAML 1.1; own keys win, then earlier
 /// merged ones.
 #[test]
 fn expands_anchors_and_merge_keys() {
@@ -178,7 +178,7 @@ mod properties {
             let _ = parse(&text, file(), DEPTH_LIMIT);
         }
 
-        /// Guarantee: spans point at what they say.
+        /// Guarantee: spans point at their text.
         #[test]
         fn spans_point_at_their_text(
             indent in 0usize..5,

@@ -3,8 +3,8 @@
 //!
 //! For tests: it shows what a receiver needs beside this folder (a line in a list of kinds) and
 //! what the door promises one that can read its data again. Its checkpoint is the lowest unresolved
-//! offset of each file. It holds no queue: a chunk is read once there is memory for it, and is in
-//! the log before the next one is read.
+//! offset of each file. It has no queue: a chunk is read once there is memory for it, and is in the
+//! log before the next one is read.
 
 mod checkpoint;
 mod reader;
@@ -33,7 +33,7 @@ pub(crate) const KIND: ReceiverKind =
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// A path whose last part may hold one `*`.
+    /// A path whose last part may contain one `*`.
     include: PathBuf,
     checkpoint: PathBuf,
 }
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// What was read. Grows only.
+/// Bytes and lines that were read. Grows only.
 #[derive(Debug, Default)]
 struct Counters {
     read_bytes: AtomicU64,

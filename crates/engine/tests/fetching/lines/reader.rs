@@ -17,18 +17,18 @@ use super::Counters;
 use super::checkpoint::Checkpoint;
 use crate::records::encode;
 
-/// What is read at a time.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// A chunk, its lines one by one, and their encoding: a record costs its text and a few hundred
 /// bytes.
 const CHUNK_MEMORY_BYTES: usize = 16 * CHUNK_BYTES;
-/// How often files are looked at that had nothing new.
+/// Pause before files that had nothing new are looked at again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Reader {
     include: PathBuf,
     checkpoint: Checkpoint,
-    /// By path. Those of files that were not found yet.
+    /// By path: streams of files that were not found yet.
     streams: Streams,
     ingress: Arc<dyn Ingress>,
     counters: Arc<Counters>,
@@ -39,7 +39,7 @@ struct OpenFile {
     path: PathBuf,
     name: String,
     file: File,
-    /// Where reading goes on.
+    /// The offset at which reading goes on.
     offset: u64,
     positions: Positions,
 }
@@ -131,7 +131,7 @@ impl Reader {
         self.counters.read_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         self.counters.read_lines.fetch_add(u64::from(items), Ordering::Relaxed);
         drop(chunk);
-        // Where it is refused its position is dropped, and the next turn reads it again.
+        // If it is refused, its position is dropped, and the next turn reads it again.
         let mut receipt =
             route.submit(Request { payload, items, metadata: Arc::default(), position }, permit)?;
         receipt.paced().await;

@@ -54,7 +54,7 @@ impl Config {
     }
 }
 
-/// What was fetched. Grows only.
+/// Pages that were fetched. Grows only.
 #[derive(Debug, Default)]
 struct Counters {
     pages: AtomicU64,

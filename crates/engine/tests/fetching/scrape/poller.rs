@@ -24,7 +24,7 @@ pub(super) const PAGE_LIMIT_BYTES: usize = 256 << 10;
 /// A page, its lines one by one, and their encoding.
 const PAGE_MEMORY_BYTES: usize = 8 * PAGE_LIMIT_BYTES;
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Before the next poll where there was no page.
+/// Pause before the next poll if there was no page.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct Poller {

@@ -38,7 +38,7 @@ fn the_message_is_percent_encoded_as_the_specification_says() {
 
 #[test]
 fn retry_info_is_encoded_as_other_implementations_do() {
-    // What grpc-go writes for UNAVAILABLE "busy" with RetryInfo{1.5 s}.
+    // grpc-go writes this for UNAVAILABLE "busy" with RetryInfo{1.5 s}.
     let expected = [
         &b"\x08\x0e\x12\x04busy"[..],
         b"\x1a\x36\x0a\x28type.googleapis.com/google.rpc.RetryInfo",

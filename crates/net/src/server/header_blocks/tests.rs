@@ -67,7 +67,7 @@ fn a_block_may_change_the_size_of_the_table_twice() {
     let twice = headers(&[0x20, 0x3f, 0xe1, 0x1f, 0x82]);
     assert_eq!(read(&[twice.clone(), twice]).1, Ok(()));
     assert_eq!(read(&[headers(&[0x20, 0x20, 0x20])]).1, Err(Malformed));
-    // Also if its frames are short.
+    // The same three changes in short frames.
     let parts = [frame(HEADERS, 0, &[0x20, 0x20]), frame(CONTINUATION, END_HEADERS, &[0x20])];
     assert_eq!(read(&parts).1, Err(Malformed));
     // A block begins with its first frame, also an empty one.
@@ -75,8 +75,8 @@ fn a_block_may_change_the_size_of_the_table_twice() {
     assert_eq!(read(&[empty.clone().concat(), empty.concat()]).1, Ok(()));
 }
 
-/// Guarantee: a block that does not end is charged what h2 holds of it: at least the map's
-/// places of its fields, also if each of them is an index of one byte. At its end that ends.
+/// Guarantee: an unfinished block is charged what h2 uses for it: at least the map's places of its
+/// fields, also if each is an index of one byte. At its end that ends.
 #[test]
 fn an_unfinished_block_is_charged_what_decoding_it_may_hold() {
     const FIELDS: usize = 470;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(25);
 /// From this share of the time on the CPU is the bottleneck.
 const BOUND_SHARE: f64 = 0.9;
-/// It no longer is after so many windows below that share. Under a quota single windows have time
+/// It no longer is after this many windows below that share. Under a quota single windows have time
 /// to spare, and every queued connection would be read from in one of them.
 const UNBOUND_WINDOWS: u32 = 8;
 /// Below this share one window is enough: requests wait for a disk or a backend.

@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 use super::in_flight_limit::weight_of_bytes;
 use super::rules::{Rule, Rules};
 
-/// A slice of so many bytes weighs nothing against the memory for receiving, whatever that is.
+/// A slice of this many bytes is little beside the memory for receiving, whatever that is.
 const SMALL_SLICE_BYTES: usize = 256 << 10;
 /// While the limit is in force, a slice ends after this many bytes once no request is half read.
 pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
-/// While the limit is in force and others wait, a slice ends after so many ticks: 200 ms. Honest
-/// senders need less for what they have in flight.
+/// While the limit is in force and other connections wait, a slice ends after this many ticks
+/// (200 ms). Honest senders need less for their requests in flight.
 pub(super) const SLICE_TICKS: u64 = 40;
-/// A connection without progress for so many ticks does not count: its peer is slow, or its
+/// A connection without progress for this many ticks does not count: its peer is slow, or its
 /// requests wait for something other than the CPU.
 pub(super) const STALLED_TICKS: u64 = 8;
 /// Progress is at least this many bytes. A sender that trickles less holds up no other connection.
@@ -29,7 +29,7 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
-    /// What has come of these.
+    /// Bytes that have come of these.
     pub(super) arriving_bytes: AtomicUsize,
     pub(super) all_have_arrived: Notify,
     /// It waits in the queue. Changed under the scheduler's lock, as are the next two.
@@ -81,8 +81,8 @@ impl ConnectionEntry {
         self.has_slice.load(Ordering::Acquire)
     }
 
-    /// Ends the slice if enough was read and no request is half read: a request of which a part
-    /// was read holds memory for its whole length until the connection's next slice.
+    /// Ends the slice if enough was read and no request is half read: a request of which a part was
+    /// read occupies memory for its whole length until the connection's next slice.
     pub(super) fn end_slice_between_requests(&self) {
         let had_enough = self.read_bytes.load(Ordering::Relaxed) >= SLICE_LEAST_BYTES;
         if had_enough && self.has_slice() && self.arriving() == 0 {
@@ -102,8 +102,8 @@ impl ConnectionEntry {
         }
     }
 
-    /// What it counts for: its requests in flight, or those to expect of its slice, or the bytes
-    /// of one request if that is more. Zero while none of its requests can use the CPU.
+    /// Its weight against the limit: its requests in flight, or those to expect in its slice, or
+    /// the bytes of one request if that is more. Zero while none of its requests can use the CPU.
     pub(super) fn weight(&self, tick: u64, rules: Rules) -> usize {
         if self.is_stalled(tick) || self.waits_for_slice() {
             return 0;
@@ -129,7 +129,7 @@ impl ConnectionEntry {
         self.has_slice() && tick.saturating_sub(began_at_tick) >= SLICE_TICKS
     }
 
-    /// What it is likely to send in a slice is little. A new connection counts as one of these.
+    /// It is likely to send little in a slice. A new connection counts as one of these.
     pub(super) fn has_small_requests(&self) -> bool {
         let requests = self.forecast.load(Ordering::Relaxed).max(1);
         requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cpu::CpuLoad;
 
-/// The lowest limit: so many requests, or one request of 190 kB on each of 8 connections.
+/// The lowest limit: this many requests, or one request of 190 kB on each of 8 connections.
 pub(super) const LEAST_WEIGHT: usize = 32;
-/// A connection weighs one, and one more for each so many bytes of a request.
+/// A connection weighs one, plus one for each block of this many bytes of a request.
 const BYTES_OF_WEIGHT: usize = 48 << 10;
 /// From here on there is no limit.
 const UNLIMITED_WEIGHT: usize = 1 << 12;
@@ -19,18 +19,18 @@ pub(super) fn weight_of_bytes(bytes: usize) -> usize {
     1 + bytes / BYTES_OF_WEIGHT
 }
 
-/// Of the limit: there is none.
+/// The value of the limit if there is none.
 const UNBOUNDED: usize = 0;
 
 #[derive(Debug, Default)]
 pub(super) struct InFlightLimit {
     weight: AtomicUsize,
-    /// In the current window.
+    /// Memory was found short in the current window.
     was_memory_short: AtomicBool,
 }
 
 impl InFlightLimit {
-    /// Whether one more connection may be read from beside others of this weight.
+    /// Whether one more connection may be read from beside connections of this weight.
     pub(super) fn admits_beside(&self, weight: usize) -> bool {
         !self.is_bounded() || weight < self.weight.load(Ordering::Relaxed)
     }

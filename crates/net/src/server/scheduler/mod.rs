@@ -4,30 +4,29 @@
 //! caches when its time comes, and reading it was for nothing if it is refused in the end. So
 //! requests that were read are finished before more is read. A connection with data in its socket
 //! joins a queue and gets a *slice*: it may be read from until there is nothing more to read and
-//! nothing in flight. Unread data stays in the socket, where flow control holds the sender. All
+//! nothing in flight. Unread data stays in the socket, where flow control stops the sender. All
 //! ports of a runtime share one queue.
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
-//! short memory is (`queue.rs`). Of those that had no slice yet, four are let in within the first
-//! 25 ms, and twice as many in each further 25 ms. Those with large requests are let in one every
-//! 40 ms. While the CPU is busy, slices end after 200 ms if others wait, and connections without
-//! progress do not count: requests that never end, or wait for a slow peer or backend, keep no
-//! connection out.
+//! short memory is (`queue.rs`). Of connections without a slice so far, four are let in within the
+//! first 25 ms, and twice as many in each further 25 ms. Those with large requests are let in one
+//! every 40 ms. While the CPU is busy, slices end after 200 ms if other connections wait, and
+//! connections without progress do not count: requests that never end, or wait for a slow peer or
+//! backend, keep no connection out.
 //!
-//! The rules, and in brackets what each is for:
+//! The rules, and in brackets their purpose:
 //!
 //! - `queue`: slices begin when a thread of the runtime is about to park (small working set under
 //!   overload)
-//! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (what is in flight
-//!   fits the caches)
+//! - `cpu-limit`: requests in flight are few while the CPU is the bottleneck (they fit the caches)
 //! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
 //!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
-//! - `whole-requests`: under the limit a slice ends where no request is half read (no memory for
-//!   what cannot go on)
+//! - `whole-requests`: under the limit a slice ends where no request is half read (a half-read
+//!   request would occupy memory without making progress)
 //! - `held-answers`: under the limit answers wait until all requests of the slice are read (slices
 //!   do end there)
 //!
@@ -60,12 +59,13 @@ pub(super) use requests::Arriving;
 use rules::Rules;
 pub use rules::{Rule, UnknownRule};
 
-/// While the CPU is idle, one overdue connection with large requests is let in every so many ticks.
+/// While the CPU is idle, one overdue connection with large requests is let in each time this many
+/// ticks have passed.
 const LARGE_TICKS: u64 = 8;
-/// The length of a tick, or more where the process gets no CPU time. A slice begins in each, even
-/// if no thread ever parks.
+/// The length of a tick, or more if the process gets no CPU time. A slice begins in each, even if
+/// no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
-/// If the queue was empty for so long, nothing is short any more.
+/// If the queue was empty for this long, nothing is short any more.
 const NOTHING_SHORT_AFTER: Duration = Duration::from_secs(1);
 
 /// The read scheduler of a runtime: the queue, driven by the runtime's threads and a timer.
@@ -89,7 +89,7 @@ impl ReadScheduler {
         Arc::default()
     }
 
-    /// One that some rules do not apply to.
+    /// A scheduler to which these rules do not apply.
     pub fn without(rules: &[Rule]) -> Arc<ReadScheduler> {
         Arc::new(ReadScheduler { rules: Rules::without(rules), ..ReadScheduler::default() })
     }
@@ -115,7 +115,7 @@ impl ReadScheduler {
         self.is_cpu_bound.load(Ordering::Relaxed)
     }
 
-    /// A request found no memory because of others that are being received.
+    /// A request found no memory because of other requests that are being received.
     pub fn note_memory_short(&self) {
         if self.rules.has(Rule::MemoryLimit) {
             self.limit.note_memory_short();
@@ -176,7 +176,7 @@ impl ReadScheduler {
             self.begin_next(&mut queue);
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
-            // Of those with large requests one now and then.
+            // At most one with large requests, and only now and then.
             let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
             while let Some(entry) = queue.next_overdue(tick, admits_large) {
                 admits_large &= entry.has_small_requests();

@@ -14,13 +14,13 @@ use super::rules::Rules;
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
-/// In the first idle window so many overdue new connections are let in, and in each further one
-/// twice as many, up to a bound: a window may be idle only because the few that are read from have
-/// sent nothing for a moment, and what new ones bring is known once they have a slice.
+/// In the first idle window this many overdue new connections are let in, and in each further one
+/// twice as many, up to a bound. A window may be idle only because the few active connections have
+/// sent nothing for a moment, and the size of new ones is known only after a slice.
 const NEW_AT_FIRST: usize = 4;
 const NEW_AT_MOST: usize = 256;
 
-/// How many new connections may be let in while the CPU is idle.
+/// The number of new connections that may be let in while the CPU is idle.
 #[derive(Debug, Default)]
 pub(super) struct NewConnections {
     in_window: usize,
@@ -86,7 +86,7 @@ impl ReadQueue {
         is_admitted.then(|| self.begin(0, tick)).flatten()
     }
 
-    /// A connection whose requests go on and on, or cost much CPU time, must let others in.
+    /// A connection whose requests go on and on, or cost much CPU time, must let the next one in.
     pub(super) fn end_old_slices(&self, tick: u64) {
         if !self.waiting.is_empty() {
             let old = self.active.iter().filter(|entry| entry.has_old_slice(tick));
@@ -94,10 +94,10 @@ impl ReadQueue {
         }
     }
 
-    /// As [`ReadQueue::next`] while the CPU is idle: the limit holds up a connection only for a
-    /// bounded time, whatever the others do. Connections with large requests are passed over unless
-    /// `admits_large`: memory is what they wait for, and the CPU may be idle for want of it. So are
-    /// new ones beyond what [`NewConnections`] has left: their requests may be large.
+    /// As [`ReadQueue::next`] while the CPU is idle: the limit delays a connection only for a
+    /// bounded time, whatever other connections do. Connections with large requests are passed over
+    /// unless `admits_large`: they wait for memory, and the CPU may be idle for want of it. So are
+    /// new ones beyond the number that [`NewConnections`] has left: their requests may be large.
     pub(super) fn next_overdue(
         &mut self,
         tick: u64,

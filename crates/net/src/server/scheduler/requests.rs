@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use super::entry::{ConnectionEntry, PROGRESS_LEAST_BYTES};
 
 /// No answer is held longer: a peer may be slow with one body, or wait for this answer before it
-/// sends the rest of another.
+/// sends the rest of another body.
 pub(super) const HELD_AT_MOST: Duration = Duration::from_millis(250);
-/// While an answer is held, the requests that arrive are looked at so often. After so many looks
-/// without progress it is held no longer; one alone may be owed to a CPU quota.
+/// While an answer is held, arriving requests are looked at in this interval. After this many looks
+/// without progress it is held no longer; one alone may be due to a CPU quota.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 const LOOKS_WITHOUT_PROGRESS: u32 = 2;
 
@@ -50,7 +50,7 @@ impl ConnectionEntry {
         self.in_flight.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// Waits until nothing is arriving, or what arrives makes no progress, or the connection's
+    /// Waits until nothing is arriving, or arriving requests make no progress, or the connection's
     /// slice has ended: without one nothing arrives. Requests that come whole are no progress.
     pub(in crate::server) async fn all_have_arrived(&self) {
         let mut until = None;

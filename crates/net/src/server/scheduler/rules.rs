@@ -1,8 +1,8 @@
-//! The rules of the read scheduler, each of which can be switched off to measure what it is worth.
+//! The rules of the read scheduler. Each can be switched off to measure its benefit.
 
 use std::str::FromStr;
 
-/// One rule. The head of the scheduler's module says what each does.
+/// One rule. The head of the scheduler's module describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     Queue,

@@ -21,7 +21,7 @@ impl Connection {
         Connection { reads: ScheduledReads::new(scheduler, Arc::clone(&requests)), requests }
     }
 
-    /// As the socket asks when there is something to read.
+    /// Asks as the socket does when there is something to read.
     fn may_read(&mut self) -> bool {
         self.reads.may_read()
             || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
@@ -180,7 +180,7 @@ fn a_connection_counts_for_as_many_requests_as_in_its_last_slice() {
     }
 }
 
-/// How many of many connections have a slice at a time if each brings so many requests of 190 kB.
+/// The number of connections with a slice at a time, if each sends this many requests of 190 kB.
 fn active_with_large_requests(scheduler: &Arc<ReadScheduler>, requests: usize) -> usize {
     let mut all: [_; 40] = queued(scheduler);
     for connection in &mut all {
@@ -252,9 +252,9 @@ fn requests_that_wait_for_their_connections_next_slice_do_not_count() {
     assert!(connection.may_read());
 }
 
-/// Hours of ten connections whose streams trickle as much as counts for progress, while memory is
-/// short all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so
-/// does each of theirs.
+/// Hours of ten connections whose streams make just enough progress to count, while memory is short
+/// all the time and the CPU idle. Guarantee: another connection waits 50 ms at most, and so does
+/// each of theirs.
 #[test]
 fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
     const TICKS: u64 = 2 * 3600 * 200;
@@ -298,7 +298,7 @@ fn while_the_cpu_is_idle_no_connection_waits_longer_than_50_ms() {
 }
 
 /// Scenario: the CPU was the bottleneck, and then is idle. Guarantee: connections that the limit
-/// holds up are read within 50 ms of that.
+/// delays are read within 50 ms of that.
 #[test]
 fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     let scheduler = limited();
@@ -334,7 +334,7 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
         connection.answer(1);
         assert!(!connection.may_read());
     };
-    // What a connection sends is known once a slice of it is over.
+    // The size of a connection's requests is known once a slice of it is over.
     for _ in 0..2 {
         for connection in &mut large {
             park(&scheduler);
@@ -345,7 +345,7 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     let (mut begun, mut small_begun) = (0, 0);
     let mut small = Connection::new(&scheduler);
     for tick in 1..=ROUNDS * LARGE_TICKS {
-        // Others have taken the slices that begin in turn.
+        // Other connections have taken the slices that begin in turn.
         scheduler.tick(true, tick_window(tick, CpuLoad::Idle));
         for connection in &mut large {
             if connection.may_read() {
@@ -362,8 +362,8 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     assert!(small_begun > ROUNDS * LARGE_TICKS / 4, "{small_begun}");
 }
 
-/// Scenario: the CPU is the bottleneck, and connections whose requests never end bring as much as
-/// counts for progress. Guarantee: another connection is read from when their slices are over.
+/// Scenario: the CPU is the bottleneck, and connections whose requests never end make just enough
+/// progress to count. Guarantee: another connection is read from when their slices are over.
 #[test]
 fn requests_that_never_end_keep_no_connection_out_while_the_cpu_is_busy() {
     let scheduler = limited();
@@ -383,7 +383,7 @@ fn requests_that_never_end_keep_no_connection_out_while_the_cpu_is_busy() {
 }
 
 /// Scenario: the CPU is the bottleneck, and more requests than the limit lets in wait for a backend
-/// that takes seconds. Guarantee: another connection is read from all the same.
+/// that takes seconds. Guarantee: another connection is still read from.
 #[test]
 fn requests_that_wait_for_a_backend_keep_no_connection_out_while_the_cpu_is_busy() {
     let scheduler = limited();
@@ -396,7 +396,7 @@ fn requests_that_wait_for_a_backend_keep_no_connection_out_while_the_cpu_is_busy
     assert!(longest <= 2 * STALLED_TICKS, "{longest}");
 }
 
-/// How many ticks a client waits for its slice, at most, while the CPU is the bottleneck.
+/// The longest wait of a client for its slice while the CPU is the bottleneck, in ticks.
 fn longest_wait_while_busy(scheduler: &Arc<ReadScheduler>, mut others: impl FnMut()) -> u64 {
     const TICKS: u64 = 20_000;
     let mut client = Connection::new(scheduler);
@@ -473,8 +473,8 @@ async fn answers_wait_for_all_requests_that_have_begun_but_not_for_ever() {
     connection.requests.all_have_arrived().await;
 }
 
-/// Scenario: one request of a shared connection trickles, others come whole. Guarantee: it holds
-/// up their answers for a part of the longest time only.
+/// Scenario: one request of a shared connection trickles, the other ones come whole. Guarantee: it
+/// delays their answers for a part of the longest time only.
 #[tokio::test]
 async fn answers_do_not_wait_for_requests_that_make_no_progress() {
     let scheduler = limited();
@@ -490,7 +490,7 @@ async fn answers_do_not_wait_for_requests_that_make_no_progress() {
     assert!(began.elapsed() < requests::HELD_AT_MOST / 2, "{:?}", began.elapsed());
 }
 
-/// A shortage of long ago holds up no connection that comes after a pause.
+/// A shortage of long ago delays no connection that comes after a pause.
 #[tokio::test]
 async fn the_limit_does_not_outlive_a_pause() {
     let scheduler = limited();
@@ -525,7 +525,7 @@ fn after_its_slice_a_connection_queues_again() {
         park(&scheduler);
         assert!(connection.may_read());
         connection.reads.note_read(0);
-        // It ends when another one gets its own.
+        // Its slice ends when another connection gets one.
         let [_other] = queued(&scheduler);
         park(&scheduler);
         assert!(!connection.may_read());

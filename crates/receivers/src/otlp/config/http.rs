@@ -10,7 +10,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::{DEFAULT_LIMIT_BYTES, HttpConfig, SharedConfig, address, or_default, or_never};
 
-/// All content codings that there are, in the order in which they are offered.
+/// All content codings that can be taken, in the order in which they are offered.
 const ENCODINGS: [(&str, Packing); 7] = [
     ("gzip", Packing::Known(Encoding::Gzip)),
     ("zstd", Packing::Known(Encoding::Zstd)),
@@ -64,7 +64,7 @@ fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
     fields.no_effect("write_timeout", "answers are a few bytes");
 }
 
-/// Whether HTTP/1 connections carry several requests, and how long they may be without one.
+/// Whether HTTP/1 connections carry several requests, and the longest time without one.
 fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
     let read = |fields: &mut Fields<'_>, enabled| {
         let doc = "A connection without a request for this long is closed. 0 or unset: never.";

@@ -16,7 +16,7 @@ use sluice_net::tls::{Pem, TlsOptions};
 
 use super::counters::Transport;
 
-/// What OTLP recommends as the limit of a request after decompression.
+/// OTLP recommends this limit of a request after decompression.
 const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
 /// Shorter ages, pings more often and the like would only cost CPU.
 const AGE_LEAST: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ pub struct OtlpConfig {
     pub http: Option<HttpConfig>,
 }
 
-/// What both protocols have.
+/// Options that both protocols have.
 #[derive(Clone, Debug)]
 pub struct SharedConfig {
     pub address: Address,
@@ -36,7 +36,7 @@ pub struct SharedConfig {
     /// Name of the extension that decides who may send.
     pub authenticator: Option<String>,
     pub include_metadata: bool,
-    /// Of a request, as sent and again after decompression.
+    /// The limit on a request, as sent and again after decompression.
     pub limit_bytes: usize,
     pub server: ServerOptions,
     pub body_timeouts: BodyTimeouts,
@@ -45,7 +45,7 @@ pub struct SharedConfig {
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub shared: SharedConfig,
-    /// Of `Signal::ALL`.
+    /// The paths of `Signal::ALL`.
     pub url_paths: [String; 3],
     pub cors: Option<Cors>,
     /// Added to every answer.
@@ -131,7 +131,7 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
 }
 
 impl SharedConfig {
-    /// Reads what both protocols have next to each other; the rest has its defaults.
+    /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
         let doc = "TLS. Without it, connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, tls);

@@ -105,7 +105,7 @@ fn connections_have_no_bounds_that_were_not_asked_for() {
 }
 
 /// Guarantee: the Collector's spelling of idle connections' options means the same as the older
-/// one, stands alone, and may be empty, as may others.
+/// one, stands alone, and may be empty, as may other sections.
 #[test]
 fn current_spellings_of_the_collector_are_known() {
     let read = |options: &str| {
