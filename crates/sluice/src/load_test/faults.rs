@@ -1,4 +1,4 @@
-//! What is wrong with the backends: `-b` and `--fault`.
+//! Faults of the backends: `-b` and `--fault`.
 
 use std::time::Duration;
 
