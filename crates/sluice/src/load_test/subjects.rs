@@ -1,4 +1,4 @@
-//! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
+//! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and further options.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -82,7 +82,7 @@ impl Directory {
         Ok(logs)
     }
 
-    /// Takes the directory's lock. The error names the process that has it, and what to do.
+    /// Takes the directory's lock. The error names the process that has it, and the remedy.
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
         match DirectoryLock::acquire(&self.path) {
             Err(error @ LockError::InUse { holder, .. }) => {
