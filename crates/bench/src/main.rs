@@ -91,7 +91,7 @@ struct Options {
     /// CPUs of the subjects; empty: not pinned.
     #[arg(skip)]
     subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
+    /// CPUs of subjects and bench, for a subject that is not held to its own.
     #[arg(skip)]
     all_cpus: Vec<usize>,
 }

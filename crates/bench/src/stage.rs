@@ -197,7 +197,7 @@ impl Stage {
         drained(report, self.backends.iter(), limit, || false).await
     }
 
-    /// Highest resident memory since the start, and what the configuration allows.
+    /// Highest resident memory since the start, and its share of the configured limit.
     pub(crate) fn memory(&self) -> Result<Figures> {
         let peak_bytes = self.processes()?.subject.map_or(0, |usage| usage.peak_rss_bytes);
         let limit_bytes = self.config.memory_limit_mib.map(|mib| mib << 20);

@@ -71,7 +71,7 @@ impl RowResult {
         Spread::of(ratios.into_iter().flatten())
     }
 
-    /// Whether Sluice keeps to the row's bar; `None` where what is compared was not measured.
+    /// Whether Sluice keeps to the row's bar; `None` if the figure to compare with is missing.
     fn holds(&self, all: &[RowResult]) -> Option<bool> {
         match self.row.bar {
             Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),
