@@ -322,7 +322,7 @@ pub struct BenchCost {
     pub late_requests: Option<u64>,
 }
 
-/// Something that makes the figures doubtful, and what helps.
+/// Something that makes the figures doubtful, and its remedy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
     /// `None`: it concerns all subjects.

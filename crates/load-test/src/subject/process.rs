@@ -217,7 +217,7 @@ impl Supervised {
     }
 
     pub(super) fn lives(&mut self) -> Lives {
-        // Where nothing supervises it, its end is noticed here first.
+        // Without a supervisor its end is noticed here first.
         let ended = self.process.as_mut().and_then(|process| process.0.try_wait().ok().flatten());
         let last_end = ended.or(self.lives.last_end);
         Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }

@@ -68,8 +68,8 @@ impl Template {
         }
     }
 
-    /// Writes identities and time into a copy of the frame, whatever it was stamped with before.
-    /// Every item whose sequence number is a multiple of `poison_every` is marked as poison.
+    /// Writes identities and time into a copy of the frame, over any earlier stamp. Every item
+    /// whose sequence number is a multiple of `poison_every` is marked as poison.
     pub(crate) fn stamp(&self, frame: &mut [u8], stamp: Stamp, poison_every: Option<u64>) {
         debug_assert_eq!(frame.len(), self.packed.frame.len());
         let stamp_end = self.packed.head.end;

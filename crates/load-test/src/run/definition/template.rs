@@ -18,7 +18,7 @@ pub(crate) struct Setting {
     pub(crate) signal: Signal,
     /// How the load is sent.
     pub(crate) protocol: Protocol,
-    /// Where the load is sent.
+    /// Address that the load is sent to.
     pub(crate) listen: SocketAddr,
     /// Address for the protocol that the load does not use.
     pub(crate) listen_other: SocketAddr,

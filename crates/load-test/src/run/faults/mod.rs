@@ -51,7 +51,7 @@ pub struct FaultSchedule {
 }
 
 impl FaultSchedule {
-    /// Checks the faults against the run. An error is the fault's text, and what is wrong with it.
+    /// Checks the faults against the run. An error has the fault's text and the problem.
     pub fn new(
         faults: Vec<ScheduledFault>,
         load: Duration,

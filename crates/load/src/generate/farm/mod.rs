@@ -27,7 +27,7 @@ const TARGETS_LIMIT: usize = 1_000;
 /// Time for running scrapes to end after the end of the farm.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Targets, and what is on their pages.
+/// Targets, and the contents of their pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Farm {
     pub targets: usize,
