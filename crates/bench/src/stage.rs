@@ -208,7 +208,7 @@ impl Stage {
         }))
     }
 
-    /// All figures that every turn under load has, and others. To be asked for after the drain.
+    /// The figures of every turn under load, and others. To be called after the drain.
     pub(crate) fn figures(&self, observed: &Observed, others: Figures) -> Result<Figures> {
         let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
         let count = observed.arrived.len().max(1) as f64;

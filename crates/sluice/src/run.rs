@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 }
 
 /// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator, and
-/// doubles the memory at rest for the same CPU time. Before `main`, `no_thp` sees to it.
+/// doubles the memory at rest for the same CPU time. `no_thp` does the same before `main`.
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");

@@ -188,7 +188,7 @@ pub(super) struct Scene {
     pub(super) label: String,
     pub(super) phase: Phase,
     pub(super) phase_began: Instant,
-    /// When the latest line of the phase was written, where there is no picture.
+    /// Time of the latest line of the phase, where there is no picture.
     pub(super) last_line: Instant,
     pub(super) samples: Vec<Sample>,
 }

@@ -205,7 +205,7 @@ impl Plan {
         is_large.then(|| Warning::new(message, remedy))
     }
 
-    /// How requests are carried, for the report.
+    /// The transport of requests in words, for the report.
     fn carried(&self) -> Option<String> {
         let load = self.any_load();
         let protocol = match load.protocol {

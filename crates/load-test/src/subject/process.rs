@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A process to start.
 #[derive(Clone, Debug, Default)]
 pub struct SubjectSpec {
-    /// For messages.
+    /// Name in messages.
     pub name: String,
     pub binary: PathBuf,
     /// `{config}` stands for the configuration file's path, `{dir}` for the temporary folder.
@@ -48,7 +48,7 @@ pub struct SubjectSpec {
     pub env: Vec<(String, String)>,
     /// CPUs to run on; empty: all.
     pub cpus: Vec<usize>,
-    /// As far as the machine allows, see [`Subject::warnings`](super::Subject).
+    /// Limits, as far as the machine allows: see [`Subject::warnings`](super::Subject).
     pub limits: Limits,
     /// Condition under which the subject is up; `None`: at once.
     pub ready: Option<Ready>,

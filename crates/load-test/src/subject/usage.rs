@@ -67,7 +67,7 @@ struct Stat {
     group: u32,
     is_zombie: bool,
     cpu: Duration,
-    /// Of its children that have ended and that it has waited for.
+    /// CPU time of its children that have ended and that it has waited for.
     cpu_of_children: Duration,
 }
 

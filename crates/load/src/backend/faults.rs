@@ -10,7 +10,7 @@ use sluice_net::grpc::Code;
 /// Answers a share of the requests with a status instead of taking them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refuse {
-    /// Of all requests, 0.0 to 1.0, at random.
+    /// Share of all requests, 0.0 to 1.0, at random.
     pub share: f64,
     /// Over HTTP the corresponding status.
     pub code: Code,

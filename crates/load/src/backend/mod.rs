@@ -1,5 +1,5 @@
-//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by
-//! their identity, measures latency from the item's own time, and injects faults on demand.
+//! A verifying backend: it counts every item, tells lost and doubled ones by their identity,
+//! measures latency from the item's own time, and injects faults on demand.
 
 mod faults;
 mod judge;
@@ -28,7 +28,7 @@ use crate::identity::SequenceSet;
 use crate::latency::Latency;
 use store::Store;
 
-/// How thoroughly a backend looks at what it receives.
+/// The thoroughness of a backend's checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counting {
     /// Inflates requests and identifies every item.
@@ -39,8 +39,8 @@ pub enum Counting {
     Light { bytes_per_item: f64 },
 }
 
-/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the
-/// loopback interface, with the message limit of real backends.
+/// The behaviour of a backend. The default verifies OTLP over gRPC and over HTTP/1 on a free port
+/// of the loopback interface, with the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
     pub counting: Counting,

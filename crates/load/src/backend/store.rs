@@ -1,4 +1,4 @@
-//! The record of what a backend has received and taken.
+//! The record of the requests that a backend has received and taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};

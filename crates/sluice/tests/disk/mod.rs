@@ -171,7 +171,7 @@ fn missing_from(set: &SequenceSet, other: Option<&SequenceSet>) -> u64 {
     other.map_or(set.len(), |other| set.difference_len(other))
 }
 
-/// How a life of the gateway ends.
+/// The end of a life of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// The page cache outlives it.

@@ -23,7 +23,7 @@ pub(crate) struct ReceivedItem {
     pub(crate) attributes: Texts,
     /// Its other fields: name or body, and what else the clients promise.
     pub(crate) text: String,
-    /// Of spans.
+    /// Id of a span; empty for other items.
     pub(crate) span_id: Vec<u8>,
 }
 

@@ -16,7 +16,7 @@ use crate::generate::Protocol;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) signal: Signal,
-    /// How the load is sent.
+    /// Protocol that the load uses.
     pub(crate) protocol: Protocol,
     /// Address that the load is sent to.
     pub(crate) listen: SocketAddr,
