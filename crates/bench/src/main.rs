@@ -1,5 +1,5 @@
-//! `sluice-bench`: what an item costs in Sluice, in nginx relaying the same bytes and in the
-//! Collector doing the same work, and what becomes of delivery when something is wrong.
+//! `sluice-bench`: the cost of an item in Sluice, in nginx relaying the same bytes and in the
+//! Collector doing the same work; and delivery, latency and memory when something is wrong.
 
 mod disk;
 mod figures;
@@ -91,7 +91,7 @@ struct Options {
     /// CPUs of the subjects; empty: not pinned.
     #[arg(skip)]
     subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
+    /// CPUs of subjects and bench, for a subject that is not held to its own.
     #[arg(skip)]
     all_cpus: Vec<usize>,
 }
