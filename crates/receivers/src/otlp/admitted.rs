@@ -18,8 +18,8 @@ const CPU_BOUND_INTERVAL: Duration = Duration::from_secs(2);
 /// A body makes progress if this part of it arrives in an interval: all of it in ten seconds.
 const PART: usize = 20;
 
-pub(super) struct Admitted {
-    body: Body,
+pub(super) struct Admitted<'a> {
+    body: &'a mut Body,
     pub(super) permit: Permit,
     scheduler: Arc<ReadScheduler>,
     check_at: Instant,
@@ -29,8 +29,8 @@ pub(super) struct Admitted {
     progressed: (Instant, usize),
 }
 
-impl Admitted {
-    pub(super) fn new(body: Body, permit: Permit, scheduler: &Arc<ReadScheduler>) -> Self {
+impl<'a> Admitted<'a> {
+    pub(super) fn new(body: &'a mut Body, permit: Permit, scheduler: &Arc<ReadScheduler>) -> Self {
         let (now, scheduler) = (Instant::now(), Arc::clone(scheduler));
         let (check_at, progressed) = (now + INTERVAL, (now, 0));
         Admitted { body, permit, scheduler, check_at, arrived: 0, progressed }

@@ -1,7 +1,10 @@
 //! OTLP over HTTP.
 
+use std::future::ready;
 use std::net::SocketAddr;
 
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
@@ -34,33 +37,33 @@ impl HttpHandler {
         HttpHandler { ingest, config, accepted_encodings }
     }
 
-    async fn answer(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
+    fn incoming<'a>(
+        &self,
+        sender: &'a Sender,
+        request: Request<RequestBody>,
+    ) -> Result<Incoming<'a>, Response<ReplyBody>> {
         if let Some(response) = self.preflight(&request) {
-            return response;
+            return Err(response);
         }
         let Some(signal) = self.signal_of(&request) else {
             self.ingest.counters.count_unknown();
-            return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n");
+            return Err(reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n"));
         };
         if request.method() != Method::POST {
             self.ingest.counters.count_unknown();
             let message = "405 method not allowed, supported: [POST]\n";
             let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, message);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            return response;
+            return Err(response);
         }
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let Some(format) = format_of(request.headers()) else {
             let message = "415 unsupported media type, supported: \
                            [application/json, application/x-protobuf]\n";
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
-            return reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message);
+            return Err(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message));
         };
-        let incoming = Incoming { transport: Transport::Http, signal, format, sender, request };
-        match self.ingest.receive(incoming, |headers| self.packing_of(headers)).await {
-            Ok(()) => success(format),
-            Err(refused) => self.refuse(format, &refused),
-        }
+        Ok(Incoming { transport: Transport::Http, signal, format, sender, request })
     }
 
     fn preflight(&self, request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
@@ -148,9 +151,25 @@ impl Handler for HttpHandler {
         Sender::new(peer)
     }
 
-    async fn handle(&self, sender: &Sender, request: Request<RequestBody>) -> Response<ReplyBody> {
+    fn handle(
+        &self,
+        sender: &Sender,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<ReplyBody>> + Send {
         let finish = self.finish(&request);
-        finish(self.answer(sender, request).await)
+        match self.incoming(sender, request) {
+            Ok(incoming) => {
+                let format = incoming.format;
+                let receiving = self.ingest.receive(incoming, |headers| self.packing_of(headers));
+                Either::Left(receiving.map(move |received| {
+                    finish(match received {
+                        Ok(()) => success(format),
+                        Err(refused) => self.refuse(format, &refused),
+                    })
+                }))
+            }
+            Err(response) => Either::Right(ready(finish(response))),
+        }
     }
 
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {

@@ -45,6 +45,14 @@ pub(super) struct Incoming<'a> {
     pub request: http::Request<RequestBody>,
 }
 
+/// A request that was read, by the route that it began with.
+struct Arrived {
+    route: Arc<dyn IngressRoute>,
+    metadata: Arc<Metadata>,
+    work: Work,
+    permit: Permit,
+}
+
 /// The request's content type. `None`: it has none, or several that differ.
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
@@ -80,38 +88,60 @@ impl Ingest {
     }
 
     /// All steps but the answer. Counts the result. `packing_of`: the packing of the body, from its
-    /// headers.
-    pub(super) async fn receive(
+    /// headers. The future is most of the memory of a request that waits, so it stores the request
+    /// once and lends it to the steps.
+    pub(super) fn receive(
         &self,
         incoming: Incoming<'_>,
         packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> Result<(), Refused> {
-        let counters = self.counters.of(incoming.signal, incoming.transport);
-        match self.submit(incoming, packing_of).await {
-            Ok((items, len_bytes)) => {
-                counters.count_accepted(items, len_bytes);
-                Ok(())
-            }
-            Err((refused, items)) => {
-                counters.count_refused(&refused, items);
-                Err(refused)
+    ) -> impl Future<Output = Result<(), Refused>> + Send {
+        let Incoming { transport, signal, format, sender, request } = incoming;
+        let (head, mut body) = self.parts_of(request);
+        let packing = packing_of(&head.headers);
+        async move {
+            let read = async {
+                let route = self.let_in(signal, &head.headers, &mut body).await?;
+                let (bytes, packing, mut permit) = match transport {
+                    Transport::Grpc => self.read_message(&*route, &mut body, packing?).await?,
+                    Transport::Http => {
+                        let packing = packing?;
+                        let (bytes, permit) = self.read_body(&*route, &mut body).await?;
+                        (bytes, packing, permit)
+                    }
+                };
+                let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
+                let metadata = sender.metadata(&head, keys, &mut permit)?;
+                let limit_bytes = self.config.limit_bytes;
+                let work = Work::new(&*route, signal, format, packing, bytes, limit_bytes);
+                Ok(Arrived { route, metadata, work, permit })
+            };
+            let read = read.await;
+            drop((head, body));
+            let submitted = match read {
+                Ok(arrived) => self.submit(arrived).await,
+                Err(refused) => Err((refused, 0)),
+            };
+            let counters = self.counters.of(signal, transport);
+            match submitted {
+                Ok((items, len_bytes)) => {
+                    counters.count_accepted(items, len_bytes);
+                    Ok(())
+                }
+                Err((refused, items)) => {
+                    counters.count_refused(&refused, items);
+                    Err(refused)
+                }
             }
         }
     }
 
     /// Returns the items accepted, and the length of the body as sent; with an error, the items
     /// refused as far as they were counted.
-    async fn submit(
-        &self,
-        incoming: Incoming<'_>,
-        packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> Result<(u32, usize), (Refused, u32)> {
-        let uncounted = |refused| (refused, 0);
-        let arrived = self.read(incoming, packing_of).await.map_err(uncounted)?;
-        let (route, metadata, work, permit) = arrived;
+    async fn submit(&self, arrived: Arrived) -> Result<(u32, usize), (Refused, u32)> {
+        let Arrived { route, metadata, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
-        let ((items, payload), permit) = inspected.map_err(uncounted)?;
+        let ((items, payload), permit) = inspected.map_err(|refused| (refused, 0))?;
         if items == 0 {
             return Ok((0, len_bytes));
         }
@@ -121,28 +151,5 @@ impl Ingest {
             Err(refusal) => Err(refusal),
         };
         accepted.map(|()| (items, len_bytes)).map_err(|refusal| (refusal.into(), items))
-    }
-
-    /// Steps 1 to 4. The route is the snapshot that the request began with.
-    async fn read(
-        &self,
-        incoming: Incoming<'_>,
-        packing_of: impl Fn(&HeaderMap) -> Result<Packing, Refused>,
-    ) -> Result<(Arc<dyn IngressRoute>, Arc<Metadata>, Work, Permit), Refused> {
-        let Incoming { transport, signal, format, sender, request } = incoming;
-        let (head, mut body) = self.parts_of(request);
-        let route = self.let_in(signal, &head.headers, &mut body).await?;
-        let packing = packing_of(&head.headers)?;
-        let (body, packing, mut permit) = match transport {
-            Transport::Grpc => self.read_message(&*route, body, packing).await?,
-            Transport::Http => {
-                let (body, permit) = self.read_body(&*route, body).await?;
-                (body, packing, permit)
-            }
-        };
-        let keys = if self.config.include_metadata { route.metadata_keys() } else { &[] };
-        let metadata = sender.metadata(&head, keys, &mut permit)?;
-        let work = Work::new(&*route, signal, format, packing, body, self.config.limit_bytes);
-        Ok((route, metadata, work, permit))
     }
 }

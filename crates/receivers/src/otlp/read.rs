@@ -21,7 +21,7 @@ impl Ingest {
     pub(super) async fn read_message(
         &self,
         route: &dyn IngressRoute,
-        mut body: Body,
+        body: &mut Body,
         packing: Packing,
     ) -> Result<(Bytes, Packing, Permit), Refused> {
         const PLAIN: Packing = Packing::Known(Encoding::Identity);
@@ -54,7 +54,7 @@ impl Ingest {
     pub(super) async fn read_body(
         &self,
         route: &dyn IngressRoute,
-        body: Body,
+        body: &mut Body,
     ) -> Result<(Bytes, Permit), Refused> {
         let announced =
             body.announced_len_bytes.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
@@ -77,12 +77,12 @@ impl Ingest {
         Ok((Bytes::from(bytes), admitted.permit))
     }
 
-    async fn admit(
+    async fn admit<'a>(
         &self,
         route: &dyn IngressRoute,
         len_bytes: usize,
-        mut body: Body,
-    ) -> Result<Admitted, Refused> {
+        body: &'a mut Body,
+    ) -> Result<Admitted<'a>, Refused> {
         let pool = || self.ingress.waiting(true);
         let waited = body.read_while(route.admit(len_bytes), pool).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
