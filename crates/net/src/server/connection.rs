@@ -102,10 +102,17 @@ pub(super) async fn serve_connection<H: Handler>(
             }
         }
     };
-    let (mut headers, reading) = (HeaderBlocks::default(), Arc::clone(&activity));
-    let transport =
-        InspectReader::new(stream, move |bytes: &[u8]| reading.note_read(bytes, &mut headers));
-    drive(transport, activity, peer, &context).await;
+    drive(inspected(stream, Arc::clone(&activity)), activity, peer, &context).await;
+}
+
+/// Header blocks are looked at on their way. A function of its own, so that the types of hyper and
+/// h2 are the same for all handlers.
+fn inspected(
+    stream: Transport,
+    activity: Arc<Activity>,
+) -> InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static> {
+    let mut headers = HeaderBlocks::default();
+    InspectReader::new(stream, move |bytes: &[u8]| activity.note_read(bytes, &mut headers))
 }
 
 /// A warning if one side refused the other. Probes that only connect are not worth one.
