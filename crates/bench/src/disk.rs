@@ -1,4 +1,4 @@
-//! Disks as yardsticks: what the machine's does without any format, and one of known bandwidth.
+//! Disks as yardsticks: the machine's own without any format, and one of known bandwidth.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 pub(crate) const LARGE_BYTES: usize = 4 << 20;
 /// Bytes a sync where latency is measured: one request of a hundred spans.
 pub(crate) const SMALL_BYTES: usize = 192 << 10;
-/// Reserved beforehand, as a log does. The next one begins when it is full: to write again what was
-/// written once would spare the file system what it has to do for new data.
+/// Bytes that are reserved beforehand, as a log does. A full file is followed by a new one:
+/// overwriting old data would spare the file system its work for new data.
 const FILE_BYTES: u64 = 512 << 20;
 
 /// Sequential writes to preallocated files, each followed by fdatasync: bytes a second, and the
-/// latency of a write with its sync. One after the other, or so many a second: what has rested in
-/// between takes longer. The time that it takes to reserve a file does not count. Blocks.
+/// latency of a write with its sync. Without a rate, writes follow one another; a disk that has
+/// rested in between takes longer. The time to reserve a file does not count. Blocks.
 pub(crate) fn write_for(
     folder: &Path,
     len_bytes: usize,
@@ -61,11 +61,11 @@ fn reserve(folder: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// What is written to a loop device is throttled here (cgroup v1, for all processes).
+/// The file that throttles writes to a device (cgroup v1, for all processes).
 const WRITE_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 
-/// An ext4 image in a file, mounted through a loop device that the kernel throttles; gone when this
-/// is dropped. So all requests wait for a disk on a machine with a fast one, too.
+/// An ext4 image in a file, mounted through a loop device that the kernel throttles; removed when
+/// dropped. With it, requests wait for a disk also on a machine with a fast one.
 pub(crate) struct LimitedDisk {
     folder: TempDir,
     device: String,
@@ -112,7 +112,7 @@ impl Drop for LimitedDisk {
     }
 }
 
-/// Its output. An error with what it said where it fails.
+/// Returns the output. Fails with the standard error of a command that fails.
 fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot run {name}"))?;

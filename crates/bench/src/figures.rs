@@ -1,14 +1,14 @@
-//! What turns come to: figures by name, over all turns of a case, and against another case's.
+//! Figures of turns by name, over all turns of a case, and compared with another case's.
 
 use std::slice;
 
 use serde_json::{Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, number};
 
-/// One turn's: an object of numbers and lists of numbers, as in `--json`. Null: not known.
+/// Figures of one turn: an object of numbers and lists of numbers, as in `--json`. Null: unknown.
 pub(crate) type Figures = Value;
 
-/// With other figures; those of the same names are replaced.
+/// Adds other figures; those of the same name are replaced.
 pub(crate) fn with(mut figures: Figures, others: Figures) -> Figures {
     if let (Some(own), Value::Object(others)) = (figures.as_object_mut(), others) {
         own.extend(others);
@@ -16,7 +16,7 @@ pub(crate) fn with(mut figures: Figures, others: Figures) -> Figures {
     figures
 }
 
-/// One number, those of a list, or none.
+/// The values of a figure: one number, those of a list, or none.
 fn all<'a>(turn: &'a Figures, name: &str) -> impl Iterator<Item = f64> + use<'a> {
     let value = &turn[name];
     let list = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);
@@ -37,7 +37,7 @@ impl Series {
         self.turns.iter().filter(|turn| !turn.is_null())
     }
 
-    /// What is known of a figure, turn after turn.
+    /// The known values of a figure, turn after turn.
     pub(crate) fn values(&self, figure: &str) -> impl Iterator<Item = f64> {
         self.turns.iter().flat_map(move |turn| all(turn, figure))
     }
@@ -46,12 +46,12 @@ impl Series {
         Spread::of(self.values(figure))
     }
 
-    /// NaN, for which no bar holds, where nothing is known.
+    /// NaN, for which no bar holds, if no value is known.
     pub(crate) fn median(&self, figure: &str) -> f64 {
         self.spread(figure).map_or(f64::NAN, |spread| spread.median)
     }
 
-    /// Whether it holds in every turn that was measured. What is not known does not hold.
+    /// Whether it holds in every turn that was measured. An unknown figure does not hold.
     pub(crate) fn each(&self, figure: &str, holds: impl Fn(f64) -> bool) -> bool {
         self.measured().all(|turn| all(turn, figure).next().is_some_and(&holds))
     }
@@ -66,7 +66,7 @@ impl Series {
         self.each("memory_share", |share| share <= 1.10)
     }
 
-    /// A figure against that of another one, turn by turn: both ran within the same minutes.
+    /// Compares a figure with that of another series, turn by turn: both ran within minutes.
     pub(crate) fn against(
         &self,
         other: &Series,
@@ -104,13 +104,13 @@ impl Series {
         self.scaled(figure, 1.0 / MEBIBYTE, decimals)
     }
 
-    /// Of a share.
+    /// The median of a share, in percent.
     pub(crate) fn percent(&self, figure: &str) -> String {
         let percent = self.scaled(figure, 100.0, 1);
         if percent == DASH { percent } else { percent + " %" }
     }
 
-    /// The highest, for what must not happen in any turn; a dash where one turn does not know.
+    /// The highest value of all turns; a dash if one turn does not know it.
     pub(crate) fn worst(&self, figure: &str) -> String {
         number(self.values(figure).reduce(f64::max).filter(|_| self.each(figure, |_| true)), 0)
     }
@@ -126,7 +126,7 @@ impl Series {
     }
 }
 
-/// Adds to every turn what a figure is against the same subject's and turn's in `baseline`.
+/// Adds to every turn its figure compared with the same subject's and turn's in `baseline`.
 pub(crate) fn compare(
     all: &mut [Series],
     baseline: &str,

@@ -1,5 +1,5 @@
-//! `sluice-bench`: what an item costs in Sluice, in nginx relaying the same bytes and in the
-//! Collector doing the same work, and what becomes of delivery when something is wrong.
+//! `sluice-bench`: the cost of an item in Sluice, in nginx relaying the same bytes and in the
+//! Collector doing the same work; and delivery, latency and memory when something is wrong.
 
 mod disk;
 mod figures;

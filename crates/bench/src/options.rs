@@ -77,7 +77,7 @@ pub(crate) struct Options {
     /// CPUs of the subjects; empty: not pinned.
     #[arg(skip)]
     pub subject_cpus: Vec<usize>,
-    /// Those and the bench's own, for a subject that may have whatever it takes.
+    /// CPUs of subjects and bench, for a subject that is not held to its own.
     #[arg(skip)]
     pub all_cpus: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! The rows of the speed table: what is sent, what the gateway does with it, and what it may cost.
+//! The rows of the speed table: the load, the gateway's work, and the bar of its cost.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use crate::figures::{Figures, Series};
 use crate::scenario::Turn;
 use crate::stage::{COME_BACK, Setting};
 
-/// Before counting begins: connections are made, allocators and windows have grown.
+/// Time before counting begins: connections are made, allocators and windows have grown.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Of a load that ends when counting does.
+/// Duration of a load that ends when counting does.
 const ENDLESS: Duration = Duration::from_secs(3600);
-/// At rest a process is looked at after this time.
+/// Time after which memory at rest is read.
 const REST: Duration = Duration::from_secs(3);
 /// The default policy would let a slow backend lose data instead of slowing its senders.
 const DELIVERED: &str = "buffer:\n  ack: delivered\n  policy: backpressure\n";
 
-/// What a row measures.
+/// The quantity that a row measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Measure {
-    /// CPU seconds a million items, as fast as it goes.
+    /// CPU seconds a million items, in a closed loop.
     Cost,
     /// Resident memory some seconds after the start, with nothing sent.
     MemoryAtRest,
-    /// Highest resident memory while so many items a second are sent in open loop.
+    /// Highest resident memory while this many items a second are sent in open loop.
     MemoryAtRate { items_per_s: f64 },
 }
 
-/// What Sluice is held to.
+/// The bar that Sluice is held to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bar {
-    /// At most so many times what this contestant takes.
+    /// At most this multiple of the contestant's figure.
     Times(f64, &'static str),
-    /// Each pipeline after the first: at most so many times what nginx takes to relay the same.
+    /// Each pipeline after the first: at most this multiple of nginx's cost of relaying the same.
     FurtherPipeline(f64),
-    /// In any turn.
+    /// At most this many MiB in any turn.
     MaxMib(f64),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Row {
     pub(crate) measures: Measure,
     pub(crate) signal: Signal,
     pub(crate) items_per_request: u32,
-    /// Of the requests that are sent.
+    /// Encoding of the requests that are sent.
     pub(crate) encoding: Encoding,
     pub(crate) gzip_out: bool,
     pub(crate) processors: &'static [&'static str],
@@ -64,7 +64,7 @@ pub(crate) struct Row {
     pub(crate) bar: Bar,
 }
 
-/// Id, title, whether there is one of every signal, and what is other than in `plain`.
+/// Id, title, whether it exists for every signal, and its differences from `plain`.
 pub(crate) type Change = (&'static str, &'static str, bool, fn(&mut Row));
 
 /// In the order of the table.
@@ -134,7 +134,7 @@ pub(crate) fn all_rows() -> Vec<Row> {
 }
 
 impl Row {
-    /// Its name among those that take turns.
+    /// The name of its case.
     pub(crate) fn case(&self) -> String {
         format!("{} {}", self.id, self.signal)
     }

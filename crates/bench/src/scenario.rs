@@ -1,4 +1,4 @@
-//! The scenarios: what becomes of delivery, latency and memory when something is wrong.
+//! The scenarios: delivery, latency and memory when something is wrong.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::figures::{Figures, Series, yes_or_no};
 use crate::options::Options;
 use crate::stage::Contestant;
 
-/// A head and what stands below it.
+/// A head and the text of a cell.
 pub(crate) type Column = (&'static str, fn(&Series) -> String);
 
 /// A section of its own in the results.
@@ -20,15 +20,15 @@ pub(crate) struct Scenario {
     /// For `--row`.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// All of them take turns.
+    /// The cases, which take turns.
     pub(crate) cases: &'static [&'static str],
-    /// The head of their column.
+    /// The head of the column of cases.
     pub(crate) case_head: &'static str,
     pub(crate) takes: fn(&Contestant, &str) -> bool,
     pub(crate) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
     /// Adds the figures that compare cases.
     pub(crate) compare: fn(&mut [Series]),
-    /// Beside subject, case and the cores that were used.
+    /// Columns beside subject, case and the cores that were used.
     pub(crate) columns: &'static [Column],
     /// The bars that Sluice is held to.
     pub(crate) holds: fn(&Series) -> bool,
@@ -55,7 +55,7 @@ impl Turn<'_> {
 
 pub(crate) type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Figures>> + 'a>>;
 
-/// What a scenario came to.
+/// The results of a scenario.
 pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) markdown: String,
@@ -95,7 +95,7 @@ impl Scenario {
         self.columns.iter().chain(&CORES)
     }
 
-    /// A row a series.
+    /// A table with a row for each series.
     pub(crate) fn table(&self, all: &[Series]) -> Table {
         let mut heads = vec!["Subject", self.case_head];
         heads.extend(self.columns().map(|(head, _)| *head));
@@ -109,8 +109,8 @@ impl Scenario {
         Table::new("", &heads, all.iter().map(row).collect())
     }
 
-    /// One turn, for its line in the progress. Where all columns are relative to other cases, it is
-    /// told as it was measured.
+    /// One turn, for its line in the progress. If all columns are relative to other cases, its
+    /// figures are shown as measured.
     fn describe(&self, one: &Series) -> String {
         let mut one = one.clone();
         (self.compare)(std::slice::from_mut(&mut one));
@@ -122,9 +122,9 @@ impl Scenario {
     }
 }
 
-/// Measures all cases, each with all contestants that take it, as often as there are turns: what is
-/// compared runs within the same minutes. Series are in the order of the cases. A turn that fails
-/// is reported on standard error, as each one is, and leaves a gap.
+/// Measures all cases in turns, each with all contestants that take it, so that compared runs are
+/// close in time. Series are in the order of the cases. A turn that fails is reported on standard
+/// error, as each one is, and leaves a gap.
 pub(crate) async fn in_turns(
     prefix: &str,
     options: &Options,

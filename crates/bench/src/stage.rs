@@ -21,7 +21,7 @@ use crate::scenario::Turn;
 
 /// A subject that gathers items before it sends any gets this long to show the first.
 const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
-/// How often memory is looked at.
+/// Interval of reading memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// A sender that is turned away comes back a little later, as clients do, and does not spin.
@@ -31,15 +31,15 @@ pub(crate) const COME_BACK: Retry = Retry::Backoff {
     give_up_after: Duration::from_secs(10),
 };
 
-/// What a turn starts. Whatever is not set is the subject's own default.
+/// The subject and the backends of a turn. Unset options have the subject's own default.
 pub(crate) struct Setting<'a> {
     turn: Turn<'a>,
     pub(crate) config: GatewayConfig,
     /// Further arguments.
     pub(crate) args: Vec<String>,
-    /// Those that are to get everything, each with a pipeline of its own.
+    /// Backends that are to get everything, each with a pipeline of its own.
     backends: Vec<Faults>,
-    /// Further pipelines, whose backends nothing is expected of.
+    /// Backends of further pipelines, of which nothing is expected.
     sick: Vec<Faults>,
     counting: Counting,
     pub(crate) limits: Limits,
@@ -70,7 +70,7 @@ impl<'a> Setting<'a> {
         Setting { backends, sick, ..self }
     }
 
-    /// Backends that count at the least cost, for measuring what others take.
+    /// Lets backends count at the least cost, to measure the subject's cost.
     pub(crate) fn counting_lightly(self) -> Self {
         let bytes_per_item = Shape::of(self.config.signal).bytes_per_item();
         Setting { counting: Counting::Light { bytes_per_item }, ..self }
@@ -99,22 +99,22 @@ impl<'a> Setting<'a> {
 /// A running contestant with its backends.
 pub(crate) struct Stage {
     subject: Subject,
-    /// Those that are to get everything.
+    /// Backends that are to get everything.
     pub(crate) backends: Vec<Backend>,
     _sick: Vec<Backend>,
     is_verified: bool,
     config: GatewayConfig,
 }
 
-/// What was seen while a load was counted.
+/// Measurements of the counted part of a load.
 pub(crate) struct Observed {
     pub(crate) elapsed_s: f64,
     subject_cpu_s: f64,
     bench_cpu_s: f64,
-    /// Items that came to each backend, and that were acknowledged.
+    /// Items that arrived at each backend, and items that were acknowledged.
     pub(crate) arrived: Vec<u64>,
     pub(crate) acknowledged: u64,
-    /// Of the backend with the highest p99, from sending to arrival.
+    /// Latency from sending to arrival, of the backend with the highest p99.
     latency: Latency,
     /// Highest resident memory that was seen.
     rss_bytes: u64,
@@ -137,7 +137,7 @@ impl Stage {
         self.backends.iter().map(of).collect()
     }
 
-    /// An error with the end of its output, where it has ended.
+    /// Fails with the end of the subject's output if the subject has ended.
     pub(crate) fn processes(&self) -> Result<Processes> {
         let processes = Processes::now(&self.subject);
         processes.subject.with_context(|| {
@@ -147,7 +147,7 @@ impl Stage {
         Ok(processes)
     }
 
-    /// Counts what happens after a warm-up. A load without an end of its own ends with that.
+    /// Measures a load after a warm-up. A load without a duration ends with the measurement.
     pub(crate) async fn under_load(
         &self,
         load: Load,
@@ -192,12 +192,12 @@ impl Stage {
         })
     }
 
-    /// How long it took until the backends had what they are to get; `None`: longer than `limit`.
+    /// Time until the backends have all acknowledged items; `None`: longer than `limit`.
     pub(crate) async fn drained(&self, report: &LoadReport, limit: Duration) -> Option<Duration> {
         drained(report, self.backends.iter(), limit, || false).await
     }
 
-    /// Highest resident memory since the start, and what the configuration allows.
+    /// Highest resident memory since the start, and its share of the configured limit.
     pub(crate) fn memory(&self) -> Result<Figures> {
         let peak_bytes = self.processes()?.subject.map_or(0, |usage| usage.peak_rss_bytes);
         let limit_bytes = self.config.memory_limit_mib.map(|mib| mib << 20);
@@ -208,7 +208,7 @@ impl Stage {
         }))
     }
 
-    /// All figures that every turn under load has, and others. To be asked for after the drain.
+    /// The figures of every turn under load, and others. To be called after the drain.
     pub(crate) fn figures(&self, observed: &Observed, others: Figures) -> Result<Figures> {
         let Observed { elapsed_s, subject_cpu_s, report, latency, .. } = observed;
         let count = observed.arrived.len().max(1) as f64;
@@ -247,13 +247,13 @@ impl Stage {
 }
 
 impl Observed {
-    /// Items that came to the slowest backend, a second.
+    /// Items a second at the slowest backend.
     pub(crate) fn delivered_per_s(&self) -> f64 {
         self.arrived.iter().min().copied().unwrap_or(0) as f64 / self.elapsed_s
     }
 }
 
-/// What another build of Sluice is called, to which the first is compared.
+/// Name of another build of Sluice, with which the first is compared.
 pub(crate) const BASELINE: &str = "sluice (baseline)";
 
 /// A program under test.
@@ -280,7 +280,7 @@ impl Contestant {
         self.kind != Kind::Nginx
     }
 
-    /// `config` is of a gateway; a relay takes of it where it listens and where it sends to.
+    /// `config` is a gateway's; a relay uses its listen address and its first backend.
     fn spec(&self, config: &GatewayConfig, options: &Options) -> SubjectSpec {
         let (args, yaml): (&[&str], _) = match self.kind {
             Kind::Nginx => (
@@ -290,7 +290,7 @@ impl Contestant {
             Kind::Sluice => (&["run", "--config", "{config}"], config.to_yaml()),
             Kind::Collector => (&["--config", "{config}"], config.to_yaml()),
         };
-        // The Collector has one core, and by itself would count the machine's.
+        // The Collector has one core, but would by itself count the machine's.
         let is_collector = self.kind == Kind::Collector;
         let one_core = is_collector.then(|| ("GOMAXPROCS".to_owned(), "1".to_owned()));
         SubjectSpec {

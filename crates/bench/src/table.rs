@@ -50,7 +50,7 @@ impl RowResult {
         self.series.iter().find(|series| series.subject == name)
     }
 
-    /// What the row is about: the figure, its unit, and how many there are in the unit.
+    /// The row's figure, its unit, and the divisor from figure to unit.
     fn figure(&self) -> (&'static str, &'static str, f64) {
         match self.row.measures {
             Measure::Cost => ("cpu_s_per_million", "CPU-s/M", 1.0),
@@ -64,14 +64,14 @@ impl RowResult {
         Spread::of(self.series(name)?.values(figure).map(|value| value / unit))
     }
 
-    /// How many times as much as another: turn by turn, since both ran within the same minute.
+    /// Ratio of one contestant's figure to another's, turn by turn: both ran within a minute.
     pub(crate) fn ratio(&self, name: &str, to: &str) -> Option<Spread> {
         let figure = self.figure().0;
         let ratios = self.series(name)?.against(self.series(to)?, figure, Div::div);
         Spread::of(ratios.into_iter().flatten())
     }
 
-    /// Whether Sluice keeps to the row's bar; `None` where what is compared was not measured.
+    /// Whether Sluice keeps to the row's bar; `None` if the figure to compare with is missing.
     fn holds(&self, all: &[RowResult]) -> Option<bool> {
         match self.row.bar {
             Bar::Times(factor, of) => Some(self.ratio("sluice", of)?.median <= factor),
@@ -80,8 +80,8 @@ impl RowResult {
         }
     }
 
-    /// What each pipeline after the first adds, as a multiple of nginx's cost of relaying the same:
-    /// turn by turn, beside the row `plain`. `None` where there is but one pipeline.
+    /// Cost of each pipeline after the first, as a multiple of nginx's cost of relaying the same,
+    /// turn by turn against the row `plain`. `None` where there is but one pipeline.
     fn further_pipeline(&self, all: &[RowResult]) -> Option<Spread> {
         let figure = self.figure().0;
         let is_plain = |row: &Row| row.id == "plain" && row.signal == self.row.signal;
@@ -103,7 +103,7 @@ impl RowResult {
         }
     }
 
-    /// Below [`heads`].
+    /// The row's cells, below the heads of [`to_markdown`].
     fn cells(&self, names: &[&str], all: &[RowResult]) -> Vec<String> {
         let range =
             |spread: Spread| format!("{:.2} ({:.2}–{:.2})", spread.median, spread.min, spread.max);
@@ -135,7 +135,7 @@ impl RowResult {
     }
 }
 
-/// What Sluice stands beside: the usual contestants always, another build where there is one.
+/// Contestants that Sluice is compared with: always the usual ones, another build if it is there.
 fn compared_with<'a>(names: &'a [&str]) -> impl Iterator<Item = &'static str> + 'a {
     let is_shown = |name: &&str| *name != BASELINE || names.contains(name);
     ["nginx", "otelcol", BASELINE].into_iter().filter(move |name| is_shown(name))
@@ -155,8 +155,8 @@ pub(crate) fn to_markdown(results: &[RowResult], names: &[&str]) -> String {
     Table { columns: heads, rows, ..Table::default() }.to_string()
 }
 
-/// What each pipeline after the first adds where there are the most, as a multiple of nginx's cost
-/// of relaying the same: `None` unless the rows `plain` and `three` (or `two`) of traces were run.
+/// Cost of each pipeline after the first in the row with the most pipelines, as a multiple of
+/// nginx's. `None` unless the rows `plain` and `three` (or `two`) of traces were run.
 pub(crate) fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     let several = results.iter().rfind(|result| result.row.pipelines > 1)?;
     Some(several.further_pipeline(results)?.median)

@@ -1,5 +1,5 @@
-//! The limit test: subjects under load, and the tables that come of them. Every pipeline under test
-//! is a black box here. Its loads and verifying backends are those of `sluice_load`.
+//! The load test puts pipeline engines (subjects) under load and makes tables of its measurements.
+//! Every subject is a black box. Loads and verifying backends come from `sluice_load`.
 
 pub mod demo;
 pub mod live;

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Deserializer;
 use tokio::time::timeout;
 
-/// A longer body of an answer is not read.
+/// A longer body is an error.
 const BODY_LIMIT_BYTES: usize = 16 << 20;
 pub(crate) const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ impl Scrape {
         Scrape { samples: page.lines().filter_map(parse_line).collect() }
     }
 
-    /// The sum of what has this name, with or without `_total`, and these labels, if any has.
+    /// The sum of all samples with this name (with or without `_total`) and these labels, if any.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let base = name.strip_suffix("_total").unwrap_or(name);
         let matching = self.samples.iter().filter(|sample| {
@@ -82,7 +82,7 @@ pub(crate) fn parse_labels(mut rest: &str) -> Option<(Vec<(String, String)>, &st
             return Some((labels, after));
         }
         let (name, quoted) = rest.split_once('=')?;
-        // Escaped as JSON has it.
+        // Label values are escaped as in JSON.
         let mut values = Deserializer::from_str(quoted).into_iter();
         labels.push((name.trim().to_owned(), values.next()?.ok()?));
         rest = quoted[values.byte_offset()..].trim_start();

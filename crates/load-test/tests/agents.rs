@@ -41,7 +41,7 @@ async fn collector(binary: PathBuf, signal: &str, receiver: &str, backend: &Back
     Subject::start(spec).await.unwrap()
 }
 
-/// Waits until everything acknowledged has arrived; how many have not.
+/// Waits until all acknowledged items have arrived. Returns the number of missing ones.
 async fn missing_in_the_end(report: &LoadReport, backend: &Backend) -> u64 {
     let began = Instant::now();
     while report.missing_at(backend) > 0 && began.elapsed() < Duration::from_secs(30) {

@@ -25,7 +25,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// A proxy that answers nothing useful and tells the request lines that it was given.
+/// A proxy that answers nothing useful and reports the request lines that it receives.
 fn proxy() -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -95,7 +95,7 @@ fn record() -> RunRecord {
 fn the_page_draws_every_plot_and_asks_nobody() {
     let Some(chromium) = chromium() else { return };
     let page = to_html(&[record()]);
-    // For a look at it by hand.
+    // For inspection by hand.
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"), &page).unwrap();
     let (dom, requests) = open(&chromium, &page);
     assert!(

@@ -1,5 +1,5 @@
-//! Which item is which: every generated item is known by its generator and its sequence number, so
-//! that a backend can tell lost items from doubled ones.
+//! Identities: every generated item is known by its generator and its sequence number, so that a
+//! backend can tell lost items from doubled ones.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -15,7 +15,7 @@ pub const POISON_MARK: &str = "poisoned";
 
 /// Begins the identity of an item that is text, a log line: its [`Stamp`] follows.
 pub const TEXT_MARK: &str = "load-test-item-";
-/// Is at the end of such a text: without it the item has been torn.
+/// Ends such a text. Without it the item is torn.
 pub const TEXT_END: &str = "load-test-end";
 
 /// Begins the identity of an item that is a number, a sample of a scraped target: 16 bits of the
@@ -52,7 +52,7 @@ impl Identity {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// As a sample's value. The sequence number must be below [`SEQUENCE_LIMIT`].
+    /// The value of a sample. The sequence number must be below [`SEQUENCE_LIMIT`].
     pub(crate) fn to_sample(self) -> u64 {
         debug_assert!(self.sequence() < SEQUENCE_LIMIT);
         SAMPLE_MARK | u64::from(self.generator()) << 32 | self.sequence()
@@ -75,7 +75,7 @@ impl Identity {
     }
 }
 
-/// Which item it is, and when it was sent. As text these are [`Stamp::LEN`] hexadecimal digits.
+/// Identity and sending time of an item. As text these are [`Stamp::LEN`] hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     pub first: Identity,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// One hour: what takes longer counts as this.
+/// One hour: longer latencies count as this.
 const HIGHEST_US: u64 = 3_600_000_000;
 
 pub fn new_histogram() -> Histogram<u64> {

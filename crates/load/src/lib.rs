@@ -1,5 +1,5 @@
-//! Loads and the backends that verify what arrives of them: every generated item is known by its
-//! identity. What is between the two is a black box here.
+//! Loads, and backends that verify their arrival: every generated item is known by its identity.
+//! The system between the two is a black box here.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

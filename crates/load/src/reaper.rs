@@ -1,4 +1,4 @@
-//! Cleans up behind a bench that was killed: a shell that waits for the bench's end, then ends what
+//! Cleans up after a killed bench: a shell waits for the bench's end, kills the process group that
 //! it watches, and removes a folder and control groups.
 
 use std::io::Write as _;
@@ -26,7 +26,7 @@ done
 rm -rf -- "$folder"
 "#;
 
-/// Ended when dropped, without doing anything.
+/// Dropping it ends the shell without any cleanup.
 #[derive(Debug)]
 pub struct Reaper(Child);
 
@@ -36,14 +36,14 @@ impl Reaper {
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "sluice-load-test-keeper"]).arg(folder).args(control_groups);
         let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: what ends the bench's group leaves it alone.
+        // A process group of its own: a signal to the bench's group does not reach it.
         quiet.process_group(0).current_dir("/").spawn().ok().map(Reaper)
     }
 
     /// The subject has this process group from now on.
     pub fn watch(&mut self, group: u32) {
         if let Some(input) = self.0.stdin.as_mut() {
-            // An error means that it has been killed. The subject still ends with the bench.
+            // An error means that the shell was killed. The subject still ends with the bench.
             let _ = writeln!(input, "{group}");
         }
     }
@@ -51,7 +51,7 @@ impl Reaper {
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        // Before its input is closed. An error means that it is gone.
+        // Killed before its input is closed. An error means that it is gone.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -168,7 +168,7 @@ async fn a_stalled_backend_leaves_requests_unanswered_and_takes_none() {
     let report = load.clone().run().await.unwrap();
     assert_eq!((report.accepted, report.unanswered), (0, 800));
     assert_eq!(report.endings[&Ending::TimedOut], 8);
-    // The backend learns by resets what was given up; until they have come it could still take it.
+    // The backend learns by resets which requests were given up, and could take them until then.
     tokio::time::sleep(Duration::from_millis(100)).await;
     backend.faults().clear();
     let report = load.run().await.unwrap();

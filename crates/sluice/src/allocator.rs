@@ -1,13 +1,13 @@
 //! The allocator, and how soon it gives freed memory back.
 //!
-//! Each thread keeps what is freed on it for some milliseconds, and has fragments of its own. With
-//! sixteen threads that can be more than all requests hold: up to 140 MiB were resident while a
-//! sender of gzip members that hold nothing had 13 MiB in flight. Giving everything back at once
-//! halves that, but doubles the CPU time of a request: it is done only while memory is short.
+//! Each thread keeps freed memory for some milliseconds, and has fragments of its own. With sixteen
+//! threads that can exceed the memory of all requests: up to 140 MiB were resident while a sender
+//! of gzip members that hold nothing had 13 MiB in flight. Returning memory at once halves that,
+//! but doubles the CPU time of a request, so it is done only while memory is short.
 //!
-//! What another thread frees goes to the thread that took it, which looks at that only every 100
-//! times that it asks for a page, or when it ends. A block above 64 KiB is a page of its own: a
-//! thread that inflates large requests would keep a hundred of them. It looks before each one.
+//! Memory that another thread frees returns to the thread that took it, which collects it only at
+//! every 100th page that it asks for, or when it ends. A block above 64 KiB is a page of its own: a
+//! thread that inflates large requests would keep a hundred, so it collects before each one.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,22 +21,22 @@ use sluice_net::compress;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Of the process's memory; none yet.
+/// Limit of the process's memory; none yet.
 static LIMIT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Between two looks at the memory that is resident.
+/// Interval of checking the resident memory.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The place of `mi_option_purge_delay`, in milliseconds, among the options of mimalloc 2.
+/// Number of the option `mi_option_purge_delay`, which is in milliseconds, in mimalloc 2.
 const PURGE_DELAY: c_int = 15;
 const AT_ONCE: c_long = 0;
 
-/// Memory counts as short from three quarters of this.
+/// Sets the memory limit. Memory is short above three quarters of it.
 pub(crate) fn set_limit(bytes: u64) {
     LIMIT_BYTES.store(bytes, Ordering::Relaxed);
 }
 
-/// Gives freed memory back at once while memory is short, and large payloads always.
+/// Returns freed memory at once while memory is short, and always before a large payload.
 pub(crate) async fn keep_within_limit() {
     compress::set_before_large(|| collect(false));
     let soon = option(PURGE_DELAY);
@@ -46,7 +46,7 @@ pub(crate) async fn keep_within_limit() {
         let is_short = process::resident_bytes() > LIMIT_BYTES.load(Ordering::Relaxed) / 4 * 3;
         set_option(PURGE_DELAY, if is_short { AT_ONCE } else { soon });
         if is_short {
-            // What threads that have ended left behind, and was freed since.
+            // Memory that ended threads left behind, and that was freed since.
             collect(false);
         }
     }

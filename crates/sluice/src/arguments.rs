@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Of this process. A command line that begins with `--config`, as the Collector's do, means
-    /// `run`.
+    /// The arguments of this process. A command line that begins with `--config`, as the
+    /// Collector's do, means `run`.
     pub(crate) fn of_process() -> Self {
         let mut arguments: Vec<_> = std::env::args_os().collect();
         let first = arguments.get(1).and_then(|first| first.to_str());
@@ -84,7 +84,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What `sluice docs` prints, from the code that reads options and writes metrics.
+/// The references of `sluice docs`, from the code that reads options and writes metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reference {
     /// Every option of every component

@@ -11,7 +11,7 @@ use sluice_net::server::ReadScheduler;
 use crate::arguments::DemoArguments;
 use crate::runtime::runtime;
 
-/// How long the healthy and the refusing backend may take to get the rest after the load has ended.
+/// Time for the healthy and the refusing backend to get the rest after the load has ended.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {

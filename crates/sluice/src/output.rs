@@ -1,11 +1,11 @@
-//! What commands write for people. A reader that has ended (`| head`) is no error.
+//! Output of commands for people. A reader that has ended (`| head`) is no error.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// Writes to the standard output: all that a command has to do that only says something.
+/// Writes to the standard output, as the last step of a command.
 pub(crate) fn print(text: &str) -> Result<ExitCode> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 }
 
 /// The first touch of a huge page makes 2 MiB resident in a region of each thread's allocator, and
-/// doubles the memory at rest for the same CPU time. Before `main`, `no_thp` sees to it.
+/// doubles the memory at rest for the same CPU time. `no_thp` does the same before `main`.
 fn keep_pages_small() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "memory at rest may be larger: huge pages stay enabled");
@@ -66,7 +66,7 @@ async fn serve(
     tokio::spawn(allocator::keep_within_limit());
     let mut engine = Engine::start(plan, Some(scheduler)).await?;
     announce(&engine);
-    // The end does not wait for a reload: it may be dropped wherever it is.
+    // The end does not wait for a reload, which may be dropped at any point.
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -77,7 +77,7 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reloads at every SIGHUP and change of a watched file. What comes meanwhile causes one more.
+/// Reloads at every SIGHUP and change of a watched file. Those during a reload cause one more.
 async fn reload_on_change(
     engine: &mut Engine,
     arguments: &RunArguments,
@@ -98,7 +98,7 @@ async fn reload_on_change(
     }
 }
 
-/// What the end left behind.
+/// Logs the data that the shutdown lost or kept on disk.
 fn tell(report: &ShutdownReport) {
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.lost {
         tracing::error!(

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use sluice_net::server::ReadScheduler;
 use tokio::runtime::{Builder, Runtime};
 
-/// A thread for blocking work keeps what others free of its memory until it works again or ends.
+/// A blocking thread keeps memory that other threads free for it until it works again or ends.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(100);
 
-/// Its threads read from connections when they have nothing else to do.
+/// A runtime whose threads read from connections when they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = runtime_builder(threads.map_or(available, usize::from));

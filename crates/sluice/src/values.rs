@@ -10,7 +10,7 @@ pub(crate) fn up_to<T: TryFrom<i64> + Clone + Send + Sync>(most: i64) -> RangedI
     RangedI64ValueParser::new().range(1..=most)
 }
 
-/// Reads a number of this range. `expected` is what is said of another one.
+/// Reads a number of this range. `expected` is the error for any other text.
 pub(crate) fn number(
     range: RangeInclusive<f64>,
     expected: &'static str,

@@ -1,5 +1,5 @@
-//! The alert rules among the examples ask for what the program exports, in a form that Prometheus
-//! takes.
+//! The alert rules among the examples use metrics that the program exports, in a form that
+//! Prometheus takes.
 
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
@@ -93,9 +93,9 @@ async fn a_spent_budget_that_is_the_pool_fires_the_rule() {
     assert!(ratio > share, "{ratio} of the budget is held, and the rule asks for {share}");
 }
 
-/// Scenario: a dead backend, and senders that go on; then it is mended. Guarantee: the time until
-/// the budget is spent is told while the backlog grows, about what is left at that rate, and never
-/// again after.
+/// Scenario: a dead backend, and senders that go on; then the backend works again. Guarantee: the
+/// time until the budget is spent is estimated at the rate of growth while the backlog grows, and
+/// is infinite before and after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
     let backend =

@@ -10,8 +10,8 @@ use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 256;
 const REFUSED_SHARE: f64 = 0.7;
-/// Long enough for what is on its way through its retries (about 0.8 s' worth) to be far below 5 %
-/// of it.
+/// Long enough that the items that wait for retries (about 0.8 s of the load) are far below 5 % of
+/// it.
 const LOAD_LASTS: Duration = Duration::from_secs(25);
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);
 
@@ -35,15 +35,15 @@ fn otlphttp(backend: &Backend) -> String {
     format!("  otlphttp/backend:\n    endpoint: http://{}\n    compression: none\n", backend.addr())
 }
 
-/// Senders as the Kyma load test has them: 2 generators of 10 workers, who retry.
+/// Two generators that retry, as in the Kyma load test, with 32 streams each.
 fn load(gateway: &Gateway, spans_per_s: f64) -> Load {
     let load = gateway.load(Signal::Traces).rate(spans_per_s).retry(Retry::SDK);
     load.concurrency(2, 32)
 }
 
-/// Guarantee: at least 95 % of what is offered is accepted and at least 95 % of that is delivered
-/// while the load lasts; everything accepted arrives exactly once soon after; memory stays within
-/// its limit.
+/// Guarantee: at least 95 % of the load is accepted, and at least 95 % of that is delivered while
+/// the load lasts; everything accepted arrives exactly once soon after; memory stays within its
+/// limit.
 async fn most_requests_are_refused_and_the_data_flows(backend: Backend, exporter: &str, ack: &str) {
     let gateway = Gateway::start(&config(exporter, ack)).await;
     let running = load(&gateway, 2_000.0).duration(LOAD_LASTS).start().expect("a load");
@@ -104,9 +104,8 @@ async fn status_503_over_http() {
 }
 
 /// Scenario: the Kyma gateways' explicit retry settings (5 s growing to 30 s, given up after 300 s)
-/// for six minutes. Guarantee: over minutes 4 to 6, when as much comes back from retries as goes
-/// into them, at least 95 % of what is offered is exported; at most 1.5 % becomes dead letters; all
-/// the rest is delivered once.
+/// for six minutes. Guarantee: in minutes 4 to 6, a steady state, at least 95 % of the load is
+/// exported; at most 1.5 % becomes dead letters; the rest is delivered once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "more than six minutes long"]
 async fn torture_explicit_retry_settings_for_six_minutes() {

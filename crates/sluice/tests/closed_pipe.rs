@@ -1,4 +1,4 @@
-//! What commands do whose output is not read to its end (`| head`).
+//! Commands whose output is not read to its end (`| head`).
 
 use std::process::{Command, Stdio};
 

@@ -136,8 +136,7 @@ fn write(folder: &Path, config: &str) -> String {
 #[test]
 fn mistakes_are_named_where_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
-    // What is written instead of what; the place of the mistake; words that have to be in the
-    // message.
+    // Text and its replacement; the place of the mistake; words that have to be in the message.
     let authenticates = |extension: &str| {
         format!(
             "      insecure: true\n    auth:\n      authenticator: bearertokenaut\n{extension}\
@@ -229,7 +228,7 @@ fn the_kyma_metric_gateway_lacks_only_one_component() {
     let validate = |config: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
         command.args(["validate", &write(folder.path(), config)]);
-        // What the cluster sets.
+        // Variables that the cluster sets.
         command.env("MY_POD_IP", "127.0.0.1").env("KUBERNETES_SERVICE_HOST", "10.96.0.1");
         command.env("OTLP_ENDPOINT", "http://127.0.0.1:24317").output().expect("sluice runs")
     };

@@ -7,7 +7,7 @@ fn cells(line: &str) -> Vec<&str> {
 }
 
 /// Guarantee: a row for each pipeline. None has lost anything, the living backends have everything,
-/// and what the dead one does not have waits for it.
+/// and the dead one's items wait for it.
 #[test]
 fn the_table_says_that_nothing_is_lost() {
     let arguments = ["demo", "--seconds", "3", "--rate", "5000"];

@@ -63,7 +63,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
 ];
 
 /// Each crate of a workspace and the crates of ours that it uses, those for tests left out. Cargo
-/// says it, who knows all ways to write a dependency.
+/// lists them, because it knows all ways to write a dependency.
 fn own_dependencies(manifest: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1", "--manifest-path"])
@@ -87,8 +87,7 @@ fn own_dependencies(manifest: &Path) -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// Guarantee: no crate uses one that stands above it, so that what is deepest has the least to
-/// import.
+/// Guarantee: no crate uses one that stands above it, so that the lowest crates import the least.
 #[test]
 fn crates_use_only_what_stands_below_them() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");

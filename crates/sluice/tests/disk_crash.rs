@@ -1,4 +1,4 @@
-//! Crashes at random moments under load: what was acknowledged arrives, and hardly anything twice.
+//! Crashes at random moments under load: acknowledged data arrives, and hardly any of it twice.
 
 mod disk;
 mod gateway;
@@ -17,7 +17,7 @@ const IMAGE: FileSystem = FileSystem::Ext4 { mib: 2048 };
 
 /// Scenario: the process dies at random moments, under load, before two backends that are healthy,
 /// slow or dead in turn, with `durable` and `delivered_or_durable` in turn. Guarantee: everything
-/// acknowledged arrives at both; twice only what was delivered just before a crash.
+/// acknowledged arrives at both; twice only items that were delivered just before a crash.
 async fn crashes_lose_nothing(place: Place, crash: Crash, times: usize) {
     let _alone = alone().await;
     let mut lives = Lives::new(place, crash).await;

@@ -1,4 +1,4 @@
-//! The log on disk, seen from outside: what is written, what survives, what is refused.
+//! The log on disk from outside: written files, surviving data, refused starts.
 
 mod gateway;
 
@@ -33,7 +33,7 @@ async fn dead_backend() -> Backend {
     Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend")
 }
 
-/// Files below the directory, with what is in them.
+/// Files below the directory, with their contents.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -59,7 +59,7 @@ async fn send(gateway: &Gateway, items: u64) -> LoadReport {
     report
 }
 
-/// Waits until a gateway has a backlog of so many items for an exporter.
+/// Waits until a gateway has a backlog of this many items for an exporter.
 async fn holds(gateway: &Gateway, exporter: &str, items: u64) {
     let has = async || {
         gateway.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await
@@ -105,8 +105,8 @@ async fn healthy_backends_cost_no_write() {
 }
 
 /// Scenario: one of two backends is dead; SIGTERM, and a new start with the same directory when the
-/// backend is well. Guarantee: senders are answered all the same, the end comes soon and says what
-/// is kept, and the rest arrives, at the healthy backend nothing twice.
+/// backend is well. Guarantee: senders are answered, the process ends soon and reports the data
+/// that it keeps, the rest arrives, and the healthy backend gets nothing twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
     let (healthy, dead) = (Backend::healthy().await.expect("a backend"), dead_backend().await);
@@ -135,8 +135,8 @@ async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
     assert!(eventually(SOON, is_empty).await, "{} segments stay", segments(directory.path()));
 }
 
-/// Scenario: SIGKILL in the middle of a load while a backend is dead, whatever answers senders.
-/// Guarantee: everything that was acknowledged arrives after the next start.
+/// Scenario: SIGKILL in the middle of a load while a backend is dead, with each `ack`. Guarantee:
+/// everything that was acknowledged arrives after the next start.
 async fn what_was_acknowledged_survives_a_kill(ack: &str) {
     let (healthy, dead) = (Backend::healthy().await.expect("a backend"), dead_backend().await);
     let directory = directory();
@@ -208,8 +208,8 @@ async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
 }
 
 /// Scenario: between two runs the receiver of a backlog goes, and the options of its processor
-/// change. Guarantee: the backlog still goes to its delivery, keeps what was done to it, and passes
-/// the step that is new.
+/// change. Guarantee: the backlog still goes to its delivery, keeps the changes made before, and
+/// passes the new step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_outlives_its_receiver_and_its_processors() {
     let dead = Backend::start(BackendOptions::default().faults(Faults::dead()).keep_requests(1))
@@ -249,7 +249,7 @@ async fn a_backlog_outlives_its_receiver_and_its_processors() {
     }
 }
 
-/// What `sluice plan` prints.
+/// The output of `sluice plan`.
 fn plan(config: &str) -> String {
     let base = "receivers:\n  otlp:\n    protocols:\n      grpc:\n";
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))
@@ -260,7 +260,7 @@ fn plan(config: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Starts what is expected to end at once; returns what it wrote.
+/// Starts a gateway that is expected to end at once; returns its output.
 async fn refused(config: &str) -> String {
     let [grpc, health] =
         [(); 2].map(|()| sluice_load_test::subject::free_addr().expect("a free port"));
@@ -359,9 +359,9 @@ fn make_newer(segment: &mut [u8]) {
     segment[..encoded.len()].copy_from_slice(&encoded);
 }
 
-/// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for what
-/// a reload cannot do. Guarantee: the backlog stays listed meanwhile and goes out then; a change of
-/// the directory leaves the old one in use, and says so.
+/// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for a
+/// change that needs a restart. Guarantee: the backlog stays listed meanwhile and goes out then; a
+/// change of the directory leaves the old one in use, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_keeps_the_backlog_of_what_it_removes() {
     let (a, b) = (Backend::healthy().await.expect("a backend"), dead_backend().await);

@@ -1,5 +1,5 @@
-//! Long outages and their company: a dead backend beside healthy ones, a clock that jumps, a
-//! backlog much larger than memory.
+//! Long outages: a dead backend beside healthy ones, a clock that jumps, a backlog much larger than
+//! memory.
 
 mod disk;
 mod gateway;
@@ -53,7 +53,7 @@ async fn a_sick_backend_hurts_no_other(faults: Faults) {
     assert_eq!(sick.unique_items(), 0, "the fault is one");
 
     let of_sick = async |name| gateway.metric(name, &[("exporter", "otlp/sick")]).await;
-    // What is on disk is dropped by a thread of its own.
+    // Data on disk is dropped by a thread of its own.
     let within = async || {
         of_sick("sluice_delivery_backlog_bytes").await
             <= of_sick("sluice_delivery_budget_bytes").await
@@ -106,7 +106,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// `None` where libfaketime is missing, which has been said.
+    /// `None`: libfaketime is missing, which has been reported.
     fn new() -> Option<Clock> {
         let library = std::env::var("SLUICE_TEST_FAKETIME")
             .ok()
@@ -142,7 +142,7 @@ impl Clock {
     }
 }
 
-/// The date so many days from now, as in a log line.
+/// The date this many days from now, as in a log line.
 fn date(days: &str) -> String {
     let output =
         Command::new("date").args(["-u", "-d", days, "+%Y-%m-%d"]).output().expect("date runs");
@@ -197,7 +197,7 @@ async fn load(gateway: &Gateway) -> LoadReport {
 
 /// Scenario: a backend is dead until 10 GiB (`SLUICE_TORTURE_BACKLOG_GIB`) wait for it; kill -9;
 /// start; the backend comes back. Guarantee: memory stays within its limit; everything arrives, and
-/// only what was under way at the kill arrives twice. Prints the time to start and to drain.
+/// only requests in flight at the kill arrive twice. Prints the time to start and to drain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "minutes long, and 10 GiB of disk"]
 async fn torture_a_backlog_of_10_gib() {

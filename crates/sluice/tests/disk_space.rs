@@ -1,5 +1,5 @@
-//! A disk without room: no space, no inodes, no file descriptors. Senders are refused so that they
-//! come back, and all goes on by itself when there is room again.
+//! A disk without room: no space, no inodes, no file descriptors. Senders get a retryable refusal,
+//! and the gateway goes on by itself when there is room again.
 
 mod disk;
 mod gateway;
@@ -16,9 +16,9 @@ use sluice_load_test::{Backend, Faults, LoadReport, RunningLoad};
 use sluice_otlp::Signal;
 
 const MIB: u64 = 1 << 20;
-/// Beyond what the file systems of these tests have: it is the disk that says no.
+/// A limit above the size of these tests' file systems: the disk itself refuses.
 const BUFFER: &str = "  policy: backpressure\n  disk:\n    limit_mib: 100000\n    segment_mib: 1\n";
-/// So many of the items of these loads are more than any of the file systems holds.
+/// More items than any of the file systems holds.
 const TOO_MANY: u64 = 1_000_000;
 const POISON_EVERY: u64 = 100;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ async fn start(place: &Place, backend: &Backend) -> Gateway {
         .await
 }
 
-/// So many spans, all accepted.
+/// Sends this many spans, which are all accepted.
 async fn accepted(gateway: &Gateway, spans: u64) -> LoadReport {
     let report =
         gateway.load(Signal::Traces).items(spans).concurrency(1, 4).run().await.expect("a load");
@@ -130,8 +130,8 @@ async fn no_inodes() {
 }
 
 /// Scenario: a backlog with poison in each segment is on a full disk; other files take all but 256
-/// KiB of what is left; the backend comes back and refuses the poison. Guarantee: it gets all the
-/// rest, the poison becomes dead letters, and the space is free again.
+/// KiB of the rest; the backend comes back and refuses the poison. Guarantee: it gets all other
+/// items, the poison becomes dead letters, and the space is free again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_full_of_poison_becomes_free() {
     let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 10_000 }) else { return };
@@ -151,8 +151,8 @@ async fn a_full_disk_full_of_poison_becomes_free() {
 }
 
 /// Scenario: the only backend of logs is dead, and one of two of traces; other files take ever more
-/// of the disk, and go. Guarantee: no sender is refused or waits for long, what goes is the dead
-/// deliveries' oldest data, whichever signal needs space, and then the limit counts again.
+/// of the disk, and go. Guarantee: no sender is refused or waits for long; only the oldest data of
+/// dead deliveries is dropped, whichever signal needs space; then the limit applies again.
 async fn the_oldest_goes(place: &Place, buffer: &str) {
     let _alone = alone().await;
     let (dead, healthy) = (dead_backend().await, Backend::healthy().await.expect("a backend"));
@@ -205,7 +205,7 @@ async fn the_oldest_goes_on_tmpfs() {
     the_oldest_goes(&place, "").await;
 }
 
-/// The file system says that there is space, and refuses all the same.
+/// The file system reports free space, and refuses all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_oldest_goes_without_inodes() {
     let Some(place) = Place::mounted(FileSystem::Tmpfs { mib: 64, inodes: 40 }) else { return };
@@ -220,7 +220,7 @@ struct NoDescriptors {
 impl NoDescriptors {
     fn of(gateway: &Gateway) -> NoDescriptors {
         let pid = gateway.pid();
-        // What is open stays open; whatever else it opens would have a higher number.
+        // Open descriptors stay open; any further one would have a higher number.
         limit_descriptors(pid, 3);
         NoDescriptors { pid }
     }

@@ -1,4 +1,4 @@
-//! Three pipelines share a receiver, and one of their backends is sick: the others notice nothing.
+//! Three pipelines share a receiver, and one of their backends is sick: the others are unaffected.
 
 mod gateway;
 
@@ -13,7 +13,7 @@ use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 192;
 const SPANS_PER_S: f64 = 4_000.0;
-/// At least: forty attributes.
+/// At least this many bytes in a span of forty attributes.
 const BYTES_PER_SPAN: u64 = 1_500;
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -49,7 +49,7 @@ async fn load(bench: &Bench, duration: Duration) -> LoadReport {
 
 /// Scenario: the sick delivery's budget is spent several times over. Guarantee: everything reaches
 /// the healthy backends once; only the sick delivery drops, counted; memory stays within the limit;
-/// what the sick one still holds arrives later.
+/// the rest of its backlog arrives later.
 async fn a_sick_backend_hurts_nobody_else(faults: Faults, duration: Duration) {
     let _alone = alone().await;
     let bench = start(faults, "").await;
@@ -106,8 +106,8 @@ async fn a_backend_that_refuses_everything_hurts_nobody_else() {
     a_sick_backend_hurts_nobody_else(Faults::unavailable(1.0), Duration::from_secs(8)).await;
 }
 
-/// Scenario: a backend accepts requests and never answers. Guarantee: as for other faults. What was
-/// in flight may come twice, as it is not known what became of it.
+/// Scenario: a backend accepts requests and never answers. Guarantee: as for other faults. Requests
+/// in flight may arrive twice, because their outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_backend_hurts_nobody_else() {
     let _alone = alone().await;
@@ -140,7 +140,7 @@ async fn a_stalled_backend_hurts_nobody_else() {
 }
 
 /// Scenario: the sick pipeline's policy is `backpressure`, and its budget gets spent. Guarantee:
-/// senders are told to come back and when; what was accepted reaches the healthy backends at once
+/// senders get a retryable refusal with a delay; accepted data reaches the healthy backends at once
 /// and the sick one when it is well; nothing is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backpressure_of_a_sick_pipeline_reaches_the_senders() {

@@ -98,7 +98,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("a number: {value}"))
 }
 
-/// Within so many percent of each other.
+/// Asserts that a value is within this many percent of the expected one.
 fn assert_close(what: &str, found: f64, expected: f64, percent: f64) {
     let difference = (found - expected).abs();
     assert!(
@@ -107,8 +107,8 @@ fn assert_close(what: &str, found: f64, expected: f64, percent: f64) {
     );
 }
 
-/// Guarantee: what Prometheus says of a load is what the subject's own metrics, the kernel and the
-/// backends say of it.
+/// Guarantee: Prometheus' figures of a load agree with the subject's own metrics, the kernel and
+/// the backends.
 fn values_agree(subject: &[&str]) {
     let metrics = free_addr().unwrap();
     let Some(prometheus) = Prometheus::start(&[metrics]) else { return };
@@ -175,7 +175,7 @@ fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
     let metrics = free_addr().unwrap();
     let Some(prometheus) = Prometheus::start(&[metrics]) else { return };
     let (url, metrics) = (prometheus.url(), metrics.to_string());
-    // Leaves out what has an exporter.
+    // Leaves out series with an exporter.
     let arguments = ["-d", "2", "--prometheus", &url, "--metrics-listen", &metrics];
     let output = load_test(
         &[&arguments[..], &["--prometheus-selector", "job=\"load-test\",exporter=\"\""]].concat(),
@@ -191,7 +191,7 @@ fn a_figure_that_prometheus_does_not_know_is_a_dash_in_a_row_that_stays() {
     assert!(cells[2].parse::<u64>().unwrap() > 0 && cells[3..5] == ["–", "–"], "{row}");
 }
 
-/// Guarantee: each thing that can be wrong is said in one sentence with what helps, before a load
+/// Guarantee: each possible mistake is reported in one sentence with the remedy, before a load
 /// begins.
 #[test]
 fn what_is_wrong_with_prometheus_is_said_with_what_helps() {

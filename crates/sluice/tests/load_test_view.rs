@@ -8,13 +8,13 @@ use std::time::Duration;
 const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
-/// Sluice under a small load of logs for so many seconds.
+/// Sluice under a small load of logs for this many seconds.
 fn arguments(seconds: &'static str) -> [&'static str; 8] {
     ["load-test", "-t", "logs-otel", "-r", "2000", "-d", seconds, "--drain-within=5"]
 }
 
 /// `script` (of bsdutils) gives the command a pseudo terminal of 100 columns and 30 rows, and
-/// copies what comes to it.
+/// copies its output.
 fn on_terminal(seconds: &'static str, before: &str) -> Command {
     let words = arguments(seconds).join(" ");
     let line = format!(
@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The cursor was hidden, and was shown again when it had been hidden for the last time.
+/// The cursor was hidden, and was shown again after the last time.
 fn assert_restored(shown: &str) {
     let hidden = shown.rfind(HIDE_CURSOR).expect("a picture was drawn");
     let visible = shown.rfind(SHOW_CURSOR).expect("the cursor is shown again");

@@ -1,5 +1,5 @@
-//! Many connections at once: what they hold is part of the memory limit, and all that are let in
-//! can send.
+//! Many connections at once: their memory is part of the memory limit, and all that are let in can
+//! send.
 
 mod doors;
 mod gateway;
@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const LIMIT_MIB: u64 = 128;
-/// More than there is memory for.
+/// More connections than there is memory for.
 const TOO_MANY: usize = 4_000;
-/// So many of them send at the same time.
+/// Connections that send at the same time.
 const SENDERS: usize = 400;
 const SPANS: usize = 200;
-/// So many stay open where there is more memory.
+/// Connections that stay open where there is more memory.
 const TEN_THOUSAND: usize = 10_000;
 const MANY_LIMIT_MIB: u64 = 512;
 
@@ -52,7 +52,7 @@ async fn connect_many(address: SocketAddr, count: usize) -> Vec<SendRequest<Byte
     clients
 }
 
-/// Those that the gateway has not closed.
+/// The connections that the gateway has not closed.
 async fn open(clients: Vec<SendRequest<Bytes>>) -> Vec<SendRequest<Bytes>> {
     let ready: JoinSet<_> =
         clients.into_iter().map(|client| async move { client.ready().await.ok() }).collect();
@@ -84,12 +84,12 @@ fn request() -> Bytes {
 /// Sends a request as far as the windows allow it, and leaves the rest to the connection's task.
 async fn send(client: SendRequest<Bytes>, body: Bytes) -> ResponseFuture {
     let (response, mut stream) = begin(client).await;
-    // One that is refused at once takes no body.
+    // A request that is refused at once takes no body.
     let _ = stream.send_data(body, true);
     response
 }
 
-/// Lets all clients send at once, and again those that were told to come back.
+/// Lets all clients send at once, and those that got a retryable refusal again.
 async fn send_until_accepted(mut left: Vec<SendRequest<Bytes>>, body: &Bytes) -> usize {
     let mut accepted = 0;
     for _ in 0..60 {
@@ -113,10 +113,9 @@ async fn send_until_accepted(mut left: Vec<SendRequest<Bytes>>, body: &Bytes) ->
     accepted
 }
 
-/// Scenario: more connections than there is memory for; then many of those that were let in send a
-/// request, all at the same time, through the smallest windows. Guarantee: memory within the limit,
-/// every request is accepted and delivered, the connections that had to go are counted and warned
-/// of once, and there is room again when others go.
+/// Scenario: more connections than memory allows; then many that were let in send a request at
+/// once, through the smallest windows. Guarantee: memory stays within the limit, every request is
+/// delivered, closed connections are counted and warned of once, and room comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_are_let_in_as_there_is_memory_for_and_all_can_send() {
     let _alone = alone().await;
@@ -187,8 +186,8 @@ async fn ten_thousand_connections_are_open_at_512_mib() {
     gateway.assert_memory_within(MANY_LIMIT_MIB);
 }
 
-/// The time within which 99 % of requests are answered that come one by one, each on another of
-/// these connections.
+/// The 99th percentile of the answers to requests that come one by one, each on another of these
+/// connections.
 async fn p99_one_by_one(clients: &[SendRequest<Bytes>]) -> Duration {
     const REQUESTS: usize = 1_000;
     let mut latencies = Vec::with_capacity(REQUESTS);
@@ -219,9 +218,9 @@ async fn torture_a_light_load_over_ten_thousand_connections_is_answered_as_soon(
     assert!(many <= few + LATER_AT_MOST, "{many:?}, {few:?} over ten");
 }
 
-/// Scenario: the backend is dead and its memory full; then every connection sends at once what its
-/// windows allow. Guarantee: memory within the limit, and each that waits for an answer gets a
-/// retryable one.
+/// Scenario: the backend is dead and its memory full; then every connection sends at once as much
+/// as its windows allow. Guarantee: memory within the limit, and each request that waits for an
+/// answer gets a retryable one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_is_within_the_limit_too() {
     let _alone = alone().await;

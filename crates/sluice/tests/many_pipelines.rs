@@ -11,8 +11,7 @@ use sluice_otlp::Signal;
 
 const PIPELINES: usize = 200;
 const LIMIT_MIB: u64 = 512;
-/// At once: three megabytes for each pipeline, four times what each could hold if they shared the
-/// memory out.
+/// Sent at once: three megabytes for each pipeline, four times an equal share of the memory.
 const SPANS: u64 = 2_000;
 const DRAIN_WITHIN: Duration = Duration::from_secs(60);
 

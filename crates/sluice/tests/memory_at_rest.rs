@@ -1,4 +1,4 @@
-//! What a gateway takes that has nothing to do, on a machine of many cores.
+//! The memory of an idle gateway on a machine of many cores.
 
 mod gateway;
 
@@ -18,8 +18,8 @@ fn status_figure(pid: u32, name: &str) -> u64 {
 }
 
 /// Scenario: a gateway with sixteen threads, as on a machine of as many cores. Guarantee: a thread
-/// costs what it touched, not the huge pages of 2 MiB that the kernel would give its allocator (37
-/// MiB for these).
+/// costs the memory that it touched, not the huge pages of 2 MiB that the kernel would give its
+/// allocator (37 MiB for these).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_costs_no_huge_page() {
     let backend = Backend::healthy().await.expect("a backend");

@@ -30,9 +30,8 @@ fn three_signals(backend: &Backend) -> String {
     )
 }
 
-/// Guarantee: what was accepted, by receiver, signal and transport, and what was sent, by exporter,
-/// are the numbers that the generators and the backend counted, under the names that the Collector
-/// has for them.
+/// Guarantee: accepted items, by receiver, signal and transport, and sent items, by exporter, equal
+/// the counts of the generators and the backend, under the Collector's names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_agree_with_both_ends() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -122,8 +121,8 @@ async fn the_health_check_answers_below_its_path() {
     }
 }
 
-/// Guarantee: what waits, what was refused and what failed for good is counted where the Collector
-/// counts it.
+/// Guarantee: waiting, refused and permanently failed items are counted where the Collector counts
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_refusals_and_failures_show() {
     let [dead, poison] = [Faults::dead(), Faults::rejecting_poison()]
@@ -163,7 +162,7 @@ async fn a_queue_refusals_and_failures_show() {
     assert_eq!(of(&refused, "otelcol_receiver_refused_spans", &labels[..2]), 0);
 }
 
-/// Guarantee: names end in `_total` or not, as `without_type_suffix` says. Without it they do not.
+/// Guarantee: names end in `_total` as `without_type_suffix` says. Without this option they do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suffixes_are_as_configured() {
     let backend = Backend::healthy().await.expect("a backend");
@@ -221,8 +220,8 @@ fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> 
     families
 }
 
-/// Guarantee: `/metrics` has exactly what the tables declare, with this type, meaning and these
-/// labels. Only what is declared for a condition may be absent.
+/// Guarantee: `/metrics` has exactly the metrics that the tables declare, with their type, meaning
+/// and labels. Only metrics that are declared for a condition may be absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_has_what_the_tables_declare_and_nothing_else() {
     let [healthy, dead] =
@@ -267,9 +266,9 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
     assert!(found.is_empty(), "not declared: {:?}", found.keys());
 }
 
-/// Guarantee: what the configuration keeps secret is nowhere to be read: not in the log at level
-/// debug, not in metrics, health check or dead letters, not in what `plan` and `validate` print,
-/// not in an error about it.
+/// Guarantee: secrets of the configuration are shown nowhere: not in the log at level debug, not in
+/// metrics, health check or dead letters, not in the output of `plan` and `validate`, not in an
+/// error about them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_never_shown() {
     const SECRETS: [&str; 4] =
@@ -298,7 +297,7 @@ async fn secrets_are_never_shown() {
         Gateway::start_with(&config, Options { env: env.clone(), ..Options::default() }).await;
     let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
     assert_all_accepted(&report);
-    // What goes wrong with connections is said at this level.
+    // Errors of connections are logged at this level.
     backend.faults().set(Faults::dead());
     gateway.wait_for_output("DEBUG", 1).await;
     // A mistake beside each secret: the error shows lines of the file.

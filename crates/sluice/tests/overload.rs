@@ -1,5 +1,5 @@
-//! Far more is offered than the gateway can take: it says so, keeps its memory, and loses nothing
-//! that it acknowledged.
+//! More load than the gateway can take: it refuses, keeps to its memory, and loses nothing that it
+//! acknowledged.
 
 mod gateway;
 
@@ -13,10 +13,10 @@ use sluice_load_test::{Backend, Load, LoadReport, Pace, Protocol};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 80;
-/// Who waits longer has been kept waiting: alone, a request is answered within a few milliseconds.
+/// A longer wait shows overload: alone, a request is answered within a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Of the eighty and more periods of 100 ms that a flood lasts: those in which the gateway must
-/// have used up its CPU time.
+/// Periods of 100 ms, of the eighty and more of a flood, in which the gateway must have used up its
+/// CPU time.
 const THROTTLED_PERIODS: u64 = 8;
 
 /// A gateway with a quarter of a core, so that the generators are never the limit.
@@ -32,7 +32,7 @@ fn flood(gateway: &Gateway, duration: Duration) -> Load {
     flood_of(gateway, duration, 16, 16)
 }
 
-/// So many connections with so many requests in flight each.
+/// This many connections with this many requests in flight each.
 fn flood_of(gateway: &Gateway, duration: Duration, connections: usize, streams: usize) -> Load {
     let mut load =
         gateway.load(Signal::Traces).duration(duration).concurrency(connections, streams);
@@ -48,8 +48,8 @@ fn assert_refusals_are_retryable(report: &LoadReport) {
     assert_eq!(report.refusals_without_delay, 0, "every refusal says when to come back");
 }
 
-/// Some were refused or had to wait, or all CPU time was used up: who is throttled answers half of
-/// its requests at once and the others in the next period.
+/// Requests were refused or had to wait, or all CPU time was used up: a throttled gateway answers
+/// half of its requests at once and the others in the next period.
 fn assert_was_too_much(report: &LoadReport, gateway: &Gateway) {
     let waited = report.acknowledged_after.p50;
     let throttled = gateway.throttled_periods();
@@ -104,8 +104,8 @@ async fn a_flood_acknowledged_on_delivery() {
         .await;
 }
 
-/// Ten times as much at a time as there is memory for receiving: most of it waits unread. To
-/// receive it only to refuse it would cost the CPU time that delivering takes.
+/// Ten times the memory for receiving is offered at a time: most of it waits unread. Receiving it
+/// only to refuse it would cost the CPU time of delivering.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_many_streams_on_few_connections_is_not_received_to_be_refused() {
     let _alone = alone().await;
@@ -136,8 +136,8 @@ impl Drop for BusyMachine {
     }
 }
 
-/// The same where the senders are short of CPU time too: what they send comes slowly, the gateway
-/// often has nothing to do, and memory is what everybody waits for.
+/// The same with senders that are short of CPU time too: their data comes slowly, the gateway is
+/// often idle, and all requests wait for memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_slow_senders_is_not_received_to_be_refused() {
     let _alone = alone().await;

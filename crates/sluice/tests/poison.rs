@@ -79,9 +79,9 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
     assert!(!health.contains("held"), "{health}");
 }
 
-/// Scenario: a backend is off while a backlog grows; back again, it refuses every request with a
-/// bad item, of which there are many. Guarantee: it gets all that is good, only the bad items
-/// become dead letters, and the delivery is never held.
+/// Scenario: a backend is off while a backlog grows; then it refuses every request with a bad item,
+/// of which there are many. Guarantee: it gets all good items, only the bad ones become dead
+/// letters, and the delivery is never held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_full_of_poison_is_delivered() {
     for (every, items) in [(20, 20_000), (2, 2_000)] {
@@ -114,7 +114,7 @@ async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
     gateway.metric("sluice_delivery_dead_letter_items", &[("reason", reason)]).await
 }
 
-/// With a backend that is down.
+/// Starts a gateway whose backend is down.
 async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
     let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0)))
         .await

@@ -1,5 +1,5 @@
 //! The OpenTelemetry SDKs for Python, Java, Node.js and Go, and `telemetrygen`, send through the
-//! real binary: what they sent is at the backend once, and unchanged.
+//! real binary: each item arrives at the backend once, and unchanged.
 
 mod gateway;
 #[path = "peers/items.rs"]
@@ -24,7 +24,7 @@ const TOKEN: &str = "correct-horse";
 /// In `memory` mode the sender is answered before the backend has anything.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
-/// Which of the gateways' doors a client goes through.
+/// The gateway, and its receiver, that a client sends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     /// `buffer.ack: delivered`.
@@ -174,7 +174,7 @@ fn write_certificates(folder: &Path) {
     }
 }
 
-/// What the clients promise to send as item `sequence` (see `tests/clients/README.md`).
+/// The text that the clients promise for item `sequence` (see `tests/clients/README.md`).
 fn expected_text(signal: Signal, sequence: u64) -> String {
     match signal {
         Signal::Traces => format!("sluice.test: span-{sequence} root"),
@@ -323,7 +323,7 @@ async fn sdk_exports_arrive_once(language: &str, protocols: &[&'static str]) {
     assert_eq!(site.backend.items(), all, "{language}: nothing but what was sent");
 }
 
-/// The SDK is told that its export failed, and nothing of it gets through.
+/// The SDK learns that its export failed, and nothing of it gets through.
 async fn assert_wrong_token_is_refused(site: &Site, client: &Path, language: &str) {
     let run_as_stranger = Run { protocol: "http", compression: "none", door: Door::Guarded };
     let mut words = vec![language.to_owned()];

@@ -49,7 +49,7 @@ async fn send(load: Load) -> LoadReport {
     report
 }
 
-/// What a gateway does with its only backend: deliver before it answers.
+/// A configuration that delivers to its only backend before it answers.
 fn delivering_to(backend: SocketAddr) -> String {
     format!(
         "exporters:\n  otlp:\n    endpoint: {backend}\n    tls:\n      insecure: true\nbuffer:\n  ack: delivered\nservice:\n  \
@@ -143,7 +143,7 @@ async fn a_collector_before_it_may_compress_as_it_likes() {
     assert_eq!((backend.counts().doubled, backend.counts().unidentified), (0, 0));
 }
 
-/// The ways in which a Collector can be sent to: exporter type and its options.
+/// Each way to send to a Collector: an exporter type, its protocol and its options.
 const WAYS_OUT: [(&str, &str, &str); 13] = [
     ("otlp/gzip", "grpc", "compression: gzip"),
     ("otlp/zstd", "grpc", "compression: zstd"),

@@ -26,8 +26,8 @@ use sluice_otlp::Signal;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 
-/// Everything that both are told: a receiver a case, that case's processors, and one exporter that
-/// is asked before the sender is answered.
+/// The configuration of both: for each case a receiver and its processors, and one exporter that
+/// has answered before the sender is answered.
 fn common_config(
     ports: &[SocketAddr],
     backend: &Backend,
@@ -60,8 +60,7 @@ fn common_config(
     (components, pipelines)
 }
 
-/// Sends the samples of a signal and returns what the backend has got of them, which is one
-/// request.
+/// Sends the samples of a signal and returns the one request that the backend got.
 async fn relayed(signal: Signal, port: SocketAddr, backend: &Backend) -> Meaning {
     let before = backend.counts().taken_requests;
     let channel = Channel::from_shared(format!("http://{port}"))

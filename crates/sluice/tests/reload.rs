@@ -62,7 +62,7 @@ async fn changes_under_load_lose_nothing() {
     let report = running.finish().await.expect("a load");
     assert_all_accepted(&report);
     assert_arrives_once(&report, &first, SOON).await;
-    // The new pipeline starts with what comes after it.
+    // The new pipeline starts with data that comes after it.
     assert!(
         items_arrive(&second, report.accepted - before_second, SOON).await,
         "{:?}",
@@ -274,7 +274,7 @@ async fn a_removed_pipeline_delivers_what_it_has() {
 }
 
 /// Scenario: SIGTERM comes right after a reload that has removed a pipeline. Guarantee: the process
-/// ends only when the removed pipeline has delivered what it had.
+/// ends only when the removed pipeline has delivered its backlog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_waits_for_a_removed_pipeline() {
     let faults = Faults::delaying(Duration::from_millis(700));
@@ -452,8 +452,8 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
     let gateway = Gateway::start(&config).await;
     let stop = Arc::new(AtomicBool::new(false));
     let knocking = tokio::spawn(knock(gateway.grpc, stop.clone()));
-    // Connections are asked to go: a request that was not sent any more goes over the next one, as
-    // in any gRPC client.
+    // Connections are asked to close: a request that was not sent yet goes over the next one, as in
+    // any gRPC client.
     let load = gateway
         .load(Signal::Traces)
         .rate(2_000.0)

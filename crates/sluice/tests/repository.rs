@@ -1,4 +1,4 @@
-//! What the repository says of the program is what the program does.
+//! The documents and examples of the repository agree with the program.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn the_committed_reference_is_the_generated_one() {
     );
 }
 
-/// Guarantee: every example is valid, and `plan` can say what it comes to.
+/// Guarantee: every example is valid, and `plan` prints its plan.
 #[test]
 fn every_example_is_valid_and_can_be_planned() {
     let mut seen = 0;
@@ -145,7 +145,7 @@ fn every_example_starts_and_ends() {
     }
 }
 
-/// Files and folders below `folder`, relative to the root, without what is built or git's own.
+/// Files and folders below `folder`, relative to the root, without build output and git's own.
 fn paths_below(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("an entry").path();
@@ -160,7 +160,7 @@ fn paths_below(folder: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// The map leaves out what every crate has alike: `engine/delivery/task.rs` is
+/// The map leaves out the path parts that all crates share: `engine/delivery/task.rs` is
 /// `crates/engine/src/delivery/task.rs`.
 fn as_on_the_map(path: &Path) -> PathBuf {
     path.iter().filter(|part| *part != "crates" && *part != "src").collect()

@@ -1,4 +1,4 @@
-//! Who may send to the real binary, and how: passwords, tokens, browsers, Unix sockets.
+//! Access of senders to the real binary: passwords, tokens, browsers, Unix sockets.
 
 mod doors;
 mod gateway;
@@ -88,7 +88,7 @@ async fn assert_all_arrived(gateway: &Gateway, backend: &Backend) {
     assert!(arrived, "{accepted} accepted, {:?}", backend.counts());
 }
 
-/// Guarantee: over both protocols who shows a user's password is let in, everybody else is told
+/// Guarantee: over both protocols a sender with a user's password is let in, and all others learn
 /// what to show; a changed htpasswd file takes effect while the gateway runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn basic_authentication_follows_its_file() {
@@ -128,7 +128,7 @@ async fn basic_authentication_follows_its_file() {
     }
 }
 
-/// Guarantee: any token of the file is let in; one that is taken out of it no more.
+/// Guarantee: every token of the file is let in; a token that is taken out is not any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bearer_tokens_follow_their_file() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -153,8 +153,8 @@ async fn bearer_tokens_follow_their_file() {
 }
 
 /// Scenario: pages of two origins ask whether they may send, and send, without and with
-/// credentials; the port has response headers. Guarantee: browsers learn what they have to; a
-/// preflight needs no credentials, as browsers send none with it.
+/// credentials; the port has response headers. Guarantee: browsers get the headers that they need;
+/// a preflight needs no credentials, as browsers send none with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn browsers_may_send_from_allowed_origins() {
     let http = "{http: {auth: {authenticator: basicauth}, response_headers: {x-frame-options: \
@@ -216,7 +216,7 @@ async fn browsers_may_send_from_allowed_origins() {
     assert_all_arrived(&gateway, &backend).await;
 }
 
-/// Guarantee: without `cors` pages are told nothing; the other answers are as ever.
+/// Guarantee: without `cors` pages get no CORS headers; the other answers are as ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_cors_browsers_are_told_nothing() {
     let (gateway, backend) = start("{http: {response_headers: {x-served-by: gateway}}}", &[]).await;

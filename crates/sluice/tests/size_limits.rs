@@ -1,5 +1,4 @@
-//! Backends limit the size of a message: nothing is lost to that but items that no message could
-//! carry.
+//! Backends limit the size of a message: only items that fit into no message are lost to that.
 
 mod gateway;
 
@@ -9,8 +8,8 @@ use gateway::{Gateway, assert_arrives_once, eventually, exporter};
 use sluice_load_test::{Backend, BackendOptions, Code, Load, LoadReport};
 use sluice_otlp::{Encoding, Signal};
 
-/// Bodies in bytes, records a request, requests: the Kyma load test's size up to what just fits
-/// into 4 MiB.
+/// Bodies in bytes, records a request, requests: from the Kyma load test's size up to the largest
+/// that fits into 4 MiB.
 const LOADS: [(usize, u32, u64); 5] =
     [(2_000, 100, 20), (60_000, 50, 4), (500_000, 7, 3), (1_500_000, 3, 4), (3_900_000, 3, 3)];
 

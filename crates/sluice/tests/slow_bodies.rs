@@ -1,5 +1,5 @@
-//! Senders whose bodies do not arrive: what memory they were admitted for is others' as soon as
-//! these need it.
+//! Senders whose bodies do not arrive: other senders get the memory that these were admitted for as
+//! soon as they need it.
 
 mod gateway;
 mod streams;
@@ -16,14 +16,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// A fifth of what is left of it for payloads is for receiving: 16 MiB.
+/// A fifth of its share for payloads is for receiving: 16 MiB.
 const LIMIT_MIB: u64 = 128;
-/// What is announced, the smaller ones to fill what the larger ones left; three times what there is
-/// for receiving.
+/// Announced lengths and their numbers: three times the memory for receiving. The smaller ones fill
+/// the space that the larger ones leave.
 const ANNOUNCED: [(usize, usize); 3] = [(3 << 20, 16), (256 << 10, 16), (16 << 10, 32)];
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Announces a message and sends all of it but one byte in so many. Returns the `grpc-status`.
+/// Announces a message, sends this much of it, then a byte at a time. Returns the `grpc-status`.
 async fn stalls_over_grpc(address: SocketAddr, length: usize, sent: usize) -> Option<String> {
     let client = connect(address).await.expect("is let in");
     let (response, mut stream) = begin(client).await;
@@ -87,10 +87,9 @@ impl Sends {
     }
 }
 
-/// Scenario: senders announce more than there is memory for receiving, send nothing of it or nearly
-/// all, and then a byte from time to time; meanwhile another one sends as usual. Guarantee: it is
-/// held up for a moment at most, the slow ones are told to come back, and memory stays within its
-/// limit.
+/// Scenario: senders announce more than the memory for receiving, send nothing or nearly all of it,
+/// then a byte now and then; another sender sends as usual. Guarantee: it waits a moment at most,
+/// the slow ones get a retryable refusal, and memory stays within its limit.
 async fn others_get_in(sends: Sends) {
     let _alone = alone().await;
     let backend = Backend::healthy().await.expect("a backend");

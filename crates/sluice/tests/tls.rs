@@ -92,7 +92,7 @@ async fn a_certificate_changes(make: fn(&Papers, &Papers) -> TempDir, change: fn
     let taken = eventually(SOON, async || site.takes(&new, None).await == [true, true]).await;
     assert!(taken, "{}", site.gateway.output());
     assert_eq!(site.takes(&old, None).await, [false, false]);
-    // A client that had to connect again would not trust what it sees.
+    // A client that had to connect again would not trust the new certificate.
     open_grpc.export(spans(1)).await.expect("is accepted");
     assert_eq!(export(&mut open_http).await.expect("is answered"), 200);
     let accepted = site.gateway.metric("otelcol_receiver_accepted_spans", &[]).await as u64;
@@ -114,9 +114,9 @@ async fn a_secret_that_kubernetes_updates_takes_effect() {
     a_certificate_changes(mounted, |folder, _| exchange_symlink(folder, "..v2")).await;
 }
 
-/// Scenario: half of a renewal (a certificate without its key), then a file that is none, then no
-/// file. Guarantee: each is reported, the old certificate stays in use, and the whole renewal takes
-/// effect at last.
+/// Scenario: half of a renewal (a certificate without its key), then a file that is no certificate,
+/// then no file. Guarantee: each is reported, the old certificate stays in use, and the whole
+/// renewal takes effect at last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_cannot_be_used_changes_nothing() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
@@ -145,8 +145,8 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
     );
 }
 
-/// Guarantee: with mutual TLS only clients of the right authority send; when the authority's file
-/// is replaced, those of the new one do, and those of the old one no more.
+/// Guarantee: with mutual TLS only clients of the right authority can send. When the authority's
+/// file is replaced, clients of the new one can send, and clients of the old one cannot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutual_tls_follows_its_authorities() {
     let (server, old, new) =
@@ -185,7 +185,7 @@ async fn mutual_tls_follows_its_authorities() {
     );
 }
 
-/// Guarantee: `min_version` shuts out older clients, and plain text is not taken for anything.
+/// Guarantee: `min_version` shuts out older clients, and plain text is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_versions_and_plain_text_are_refused() {
     let authority = Authority::new("authority");

@@ -1,12 +1,12 @@
-//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. What a
-//! span costs on its way to the healthy backend, against the same with nothing pinned.
+//! Backlog: a second pipeline's dead backend pins a hundred thousand requests in memory. Compares
+//! the cost of a span to the healthy backend with the cost while nothing is pinned.
 
 use super::*;
 
 /// Requests that are pinned before counting begins, of one small span each.
 const PINNED_REQUESTS: u64 = 100_000;
 const PINNED_WITHIN: Duration = Duration::from_secs(60);
-/// Several times what the backlog and the counted load take: nothing is dropped.
+/// Several times the memory of the backlog and the counted load: nothing is dropped.
 const MEMORY_LIMIT_MIB: u64 = 4096;
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// A cost that does not depend on the backlog is within the noise of 1.
@@ -58,7 +58,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     stage.figures(&observed, json!({ "pinned_spans": pinned }))
 }
 
-/// Fills the dead pipeline's backlog, and waits until the healthy one has nothing of it left to do.
+/// Fills the dead pipeline's backlog, and waits until the healthy pipeline's is empty.
 async fn pin(stage: &Stage) -> Result<f64> {
     let load = stage.load().items(PINNED_REQUESTS).retry(Retry::SDK);
     let load = Load { shape: Shape { items_per_request: 1, attributes: 1, ..load.shape }, ..load };

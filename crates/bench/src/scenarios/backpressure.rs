@@ -1,11 +1,11 @@
-//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE or 503, at random. How
-//! much of what is offered is accepted and gets through meanwhile, and how soon the rest does.
+//! Backpressure: a backend answers 70 % of the requests with UNAVAILABLE or 503, at random.
+//! Measures the shares that are accepted and exported meanwhile, and the time of the drain.
 
 use super::*;
 
-/// What waits for its next attempt is a constant amount, and a larger share of a short load.
+/// A constant amount waits for its next attempt, which is a larger share of a short load.
 const LOAD_MIN: Duration = Duration::from_secs(20);
-/// What has not come by then counts as not delivered.
+/// Items that arrive later count as not delivered.
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);
 
 const OVER_HTTP: &str = "otlphttp";

@@ -1,14 +1,14 @@
-//! Drain: a backend is dead until a backlog lies on disk, then it takes everything. How much of a
-//! core's work a megabyte of it is, beside the Collector's persistent queue (`file_storage`).
+//! Drain: a backend is dead until a backlog lies on disk, then it takes everything. Compares the
+//! CPU time of a megabyte with that of the Collector's persistent queue (`file_storage`).
 
 use super::*;
 
 /// Several times the memory limit, so that nearly all of it has to come from disk.
 const SLUICE_BACKLOG_BYTES: f64 = 2e9;
-/// It takes longer over it.
+/// The Collector takes longer for its backlog.
 const COLLECTOR_BACKLOG_BYTES: f64 = 256e6;
 const FILLED_WITHIN: Duration = Duration::from_secs(180);
-/// Until the subject tries again after a long outage.
+/// Time for the subject to try again after a long outage.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 const DRAINED_WITHIN: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
-//! Written through: how near `ack: durable` comes to what the disk does by itself, measured in the
-//! same turn. The backend is away, so that only the disk answers. Twice: on this machine's disk,
-//! and on one that is throttled to what ordinary disks do, because a disk can be faster than what a
-//! core or two receive. The subject has all CPUs: the disk is to be the limit.
+//! Written through: compares `ack: durable` with the disk by itself, measured in the same turn. The
+//! backend is dead, so that only the disk answers. The cases are this machine's disk, and one that
+//! is throttled to the speed of ordinary disks, because a disk can be faster than a core or two can
+//! receive. The subject has all CPUs: the disk is to be the limit.
 
 use sluice_otlp::Signal;
 use tempfile::TempDir;
@@ -10,17 +10,17 @@ use tokio::task::spawn_blocking;
 use super::*;
 use crate::disk::{LARGE_BYTES, LimitedDisk, SMALL_BYTES, write_for};
 
-/// Taken within the warm-up, so that nothing that is counted waits for the kernel to find memory.
+/// Used up within the warm-up, so that no counted request waits for the kernel to find memory.
 const MEMORY_LIMIT_MIB: u64 = 256;
-/// Disk and gateway in turns, because both change with what else the machine does.
+/// Disk and gateway take turns, because both change with other work of the machine.
 const LATENCY_ROUNDS: usize = 2;
-/// Many senders: a group commit covers whichever wait.
+/// Many senders: a group commit covers all that wait.
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 32;
 const DISK_LIMIT_MIB: u64 = 32 << 10;
 
 const THROTTLED_BYTES_PER_S: u64 = 200_000_000;
-/// It holds what is written in one measurement and then is emptied.
+/// It holds the data of one measurement, which is then deleted.
 const THROTTLED_SIZE_BYTES: u64 = 16 << 30;
 
 const BANDWIDTH_BAR: f64 = 0.80;
@@ -100,7 +100,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         rounds.push([sync, at_a_rate(&stage, spans_per_s, lasts).await?]);
     }
     drop((stage, buffer));
-    // What of the latency is not the disk's.
+    // The part of the latency that is not the disk's.
     let stage = start(turn, "buffer:\n  ack: memory\n  policy: drop_oldest\n").await?;
     at_full_speed(&stage, lasts).await?;
     let from_memory = at_a_rate(&stage, spans_per_s, lasts).await?;
@@ -122,7 +122,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     Ok(with(figures, others))
 }
 
-/// The backend is away.
+/// Starts a subject whose backend is dead.
 async fn start(turn: Turn<'_>, buffer: &str) -> Result<Stage> {
     let mut setting =
         Setting::of(turn, MEMORY_LIMIT_MIB, buffer)?.with_backends(vec![], vec![Faults::dead()]);

@@ -1,5 +1,5 @@
-//! Isolation: three pipelines share a receiver, and the third one's backend is sick. What the other
-//! two deliver, and how soon, against what they do when all three are well.
+//! Isolation: three pipelines share a receiver, and the third one's backend is sick. Compares rate
+//! and latency of the other two with those when all three are well.
 
 use super::*;
 

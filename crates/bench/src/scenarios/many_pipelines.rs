@@ -1,6 +1,6 @@
 //! Many pipelines: two hundred share a receiver and a memory limit that is small for so many.
-//! Senders go as fast as they are answered; all backends are well, or one of them is dead. What the
-//! healthy pipelines lose, and how much memory that takes.
+//! Senders go as fast as they are answered; all backends are well, or one of them is dead. Measures
+//! the losses of the healthy pipelines, and the memory.
 
 use super::*;
 

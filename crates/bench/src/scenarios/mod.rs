@@ -1,4 +1,4 @@
-//! Each scenario: its setting, what is special in how it is measured, its columns and its bars.
+//! Each scenario: its setting, its special measurements, its columns and its bars.
 
 mod backlog;
 mod backpressure;
@@ -11,7 +11,7 @@ mod overload;
 mod poison;
 mod scheduler;
 
-// What scenarios are made of, for `use super::*` in each of them.
+// The parts of scenarios, for `use super::*` in each of them.
 use std::ops::{Div, Sub};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) static SCENARIOS: [&Scenario; 10] = [
     &many_pipelines::SCENARIO,
 ];
 
-/// Where nothing else is said.
+/// The memory limit by default.
 const MEMORY_LIMIT_MIB: u64 = 512;
-/// Connections are made, allocators and windows have grown.
+/// Time in which connections are made, and allocators and windows grow.
 const WARM_UP: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Durable on demand: what a directory costs while all backends are well, against none.
+//! Durable on demand: the cost of a directory while all backends are well, against none.
 
 use super::*;
 

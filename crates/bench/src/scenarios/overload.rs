@@ -1,6 +1,6 @@
-//! Overload: a subject with a fraction of a core is offered three times what it can take. How much
-//! of its peak it still delivers, how it answers the senders that it turns away, and whether its
-//! memory stays within its limit.
+//! Overload: a subject with a fraction of a core is offered three times the load that it can take.
+//! Measures its delivery relative to its peak, its answers to the senders that it turns away, and
+//! its memory.
 
 use sluice_load_test::report::Spread;
 use sluice_load_test::subject::Limits;
@@ -10,23 +10,23 @@ use super::*;
 const MEMORY_LIMIT_MIB: u64 = 128;
 /// So little that generator and backend could take several times as much.
 pub(super) const CPU_CORES: f64 = 0.1;
-/// Connections and streams of a few senders in closed loops: what the subject takes if hardly
-/// anything waits.
+/// Connections and streams of a few senders in closed loops. They find the rate that the subject
+/// takes if hardly anything waits.
 const FEW_SENDERS: [(usize, usize); 2] = [(4, 2), (4, 8)];
-/// What the many senders offer, of what few senders got through. One of the levels is where most is
-/// delivered: the peak.
+/// Rates that the many senders offer, relative to the rate of few senders. The level with the
+/// highest delivery is the peak.
 const LEVELS: [f64; 4] = [0.5, 0.65, 0.8, 1.0];
 pub(super) const FLOOD: f64 = 3.0;
 const DRAIN_WITHIN: Duration = Duration::from_secs(30);
-/// For answers, since a flooded subject is slow to give them.
+/// Timeout of answers: a flooded subject is slow to give them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) const SCENARIO: Scenario = Scenario {
     id: "overload",
     title: "three times as much offered as a subject with a CPU quota can take",
-    // How senders are answered, and connections × streams: a connection each, as SDKs and agents
-    // have it; a few gateways with sixteen requests at a time on each, which arrive interleaved;
-    // and more in flight than the subject takes within the second for which a request may wait.
+    // `buffer.ack`, and connections × streams: a connection each, as SDKs and agents have it; a few
+    // gateways with sixteen interleaved requests on each; and more requests in flight than the
+    // subject takes within the second for which a request may wait.
     cases: &[
         "memory 256 × 1",
         "delivered 256 × 1",
@@ -74,7 +74,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     },
 };
 
-/// A new subject of so many cores, with a new backend, under this load.
+/// Puts a new subject with this CPU quota and a new backend under this load.
 pub(super) async fn under_load(
     turn: Turn<'_>,
     case: &str,
@@ -93,7 +93,7 @@ pub(super) async fn under_load(
     Ok((stage, observed))
 }
 
-/// What few senders get through.
+/// Spans a second that few senders get through.
 pub(super) async fn of_few_senders(turn: Turn<'_>, case: &str) -> Result<f64> {
     let mut few_per_s = 0.0_f64;
     for (connections, streams) in FEW_SENDERS {
@@ -114,8 +114,8 @@ pub(super) fn many_senders(load: Load, case: &str, per_s: f64) -> Load {
 async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let few_per_s = of_few_senders(turn, turn.case).await?;
     let (mut levels_per_s, mut flood) = ([0.0; LEVELS.len()], Figures::Null);
-    // Each turn begins elsewhere, so that a machine that becomes slower or faster meanwhile favours
-    // none of them.
+    // Each turn begins at another level, so that a machine that becomes slower or faster meanwhile
+    // favours none of them.
     for place in 0..=LEVELS.len() {
         let level = (place + turn.number) % (LEVELS.len() + 1);
         let per_s = LEVELS.get(level).unwrap_or(&FLOOD) * few_per_s;
@@ -138,14 +138,14 @@ async fn of_flood(turn: Turn<'_>, stage: &Stage, flood: &Observed) -> Result<Fig
         "offered_per_s": report.offered as f64 / load_s,
         "sent_per_s": (report.offered - report.never_sent) as f64 / load_s,
         "goodput_per_s": flood.delivered_per_s(),
-        // Of the senders that were turned away: how many may come back. Null where none was.
+        // Share of the items turned away that may be sent again. Null where there are none.
         "retryable_share": report.refused as f64 / turned_away as f64,
     });
     stage.figures(flood, others)
 }
 
-/// The peak is the level at which most is delivered, the same for all turns. By medians: the best
-/// of single measurements is the luckiest.
+/// The peak is the level with the highest delivery, the same for all turns. Levels are compared by
+/// medians: the best of single measurements is the luckiest.
 fn of_peak(series: &mut Series) {
     let turns = &series.turns;
     let at = |level: usize| turns.iter().map(move |turn| turn["levels_per_s"][level].as_f64());

@@ -1,15 +1,15 @@
 //! Poison: a backend refuses for good every request that has a bad item, and one item in twenty is
-//! bad. How much of the good data it gets meanwhile, beside the same without bad items.
+//! bad. Compares the rate of good items with the rate without bad items.
 
 use super::*;
 
 const CLEAN: &str = "none";
-/// One item in so many.
+/// One item in this many is bad.
 const BAD_EVERY: u64 = 20;
 const POISONED: &str = "1 of 20";
-/// Of the good items.
+/// Lowest share of the rate of good items.
 const RATE_BAR: f64 = 0.95;
-/// For the search that is under way when the load ends.
+/// Time for the search that runs when the load ends.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -56,7 +56,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let load = if poisons { load.poison_every(BAD_EVERY) } else { load };
     let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;
     let (report, backend) = (&observed.report, &stage.backends[0]);
-    // Sequence numbers begin at 0, of which one in so many is bad.
+    // Sequence numbers begin at 0, and one in `BAD_EVERY` is bad.
     let bad = if poisons { report.offered.div_ceil(BAD_EVERY) } else { 0 };
     let began = Instant::now();
     while report.missing_at(backend) > bad && began.elapsed() < SETTLED_WITHIN {
@@ -67,7 +67,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let good_per_s = observed.delivered_per_s();
     let others = json!({
         "good_per_s": good_per_s,
-        // As many good ones as were offered count as all.
+        // The rate of good items, scaled to all items.
         "good_of_all": good_per_s / (1.0 - bad_share),
         "good_lost": report.missing_at(backend).saturating_sub(bad),
         "requests_per_bad": (bad > 0).then(|| counts.requests as f64 / bad as f64),

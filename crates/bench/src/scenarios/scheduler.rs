@@ -1,5 +1,5 @@
-//! Ablations of the read scheduler: what a flood as in `overload` leaves of delivery and memory
-//! without each of its rules, turn by turn against all of them.
+//! Ablations of the read scheduler: delivery and memory under a flood as in `overload`, without
+//! each of its rules, compared turn by turn with all rules.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -23,12 +23,12 @@ const CASES: [&str; Rule::ALL.len() + 1] = {
 };
 
 struct Flood {
-    /// Of `overload`.
+    /// A case of `overload`.
     case: &'static str,
-    /// What its figures begin with: the rate that is delivered, peak memory and refusals, each also
-    /// relative to all rules.
+    /// Prefix of its figures: the delivered rate, peak memory and refusals, each also relative to
+    /// all rules.
     id: &'static str,
-    /// Stalled connections beside it.
+    /// Stalled connections during the flood.
     stalled: usize,
     cpu_cores: f64,
 }
@@ -38,7 +38,7 @@ const FLOODS: [Flood; 6] = [
     flood("memory 16 × 16", "m16"),
     flood("delivered 256 × 1", "d256"),
     flood("delivered 16 × 16", "d16"),
-    // Many times what there is memory for.
+    // Many times the requests that there is memory for.
     flood("memory 64 × 32", "m64"),
     Flood {
         stalled: STALLED,
@@ -48,7 +48,7 @@ const FLOODS: [Flood; 6] = [
 ];
 /// More than the lowest limit on requests in flight.
 const STALLED: usize = 128;
-/// What the subject has beside stalled connections: enough to fill the memory for receiving.
+/// Cores of the subject beside stalled connections: enough to fill the memory for receiving.
 const CPU_CORES_BESIDE_STALLED: f64 = 0.6;
 
 const fn flood(case: &'static str, id: &'static str) -> Flood {

@@ -1,5 +1,5 @@
-//! The demonstration: a run with three pipelines, one backend healthy, one refusing most requests,
-//! one dead, and a table with the columns of the Kyma load test and what those leave out.
+//! The demonstration: one run with three pipelines. One backend is healthy, one refuses most
+//! requests, one is dead. The table has the columns of the Kyma load test and some more.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PIPELINES: [(&str, &str); 3] = [
 ];
 
 /// Runs the subject with the demonstration's configuration, and shows the progress on standard
-/// error. `drain_within` is what the backends have for the rest when the load has ended.
+/// error. `drain_within` limits the drain after the load.
 pub async fn run(
     mut subject: Definition,
     items_per_s: f64,
@@ -57,7 +57,7 @@ pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     }
 }
 
-/// A pipeline with its name, what its backend does, and the figures of all.
+/// Name, state of the backend, figures of the whole turn, figures of the pipeline.
 type Row<'a> = (&'a str, &'a str, &'a Kpis, &'a PipelineKpis);
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::report::MEBIBYTE;
 
-    /// `lost` is what neither the backend nor the gateway has.
+    /// `lost` counts accepted spans that neither the backend nor the gateway has.
     fn pipeline(lost: u64, held: Option<f64>) -> PipelineKpis {
         PipelineKpis { lost: Some(lost), held, ..PipelineKpis::default() }
     }

@@ -15,18 +15,18 @@ use crate::report::{Kpis, Sample};
 use picture::Scene;
 
 const DRAW_EVERY: Duration = Duration::from_millis(250);
-/// Where there is no terminal.
+/// Interval of the lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Shows a run on standard error until it is dropped. The terminal is then as it was.
 pub(crate) struct LiveView {
     is_quiet: bool,
     scene: Arc<Mutex<Scene>>,
-    /// Hidden where nothing is drawn. Drawing locks the scene: not to be called while it is locked.
+    /// Hidden where nothing is drawn. Drawing locks the scene: do not draw while it is locked.
     picture: ProgressBar,
 }
 
-/// The picture of the view that is up, for notes from elsewhere, and whether it is quiet.
+/// The picture that is shown now, for notes from other modules, and whether the view is quiet.
 static CURRENT: Mutex<Option<(ProgressBar, bool)>> = Mutex::new(None);
 
 /// Writes to standard error, above the picture where there is one.
@@ -96,7 +96,7 @@ impl Drop for LiveView {
     }
 }
 
-/// The scene as it is at the moment of drawing, in a template's only part.
+/// A style whose template has one part: the scene at the moment of drawing.
 fn picture_style(scene: Arc<Mutex<Scene>>) -> ProgressStyle {
     let draw = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
         let scene = scene.lock();
@@ -106,7 +106,7 @@ fn picture_style(scene: Arc<Mutex<Scene>>) -> ProgressStyle {
         // Looked up for every picture: the terminal may have been resized.
         let (rows, columns) = Term::stderr().size();
         let screen = picture::Screen { rows: rows.into(), columns: columns.into() };
-        // Indicatif hands a string, which takes everything.
+        // Indicatif writes to a string, which cannot fail.
         let _ = out.write_str(&picture::draw(&scene, scene.phase_began.elapsed(), screen));
     };
     ProgressStyle::with_template("{picture}").expect("a valid template").with_key("picture", draw)

@@ -1,4 +1,4 @@
-//! The state of a run, and the live view as text, made of it and the size of a screen alone.
+//! The state of a run and its live view as text, a function of the state and the screen's size.
 
 use std::time::{Duration, Instant};
 
@@ -138,7 +138,7 @@ fn time(scene: &Scene, elapsed: Duration) -> String {
     }
 }
 
-/// `0:07`, `12:34`, `1:02:03`. A second that has begun is not over.
+/// `0:07`, `12:34`, `1:02:03`. Rounded up to whole seconds.
 fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -180,15 +180,15 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) title: String,
-    /// Of the whole run, where that is known.
+    /// Turns of the whole run, where their number is known.
     pub(super) turns: Option<usize>,
-    /// Begun so far.
+    /// Turns begun so far.
     pub(super) turn: usize,
     /// The subject under load.
     pub(super) label: String,
     pub(super) phase: Phase,
     pub(super) phase_began: Instant,
-    /// When the latest line of the phase was written, where there is no picture.
+    /// Time of the latest line of the phase, where there is no picture.
     pub(super) last_line: Instant,
     pub(super) samples: Vec<Sample>,
 }
@@ -229,7 +229,7 @@ impl Scene {
         }
     }
 
-    /// How long the phase lasts at most, where that is known.
+    /// The longest time that the phase may take, where it is known.
     pub(super) fn lasts(&self) -> Option<Duration> {
         match self.phase {
             Phase::Load { lasts, .. } => Some(lasts),

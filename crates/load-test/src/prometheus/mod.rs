@@ -94,7 +94,7 @@ impl PrometheusUrl {
                     "no Prometheus answers at {self} ({reason}): start it, or correct --prometheus"
                 )
             })?;
-            // One that reads its database answers with this status and no JSON.
+            // A Prometheus that still loads its database answers with this status and no JSON.
             if status != StatusCode::SERVICE_UNAVAILABLE || body.starts_with(b"{") {
                 return Ok((status, body));
             }
@@ -125,7 +125,7 @@ mod tests {
         answering_in_turn(&[(status, body)]).await
     }
 
-    /// The last answer stays.
+    /// The last answer is given to all later requests too.
     async fn answering_in_turn(
         answers: &[(&str, &str)],
     ) -> (PrometheusUrl, tokio::sync::mpsc::UnboundedReceiver<String>) {

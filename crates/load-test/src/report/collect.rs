@@ -1,4 +1,4 @@
-//! Finding and writing what runs left behind.
+//! Finds, reads and writes the records and reports of runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::record::{RECORD_FILE, RunRecord, write};
 use super::{to_csv, to_html, to_markdown};
 
-/// How far below a folder records are looked for, which ends loops of links.
+/// Levels of folders that are searched for records. The limit ends loops of links.
 const DEPTH: usize = 8;
 
 /// Reads the records at these places, each a `run.json` or a folder with some in it or below, once

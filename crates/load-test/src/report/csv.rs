@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::format::utc;
 use super::record::{FoundLimit, Kpis, RunRecord, SubjectRecord};
 
-/// What a line is of; its turn is counted from 1.
+/// The source of a line. `turn` is counted from 1.
 struct Line<'a> {
     record: &'a RunRecord,
     subject: &'a SubjectRecord,
@@ -15,10 +15,10 @@ struct Line<'a> {
     figures: Map<String, Value>,
 }
 
-/// A column and where it comes from.
+/// A column's head, and its value in a line.
 type Fact = (&'static str, fn(&Line<'_>) -> String);
 
-/// Before the figures.
+/// Columns before the figures.
 const FACTS: [Fact; 12] = [
     ("started", |line| utc(line.record.started_unix_ms)),
     ("target", |line| line.record.scenario.target.to_string()),
@@ -34,7 +34,7 @@ const FACTS: [Fact; 12] = [
     ("pipeline", |line| line.pipeline.to_owned()),
 ];
 
-/// Behind them: what a search found, the same in all of a subject's lines.
+/// Columns after the figures: the result of a search, the same in all lines of a subject.
 const LIMITS: [Fact; 3] = [
     ("limit_per_s", |of| text(of.limit().and_then(|limit| limit.rate_per_s))),
     ("limit_held_always_per_s", |of| text(of.limit().and_then(|limit| limit.held_always_per_s))),
@@ -47,9 +47,9 @@ impl Line<'_> {
     }
 }
 
-/// What is not known is empty. A subject that did not run has a line without figures.
+/// An unknown value is an empty cell. A subject that did not run has a line without figures.
 pub fn to_csv(records: &[RunRecord]) -> String {
-    // As the record names them; those of each pipeline have lines of their own.
+    // Figures have the record's names. Those of each pipeline have lines of their own.
     let mut figures: Vec<String> =
         fields(&Kpis::default()).into_iter().map(|(name, _)| name).collect();
     figures.retain(|name| name != "pipelines");

@@ -13,18 +13,18 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` where there is nothing.
+    /// `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        // The one in the middle, or the two.
+        // The value in the middle, or the mean of the two.
         let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
         Some(Spread { median, min, max })
     }
 }
 
-/// What is not known.
+/// Stands for an unknown value.
 pub const DASH: &str = "–";
 
 pub const MEBIBYTE: f64 = (1 << 20) as f64;
@@ -39,14 +39,14 @@ pub(crate) fn whole(count: Option<u64>) -> Option<f64> {
 }
 
 impl SubjectRecord {
-    /// A figure over all turns that know it.
+    /// The spread of a figure over all turns that know it.
     pub fn spread(&self, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         Spread::of(
             self.turns.iter().filter_map(|turn| kpi(&turn.kpis)).filter(|value| value.is_finite()),
         )
     }
 
-    /// A count of all turns together: `None` if one does not know, which the sum would hide.
+    /// The sum over all turns; `None` if one turn does not know its part.
     pub fn total(&self, kpi: impl Fn(&Kpis) -> Option<u64>) -> Option<u64> {
         if self.turns.is_empty() {
             return None;
@@ -54,7 +54,7 @@ impl SubjectRecord {
         self.turns.iter().map(|turn| kpi(&turn.kpis)).sum()
     }
 
-    /// How many times as much as another, turn by turn: both ran within the same minutes.
+    /// Ratio of this subject's figure to the other's, turn by turn: both ran within minutes.
     pub fn ratio(&self, to: &SubjectRecord, kpi: impl Fn(&Kpis) -> Option<f64>) -> Option<Spread> {
         let partner = |own: &Turn| to.turns.iter().find(|other| other.number == own.number);
         let pairs = self.turns.iter().filter_map(|own| Some((own, partner(own)?)));
@@ -63,7 +63,7 @@ impl SubjectRecord {
     }
 }
 
-/// The median, and the range where the turns differ in what can be seen.
+/// The median, with the range if its ends differ at this number of decimals.
 pub(crate) fn spread(spread: Option<Spread>, decimals: usize) -> String {
     let Some(spread) = spread else { return DASH.to_owned() };
     let text = |value: f64| format!("{value:.decimals$}");
@@ -79,7 +79,7 @@ pub(crate) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| value.to_string())
 }
 
-/// With so many decimals, or a dash.
+/// The value with this many decimals, or a dash.
 pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.decimals$}"))
 }

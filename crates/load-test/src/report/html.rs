@@ -30,7 +30,7 @@ pub fn to_html(records: &[RunRecord]) -> String {
     let page = json!({
         "style": STYLE, "script": SCRIPT, "lead": lead(records), "targets": targets, "plots": plots
     });
-    // The name's ending has texts escaped.
+    // The ending of the template's name turns on escaping.
     let page = Environment::new().render_named_str("page.html", PAGE, Serde(page));
     page.expect("the page's template fits its values")
 }
@@ -48,7 +48,7 @@ fn lead(records: &[RunRecord]) -> String {
     }
 }
 
-/// Cells are text and class.
+/// Each cell is a pair of text and class.
 fn table(table: &Table) -> Value {
     // The columns that begin a group.
     let begins = table.groups.iter().scan(1, |next, (_, width)| {
@@ -88,17 +88,17 @@ fn class_of(table: &Table, column: usize) -> &'static str {
     }
 }
 
-/// Items that did not arrive, or more than once.
+/// Whether the cell is a count of lost or doubled items above zero.
 fn is_loss(column: &str, cell: &str) -> bool {
     matches!(column, "Lost" | "Doubled") && cell.parse().is_ok_and(|items: u64| items > 0)
 }
 
-/// Its circumstances, what a Prometheus was asked, and where its plots go if it has any.
+/// The run's circumstances, its queries to Prometheus, and the index of its plot, if any.
 fn run(run: &RunRecord, plots: &mut Vec<Value>) -> Value {
     let mut turns = run.subjects.iter().flat_map(|subject| &subject.turns);
     let plot = turns.any(|turn| !turn.samples.is_empty()).then_some(plots.len());
     plots.extend(plot.map(|id| plot_data(id, run)));
-    // The first turn's.
+    // The queries of the first turn that has any.
     let queries = run.subjects.iter().filter_map(|subject| {
         let reading = subject.turns.iter().find_map(|turn| turn.prometheus.as_ref())?;
         Some(json!({ "of": subject_label(subject), "url": reading.url, "asked": reading.queries }))
@@ -112,7 +112,7 @@ fn run(run: &RunRecord, plots: &mut Vec<Value>) -> Value {
     })
 }
 
-/// Subjects whose curves there are, the fault windows, and where the time axis ends.
+/// Subjects that have curves, the fault windows, and the end of the time axis in seconds.
 fn plot_data(id: usize, run: &RunRecord) -> Value {
     let is_drawn =
         |subject: &&SubjectRecord| subject.turns.iter().any(|turn| !turn.samples.is_empty());
@@ -143,8 +143,8 @@ mod tests {
     fn the_page_has_every_sample_and_fault_window_once() {
         let records = fixtures::merged();
         let runs = data(&to_html(&records));
-        // Published figures, what did not run and bytes alone have no curves but the last, whose
-        // samples are there.
+        // Published figures and a subject that did not run have no curves. The run that counts
+        // bytes has samples.
         assert_eq!(runs.as_array().unwrap().len(), 4);
         let multi =
             runs.as_array().unwrap().iter().find(|run| run["subjects"][1] != Value::Null).unwrap();

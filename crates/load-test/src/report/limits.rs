@@ -1,4 +1,4 @@
-//! What a search for the highest rate found, as a table.
+//! The result of a search for the highest rate, as a table.
 
 use super::format::{DASH, number};
 use super::record::{FoundLimit, RunRecord, SubjectRecord};
@@ -53,7 +53,7 @@ fn between(limit: &FoundLimit) -> String {
     }
 }
 
-/// What happened at the lowest rate that failed, and whether the search was cut short.
+/// Why the lowest failed rate was not held, and why the search ended early, if it did.
 fn why_not_more(limit: &FoundLimit) -> String {
     let has_failed = |rate_per_s| Some(rate_per_s) == limit.failed_per_s;
     let failing = limit.tries.iter().rfind(|tried| !tried.held && has_failed(tried.rate_per_s));

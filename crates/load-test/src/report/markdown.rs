@@ -7,7 +7,7 @@ use super::table::escape;
 use super::tables;
 use super::words;
 
-/// All runs together: a heading a target, in its tables a row a version.
+/// All runs together: a heading for each target, a row for each version.
 pub fn to_markdown(records: &[RunRecord]) -> String {
     let mut text = String::new();
     for (target, runs) in tables::by_target(records) {
@@ -58,7 +58,7 @@ mod tests {
         let measured = |subject: &&SubjectRecord| subject.measured_elsewhere.is_none();
         let runs: usize =
             records.iter().map(|record| record.subjects.iter().filter(measured).count()).sum();
-        // In each target's second table a run has a line a subject; head and rule are two.
+        // Each target's second table has a line for each subject of a run, and head and rule.
         let told = text.split("### What became of the items").skip(1).map(|rest| {
             rest.trim_start().lines().take_while(|line| line.starts_with('|')).count() - 2
         });

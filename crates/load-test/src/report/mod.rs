@@ -1,4 +1,4 @@
-//! Reports: the record of a run, and what is made of one or several of them.
+//! Records of runs, and the reports made of one or several of them.
 
 mod collect;
 mod csv;

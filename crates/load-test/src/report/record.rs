@@ -1,5 +1,5 @@
-//! What one call of the load test measured, as it is kept on disk. Every report is made of these,
-//! so that a report can be made again, or of several runs at once, without measuring again.
+//! The measurements of one call of the load test, as kept on disk. Every report is made from
+//! records. So it can be made again, or of several runs together, without measuring again.
 
 use std::fmt;
 use std::fs;
@@ -21,14 +21,14 @@ pub(super) const RECORD_FILE: &str = "run.json";
 pub struct RunRecord {
     /// [`FORMAT`].
     pub format: u32,
-    /// Of the load test itself.
+    /// Version of the load test itself.
     pub tool_version: String,
     pub machine: Machine,
     /// Milliseconds since the epoch.
     pub started_unix_ms: u64,
-    /// Of the whole call, seconds.
+    /// Seconds that the whole call took.
     pub duration_s: f64,
-    /// Ended before its time; what it has is in here.
+    /// The run was ended early. The record has the measurements until then.
     pub interrupted: bool,
     pub scenario: Scenario,
     pub subjects: Vec<SubjectRecord>,
@@ -38,16 +38,16 @@ pub struct RunRecord {
     pub verdicts: Vec<Verdict>,
 }
 
-/// Where it ran.
+/// The machine that the load test ran on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu_model: Option<String>,
-    /// That this process may use.
+    /// Cores that this process may use.
     pub cores: u32,
     pub memory_bytes: Option<u64>,
 }
 
-/// What is under load, by the names of `-t`.
+/// The kind of work under load, by the names that `-t` takes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
 )]
@@ -73,7 +73,7 @@ pub enum Target {
     LogsFluentBit,
 }
 
-/// By the name that `-t` has for it.
+/// The name that `-t` takes for it.
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.to_possible_value();
@@ -85,28 +85,28 @@ impl fmt::Display for Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     pub target: Target,
-    /// `-n`: a version, or whatever the row shall be called.
+    /// `-n`: the name of the row, for instance a version.
     pub name: String,
     /// `-m`: several pipelines.
     pub multi: bool,
     /// `-b`: backends that refuse.
     pub backpressure: bool,
-    /// In plain words, for instance `70 % of requests answered 503`. `None` without faults.
+    /// Faults in plain words, for instance `70 % of requests answered 503`. `None` without faults.
     pub faults: Option<String>,
-    /// How long each turn's load lasts, seconds.
+    /// Duration of each turn's load, seconds.
     pub load_s: f64,
     /// Items offered a second; `None` in a closed loop, or where rates were searched.
     pub rate_per_s: Option<f64>,
-    /// The highest rate that is held was searched; `load_s` is then the length of a try.
+    /// The run searched for the highest rate that is held. `load_s` is then the length of a try.
     #[serde(default)]
     pub find_limit: bool,
-    /// Of a log record's body.
+    /// Size of a log record's body.
     pub body_bytes: Option<u64>,
     pub items_per_request: Option<u64>,
     pub pipelines: u32,
     /// Protocol, compression, connections and streams in plain words.
     pub carried: Option<String>,
-    /// The call, so that it can be made again.
+    /// The command line, to repeat the run.
     pub command: Option<String>,
 }
 
@@ -117,14 +117,14 @@ pub struct SubjectRecord {
     pub name: String,
     pub version: Option<String>,
     pub limits: SubjectLimits,
-    /// One a time that it ran, in order. Empty where it could not run: the warnings say why.
+    /// In order. Empty if the subject could not run: the warnings have the reason.
     pub turns: Vec<Turn>,
-    /// Where rates were searched; the turns are then those at the rate that was found.
+    /// The result of a search. The turns are then those at the rate that was found.
     pub limit: Option<FoundLimit>,
-    /// It cannot be tested in this way: why. It has no turns then, and has not failed.
+    /// The reason if the subject cannot do this target. It then has no turns and has not failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cannot: Option<String>,
-    /// These figures were published by others and not measured in this run: where they are from.
+    /// The source of figures that were published elsewhere and not measured in this run.
     pub measured_elsewhere: Option<String>,
 }
 
@@ -133,18 +133,18 @@ pub struct SubjectRecord {
 pub struct FoundLimit {
     /// `None`: no rate was held.
     pub rate_per_s: Option<f64>,
-    /// In so many of `tries_at_rate` tries. A rate fails only if it fails twice.
+    /// Tries at this rate that held it, of `tries_at_rate`. A rate fails only if it fails twice.
     pub held: u32,
     pub tries_at_rate: u32,
-    /// How long a try lasted, seconds.
+    /// Length of a try, seconds.
     pub try_s: f64,
-    /// The limit lies between the highest rate that was held in all its tries ...
+    /// The highest rate that was held in all its tries: the limit is not below it.
     pub held_always_per_s: Option<f64>,
-    /// ... and the lowest that failed; `None`: none did.
+    /// The lowest rate that failed: the limit is below it. `None`: no rate failed.
     pub failed_per_s: Option<f64>,
-    /// The bench was near its cores at the lowest rate that failed: the subject may hold more.
+    /// The bench was short of CPU at the lowest rate that failed: the subject may hold more.
     pub bench_was_limit: bool,
-    /// Why the search ended before it was done, for instance its time.
+    /// The reason if the search ended early, for instance its time limit.
     pub ended_early: Option<String>,
     /// In the order in which they were made.
     pub tries: Vec<LimitTry>,
@@ -155,13 +155,13 @@ pub struct FoundLimit {
 pub struct LimitTry {
     pub rate_per_s: f64,
     pub held: bool,
-    /// Why it was not.
+    /// The reason if the rate was not held.
     pub reason: Option<String>,
     #[serde(default)]
     pub bench_was_busy: bool,
 }
 
-/// What a subject was allowed; `None` is no limit.
+/// Limits of a subject. `None`: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SubjectLimits {
     /// A quota, for instance 0.5 of a core.
@@ -172,10 +172,10 @@ pub struct SubjectLimits {
     pub pinned_cores: Vec<u32>,
 }
 
-/// One subject, once under the scenario's load.
+/// One run of one subject under the scenario's load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// From 1: subjects' turns of the same number ran side by side. 0 in records that do not say.
+    /// From 1. Turns of the same number ran side by side. 0: the record does not say.
     #[serde(default)]
     pub number: usize,
     pub kpis: Kpis,
@@ -185,18 +185,18 @@ pub struct Turn {
     pub fault_windows: Vec<FaultWindow>,
     #[serde(default)]
     pub bench: BenchCost,
-    /// Where its rates, queue, memory, CPU and restarts are not from the subject itself and /proc.
+    /// Source of rates, queue, memory, CPU and restarts, if not the subject itself and /proc.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusReading>,
 }
 
-/// What a Prometheus was asked, and what it said.
+/// Queries to a Prometheus, and their results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrometheusReading {
     pub url: String,
-    /// Of rates and means, as long as the load.
+    /// Window of rates and means, as long as the load.
     pub window_s: f64,
-    /// Of the subject, within the window.
+    /// Scrapes of the subject within the window.
     pub scrapes: u64,
     pub queries: Vec<Query>,
 }
@@ -210,13 +210,13 @@ pub struct Query {
     pub value: Option<f64>,
 }
 
-/// A turn's figures. `None` is what is not known: never zero in its place.
+/// A turn's figures. An unknown figure is `None`, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kpis {
-    /// Items that the subject took, a second of the load.
+    /// Items that the subject took for each second of the load.
     pub received_per_s: Option<f64>,
-    /// Items that reached the backends while the load ran, a second, all pipelines together.
+    /// Items that reached the backends for each second of the load, all pipelines together.
     pub exported_per_s: Option<f64>,
     /// The subject's queue, in its own unit, at the end of the load.
     pub queue: Option<f64>,
@@ -237,23 +237,23 @@ pub struct Kpis {
     pub unanswered: Option<u64>,
     /// Items of an open loop that were due and not sent, because all senders waited for answers.
     pub never_sent: Option<u64>,
-    /// Accepted items that did not reach every backend, told by identity, after the drain.
+    /// Accepted items that a backend lacks and the subject does not hold after the drain.
     pub lost: Option<u64>,
-    /// Items that reached a backend more than once, told by identity.
+    /// Items that reached a backend more than once, by identity.
     pub doubled: Option<u64>,
     /// From the item's own time to its arrival.
     pub latency_p50_ms: Option<f64>,
     pub latency_p99_ms: Option<f64>,
     pub latency_p999_ms: Option<f64>,
     pub cpu_s_per_million: Option<f64>,
-    /// Sent to the subject, and by it to the backends.
+    /// Bytes sent to the subject, and from it to the backends.
     pub wire_in_bytes: Option<u64>,
     pub wire_out_bytes: Option<u64>,
-    /// What Fluent Bit counts in place of items.
+    /// Fluent Bit counts bytes in place of items.
     pub received_bytes_per_s: Option<f64>,
     pub exported_bytes_per_s: Option<f64>,
     pub buffer_bytes: Option<f64>,
-    /// From the load's end until the last item arrived.
+    /// From the end of the load to the arrival of the last item.
     pub drain_s: Option<f64>,
     pub pipelines: Vec<PipelineKpis>,
 }
@@ -270,15 +270,15 @@ pub struct PipelineKpis {
     pub latency_p99_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p50_ms: Option<f64>,
-    /// Different items at its backend after the drain.
+    /// Distinct items at its backend after the drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exported: Option<u64>,
-    /// Items that the subject held for it and had dropped after the drain, by its own count.
+    /// Items that wait for this pipeline after the drain, and items dropped, as the subject counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<f64>,
-    /// What its backend was sent, and what of that its faults answered with a refusal or broke off.
+    /// Requests to its backend, and how many of these its faults refused or broke off.
     pub backend_requests: Option<u64>,
     pub backend_refused: Option<u64>,
     pub backend_resets: Option<u64>,
@@ -297,11 +297,11 @@ pub struct Sample {
     pub backlog_items: Option<f64>,
     pub memory_bytes: Option<f64>,
     pub cpu_cores: Option<f64>,
-    /// Of what arrived since the sample before.
+    /// Over the items that arrived since the previous sample.
     pub latency_p99_ms: Option<f64>,
 }
 
-/// When a backend was sick, in seconds since the load began.
+/// Period in which a backend had a fault, in seconds since the load began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultWindow {
     pub from_s: f64,
@@ -311,7 +311,7 @@ pub struct FaultWindow {
     pub label: String,
 }
 
-/// What generator and backends themselves took.
+/// Resources that the generator and the backends used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BenchCost {
@@ -322,17 +322,17 @@ pub struct BenchCost {
     pub late_requests: Option<u64>,
 }
 
-/// Something that makes the figures doubtful, and what helps.
+/// Something that makes the figures doubtful, and its remedy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// `None`: it concerns all.
+    /// `None`: it concerns all subjects.
     pub subject: Option<String>,
     pub message: String,
     pub remedy: Option<String>,
 }
 
 impl Warning {
-    /// Of all subjects.
+    /// A warning about all subjects.
     pub(crate) fn new(message: impl Into<String>, remedy: &str) -> Warning {
         let remedy = Some(remedy.to_owned()).filter(|remedy| !remedy.is_empty());
         Warning { subject: None, message: message.into(), remedy }
@@ -343,26 +343,26 @@ impl Warning {
     }
 }
 
-/// A threshold and what became of it.
+/// A condition of `--fail-if` and its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub subject: String,
     /// As given, for instance `lost>0`.
     pub fail_if: String,
-    /// The figure that was held against it; `None` where it is not known, which fails.
+    /// The figure that was compared. `None`: not known, which fails.
     pub value: Option<f64>,
     pub failed: bool,
 }
 
 impl SubjectRecord {
-    /// Its figures are of this run, if it has any.
+    /// Whether the figures, if there are any, were measured in this run.
     pub(super) fn was_to_run(&self) -> bool {
         self.measured_elsewhere.is_none() && self.cannot.is_none()
     }
 }
 
 impl RunRecord {
-    /// A subject ran, or should have: the report has circumstances to show.
+    /// Whether a subject ran, or should have: the report then shows the circumstances.
     pub(super) fn is_of_a_run(&self) -> bool {
         self.subjects.iter().any(SubjectRecord::was_to_run)
     }

@@ -7,7 +7,7 @@ use std::iter::repeat_n;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub title: String,
-    /// Heads over several columns, with their widths; none is a table with one row of heads.
+    /// Heads over several columns, with their widths in columns. Empty: one row of heads.
     pub groups: Vec<(&'static str, usize)>,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
@@ -21,7 +21,7 @@ impl Table {
         Table { title: title.to_owned(), columns, rows, ..Table::default() }
     }
 
-    /// A row for each of these. A column is a head and what stands below it.
+    /// A table with a row for each item. A column is a head and the text of a cell.
     pub fn of<T>(
         title: &str,
         columns: &[(&str, impl Fn(&T) -> String)],
@@ -42,7 +42,7 @@ impl Table {
         self
     }
 
-    /// The heads, of which Markdown has one row: names then stand in the first row of the body.
+    /// Heads and rows. Markdown has one row of heads; with groups, names are the first body row.
     fn lines(&self) -> Vec<Vec<String>> {
         let escaped =
             |cells: &Vec<String>| cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>();
@@ -80,7 +80,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Names are the user's: none of them may end a cell, a row or begin markup.
+/// Names come from the user: none may end a cell or a row, or begin markup.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

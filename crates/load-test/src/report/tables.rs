@@ -14,7 +14,7 @@ type Figure = fn(&Kpis) -> Option<f64>;
 type Column = (String, Figure, f64, usize);
 
 impl Target {
-    /// What its items are.
+    /// The signal of its items.
     pub fn signal(self) -> Signal {
         match self {
             Target::Traces => Signal::Traces,
@@ -23,12 +23,11 @@ impl Target {
         }
     }
 
-    /// It is sent requests: not a farm that is scraped, nor files that are tailed.
+    /// Whether the subject is sent requests: it does not scrape a farm or tail files.
     pub fn takes_requests(self) -> bool {
         matches!(self, Target::Traces | Target::Metrics | Target::LogsOtel)
     }
 
-    /// It is about lines in log files.
     pub fn tails_files(self) -> bool {
         matches!(self, Target::LogAgent | Target::LogsFluentBit)
     }
@@ -101,7 +100,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// What all entries of a row have in common.
+    /// Entries with the same key share a row.
     fn key(self) -> [Option<&'a str>; 4] {
         let SubjectRecord { name, version, measured_elsewhere, .. } = self.subject;
         let row = &self.record.scenario.name;
@@ -109,7 +108,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What shares a row: one subject under one name, at most one run a group.
+/// A row: one subject under one name, with at most one run for each group.
 struct Row<'a> {
     label: String,
     cells: [Option<Entry<'a>>; 4],
@@ -191,7 +190,7 @@ pub(super) fn tables(target: Target, records: &[&RunRecord]) -> Vec<Table> {
 }
 
 /// The table of the Kyma load test: a row a version, a group of columns a scenario.
-/// Of a single run only its own group, as that load test prints it.
+/// A single run shows only its own group, as that load test prints it.
 fn kpis(target: Target, rows: &[Row<'_>], is_single_run: bool) -> Table {
     let is_measured = |group: usize| rows.iter().any(|row| row.cells[group].is_some());
     // That load test knows the metric agent with one pipeline only.
@@ -241,10 +240,10 @@ fn notes(rows: &[Row<'_>]) -> Vec<String> {
     notes
 }
 
-/// A head, and what stands below it.
+/// A column: its head and the text of a cell.
 type EntryColumn = (&'static str, fn(&(&Row<'_>, Entry<'_>)) -> String);
 
-/// What became of a subject's items, and what it took.
+/// The fate of a subject's items, and the resources that it used.
 const INTEGRITY: [EntryColumn; 16] = [
     ("Version/Test", |(row, _)| row.label.clone()),
     ("Scenario", |(_, of)| group_title(of.record).to_owned()),
@@ -273,7 +272,7 @@ fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>
 }
 
 fn integrity(rows: &[Row<'_>]) -> Table {
-    // Published figures do not say what became of the items.
+    // Published figures do not count the items.
     let entries = all_entries(rows).filter(|(_, entry)| entry.subject.was_to_run());
     Table::of("What became of the items", &INTEGRITY, entries).with_note(
         "Counts are of all turns together; other figures are medians, with the range of the turns.",
@@ -325,7 +324,7 @@ const RATIOS: [(&str, Figure); 5] = [
     ("p99", |kpis| kpis.latency_p99_ms),
 ];
 
-/// Where several subjects did the same work in turn.
+/// Compares subjects that did the same work in turn.
 fn ratios(records: &[&RunRecord]) -> Option<Table> {
     let mut rows = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! What a report says of a run beside its tables.
+//! The sentences of a report that stand beside its tables.
 
 use super::format::{MEBIBYTE, number, utc};
 use super::record::{
@@ -6,7 +6,7 @@ use super::record::{
 };
 use super::tables::subject_label;
 
-/// The circumstances, then verdicts, then warnings, a line each. The latter two have a kind.
+/// Circumstances, verdicts and warnings, a line each. Verdicts and warnings have a kind.
 pub fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
     let mut lines = vec![when(record), load(&record.scenario)];
     if let Some(faults) = &record.scenario.faults {
@@ -39,7 +39,7 @@ fn when(record: &RunRecord) -> String {
     )
 }
 
-/// How much, how fast, in which form.
+/// The load in words: rate, duration, sizes and protocol.
 pub fn load(scenario: &Scenario) -> String {
     let rate = match scenario.rate_per_s {
         Some(rate) => format!("{rate:.0} items/s for"),
@@ -60,7 +60,7 @@ pub fn load(scenario: &Scenario) -> String {
     text
 }
 
-/// What the faults did to the backends' requests, all turns together.
+/// Requests to the backends that the faults refused or reset, all turns together.
 fn faults_had(subject: &SubjectRecord) -> Option<String> {
     let pipelines = || subject.turns.iter().flat_map(|turn| &turn.kpis.pipelines);
     let sum = |count: fn(&PipelineKpis) -> Option<u64>| pipelines().filter_map(count).sum::<u64>();
@@ -77,7 +77,7 @@ fn faults_had(subject: &SubjectRecord) -> Option<String> {
     })
 }
 
-/// Where figures are from, unless from the subjects themselves and the kernel.
+/// The Prometheus that figures came from, if any did.
 fn through_prometheus(record: &RunRecord) -> Option<String> {
     let mut turns = record.subjects.iter().flat_map(|subject| &subject.turns);
     let reading = turns.find_map(|turn| turn.prometheus.as_ref())?;
@@ -90,7 +90,7 @@ fn through_prometheus(record: &RunRecord) -> Option<String> {
     ))
 }
 
-/// Its limits, and what the bench took beside it.
+/// The subject's limits, and the CPU that the bench itself used.
 fn subject(subject: &SubjectRecord) -> String {
     let (label, limits) = (subject_label(subject), &subject.limits);
     if let Some(reason) = &subject.cannot {

@@ -1,4 +1,4 @@
-//! What a turn came to, from what was seen of it.
+//! The figures of a turn, from its readings and reports.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::latency::{Latency, milliseconds};
 use crate::report::{BenchCost, Kpis, PipelineKpis, Sample, Warning};
 use crate::subject::Subject;
 
-/// After this long without an arrival the subject no longer hands anything on.
+/// After this long without an arrival the subject counts as idle.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What a turn's figures are made of.
+/// The sources of a turn's figures.
 pub(super) struct Figures<'a> {
     pub(super) plan: &'a Plan,
     pub(super) subject: &'a Subject,
     pub(super) sampler: &'a Sampler<'a>,
     pub(super) report: &'a LoadReport,
-    /// After the drain.
+    /// The reading after the drain.
     pub(super) last: &'a Reading,
     pub(super) drained_after: Option<Duration>,
-    /// Of the cores of the run, when the load began and when it ended.
+    /// Times of the run's cores when the load began and when it ended.
     pub(super) core_times: Option<(CoreTimes, CoreTimes)>,
 }
 
@@ -33,7 +33,7 @@ impl Figures<'_> {
         &self.sampler.readings[0]
     }
 
-    /// The last while the load ran.
+    /// The last reading while the load ran.
     fn at_end(&self) -> &Reading {
         self.sampler.readings.last().unwrap_or(self.last)
     }
@@ -55,7 +55,7 @@ impl Figures<'_> {
         cpu_s_since(self.first().processes.subject, until.processes.subject)
     }
 
-    /// Not at the backends, and not held by the subject, by its own count if it lives.
+    /// Items neither at the backends nor held by the subject. An ended subject holds none.
     fn lost(&self, backends: &[Backend], held: Option<f64>) -> u64 {
         let missing: u64 = backends.iter().map(|backend| self.report.missing_at(backend)).sum();
         let held = held.filter(|_| self.last.processes.subject.is_some()).unwrap_or(0.0);
@@ -97,8 +97,8 @@ impl Figures<'_> {
         }
     }
 
-    /// The figures in bytes, of a subject that tails files; nothing of others. By the subject's own
-    /// counters, else by the lines that it took and by what the backends took.
+    /// The figures in bytes of a subject that tails files; none for others. They come from the
+    /// subject's own counters, else from the lines that it took and the bytes at the backends.
     fn byte_kpis(&self) -> Kpis {
         let [first, .., last] = &self.sampler.readings[..] else { return Kpis::default() };
         if !self.sampler.counts_bytes {
@@ -132,7 +132,7 @@ impl Figures<'_> {
             let known = |quantile| (latency.count > 0).then(|| milliseconds(quantile));
             let last = self.last.pipelines.get(index).cloned().unwrap_or_default();
             let queue = at_end.pipelines.get(index).and_then(|pipeline| pipeline.queue);
-            // Not known where the subject tells what it holds of several together only.
+            // Not known if the subject reports only the sum over several pipelines.
             let held = last.held.or(self.last.held.filter(|_| is_only));
             let is_known = held.is_some() || self.last.held.is_none();
             let lost = self.lost(std::slice::from_ref(backend), held);
@@ -167,7 +167,7 @@ impl Figures<'_> {
         }
     }
 
-    /// Where it did not live through the turn: how often and how it ended, and what helps.
+    /// A warning if it ended during the turn: how often, how, and the remedy.
     fn ends(&self) -> Option<Warning> {
         let lives = self.subject.lives();
         let how = lives
@@ -214,7 +214,7 @@ impl Figures<'_> {
         }
     }
 
-    /// The drain was given up, and something had come shortly before.
+    /// The drain timed out although items had arrived shortly before.
     fn is_still_draining(&self) -> bool {
         let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
         let looked = self.last.processes.at.into_std();
@@ -222,7 +222,7 @@ impl Figures<'_> {
             && last_arrival.is_some_and(|at| looked.saturating_duration_since(at) < QUIET)
     }
 
-    /// What others did on the cores of the run while the load lasted.
+    /// Noise on the cores of the run while the load ran.
     fn noise(&self) -> Option<Noise> {
         let (before, after) = self.core_times?;
         let (first, at_end) = (self.first(), self.at_end());

@@ -1,5 +1,5 @@
-//! What a plan offers, and how: requests that are sent to the subject, targets that it scrapes,
-//! files that it tails; as the Kyma load test's generators do, where nothing else is asked for.
+//! The load of a plan: requests that are sent to the subject, targets that it scrapes, or files
+//! that it tails. Defaults are those of the Kyma load test's generators.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::generate::{
 };
 use crate::report::{self, Scenario, Target, Warning};
 
-/// Every stream has its own copy of a request; all together may take so much.
+/// Limit of the request buffers: every stream has its own copy of a request.
 const BUFFERS_LIMIT_BYTES: f64 = 2.0 * (1_u64 << 30) as f64;
-/// What receivers and backends take in one message where nothing else is configured.
+/// The message limit of receivers and backends by default.
 const MESSAGE_LIMIT_BYTES: f64 = (4_u64 << 20) as f64;
 /// Files that this process needs for other things than the load's connections.
 const OTHER_FILES: u64 = 256;
-/// Besides the scrape interval.
+/// Time for the first scrape, in addition to the scrape interval.
 const SCRAPED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Where the load of a turn comes from. It is opened before the subject starts, whose configuration
-/// names what it scrapes or tails, and starts when the subject is ready.
+/// The source of a turn's load. It is opened before the subject starts, whose configuration names
+/// the targets or files. It starts when the subject is ready.
 pub(super) enum Source {
     Otlp(Load),
     Farm(OpenFarm),
@@ -33,7 +33,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Says what the subject is to scrape, or where the files are that it is to tail.
+    /// Puts the targets to scrape, or the root of the files to tail, into the setting.
     pub(super) fn tell(&self, setting: &mut Setting) {
         match self {
             Source::Otlp(_) => {}
@@ -56,7 +56,7 @@ impl Source {
         Ok(())
     }
 
-    /// Without a rate of its own, a source goes as fast as its items arrive at these backends.
+    /// Log files without a rate grow as fast as their lines arrive at these backends.
     pub(super) fn start(self, backends: &[Backend]) -> anyhow::Result<RunningLoad> {
         Ok(match self {
             Source::Otlp(load) => load.start()?,
@@ -85,7 +85,7 @@ impl Plan {
             Some(Pace::Closed) if self.target.takes_requests() => None,
             _ => match self.target {
                 Target::Traces => None,
-                // 2,000 producers that push once in 30 seconds each, and log/s by default.
+                // 2,000 producers, each of which pushes one request in 30 seconds.
                 Target::Metrics => Some(2000.0 / 30.0 * f64::from(self.items_per_request())),
                 Target::MetricAgent => Some(self.farm.samples_per_s()),
                 Target::LogsOtel => Some(1000.0),
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// What offers the load. `listen` is where the subject takes requests, if it does.
+    /// Opens the source of the load. `listen` is the address at which the subject takes requests.
     pub(super) fn source(&self, listen: SocketAddr) -> anyhow::Result<Source> {
         Ok(match self.target {
             Target::Traces | Target::Metrics | Target::LogsOtel => Source::Otlp(self.load(listen)),
@@ -147,7 +147,7 @@ impl Plan {
         })
     }
 
-    /// Whether what agents scrape or tail can be had.
+    /// Checks that the farm or the log files can be made.
     pub(super) fn check_source(&self) -> anyhow::Result<()> {
         match self.target {
             Target::MetricAgent => Ok(self.farm().check()?),
@@ -156,7 +156,7 @@ impl Plan {
         }
     }
 
-    /// Whether the load fits into this process.
+    /// Checks that the load fits into this process: memory and open files.
     pub fn check_requests(&self) -> anyhow::Result<()> {
         if !self.target.takes_requests() {
             return Ok(());
@@ -192,7 +192,7 @@ impl Plan {
         shape.bytes_per_item() * f64::from(shape.items_per_request)
     }
 
-    /// What of the load most receivers would refuse.
+    /// Warns of requests that most receivers would refuse.
     pub(super) fn warnings_of_requests(&self) -> Option<Warning> {
         let bytes = self.request_bytes();
         let message = format!(
@@ -205,7 +205,7 @@ impl Plan {
         is_large.then(|| Warning::new(message, remedy))
     }
 
-    /// How requests are carried, for the report.
+    /// The transport of requests in words, for the report.
     fn carried(&self) -> Option<String> {
         let load = self.any_load();
         let protocol = match load.protocol {
@@ -228,7 +228,7 @@ impl Plan {
         let (body_bytes, items_per_request) = match self.target {
             Target::Traces | Target::Metrics => (None, of_requests),
             Target::LogsOtel => (Some(self.shape().body_bytes), of_requests),
-            // A scrape is a request, the other way round.
+            // A scrape is a request in the other direction.
             Target::MetricAgent => (None, Some(self.farm.series_per_target())),
             Target::LogAgent | Target::LogsFluentBit => (Some(self.log_files().body_bytes), None),
         };
@@ -249,7 +249,7 @@ impl Plan {
         }
     }
 
-    /// What would be done: a line each for scenario, load, faults, subjects and how often.
+    /// The plan in words: a line each for scenario, name, load, faults, subjects and turns.
     pub fn in_words(&self) -> String {
         let scenario = self.scenario();
         let subjects: Vec<&str> = self.subjects.iter().map(|one| one.name.as_str()).collect();

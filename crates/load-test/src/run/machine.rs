@@ -1,5 +1,5 @@
-//! What the run has to go on: the machine's cores, which of them are the subject's, and what else
-//! goes on on them: time that the hypervisor takes, and work of others.
+//! The machine's cores, their division between subject and bench, and the noise on them: time that
+//! the hypervisor takes, and work of other processes.
 
 use std::fs;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::report::{Machine, Warning};
 use crate::subject::{field_bytes, in_path, pin_this_thread};
 
-/// Cores kept apart. Where they cannot be, both are empty and a warning says so.
+/// Separate cores for subject and bench. If that is impossible, both are empty, with a warning.
 #[derive(Clone, Debug, Default)]
 pub struct Cores {
     pub subject: Vec<usize>,
@@ -34,18 +34,18 @@ impl Cores {
         Cores { warning: Some(Warning::new(message, remedy)), ..Cores::default() }
     }
 
-    /// All that the run has.
+    /// All cores of the run.
     pub(super) fn all(&self) -> Vec<usize> {
         let divided = [&self.subject[..], &self.bench].concat();
         if divided.is_empty() { allowed_cores() } else { divided }
     }
 
-    /// How many the subject has.
+    /// Number of cores of the subject.
     pub(super) fn of_subject(&self) -> usize {
         if self.subject.is_empty() { allowed_cores().len().max(1) } else { self.subject.len() }
     }
 
-    /// How many generator and backends have.
+    /// Number of cores of generator and backends.
     pub fn of_bench(&self) -> usize {
         if self.bench.is_empty() { allowed_cores().len().max(1) } else { self.bench.len() }
     }
@@ -68,18 +68,18 @@ pub(super) fn describe(cores: &Cores) -> Machine {
     }
 }
 
-/// Time of some cores since the machine's start (proc_stat(5)), one after the other.
+/// Time of some cores since the machine's start (proc_stat(5)), as a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CoreTimes {
-    /// Of programs and the kernel on their behalf. Interrupts belong to no process: not included.
+    /// Time of processes in user and kernel mode. Interrupts belong to no process: not included.
     pub(super) busy: Duration,
-    /// In which the hypervisor ran something else.
+    /// Time in which the hypervisor ran something else.
     pub(super) stolen: Duration,
     pub(super) all: Duration,
 }
 
 impl CoreTimes {
-    /// Of these cores; `None` where the kernel does not say.
+    /// Times of these cores; `None` where the kernel does not report them.
     pub(super) fn of(cores: &[usize]) -> Option<CoreTimes> {
         CoreTimes::parse(&fs::read_to_string("/proc/stat").ok()?, cores)
     }
@@ -96,14 +96,14 @@ impl CoreTimes {
             let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 * tick_s);
             sum.busy += time(user + nice + system);
             sum.stolen += time(stolen);
-            // What guests take is in `user` already.
+            // Time of guests is in `user` already.
             sum.all += time(ticks.iter().take(8).sum());
         }
         Some(sum)
     }
 }
 
-/// What disturbed a run, as shares of the time of all its cores.
+/// Disturbance of a run, as shares of the time of all its cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Noise {
     pub(super) stolen: f64,
@@ -112,7 +112,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// `own` is the CPU time of subject and bench between the two looks.
+    /// `own` is the CPU time of subject and bench between the two readings.
     pub(super) fn between(before: CoreTimes, after: CoreTimes, own: Duration) -> Noise {
         let passed = |of: fn(CoreTimes) -> Duration| of(after).saturating_sub(of(before));
         let all_s = passed(|times| times.all).as_secs_f64();

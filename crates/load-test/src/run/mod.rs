@@ -1,4 +1,4 @@
-//! `sluice load-test`: subjects run the same work in turn, and a record says what came of it.
+//! `sluice load-test`: subjects run the same work in turn, and the results go into a record.
 
 mod definition;
 mod faults;
@@ -30,9 +30,9 @@ use crate::live::{self, LiveView};
 use crate::report::{self, FORMAT, RunRecord, SubjectLimits, SubjectRecord, Warning};
 use turn::Bench;
 
-/// Runs several targets one after the other. `interrupted` turning true ends the load at once; the
-/// record then holds what was measured until then, and the targets after it have none. What went
-/// wrong is in the record, and an error only where that is all there is.
+/// Runs several targets one after the other. When `interrupted` becomes true the load ends at once:
+/// its record holds the measurements until then, and later targets have none. Errors are in the
+/// record. Only the error of a single target in which no subject ran is returned.
 pub async fn run_all(
     plans: &[Plan],
     cores: &Cores,
@@ -55,7 +55,7 @@ pub async fn run_all(
     Ok(records)
 }
 
-/// Runs all turns of one target. With an error where no subject could run at all.
+/// Runs all turns of one target. Returns an error too if no subject could run at all.
 async fn run(
     plan: &Plan,
     cores: &Cores,
@@ -107,7 +107,7 @@ async fn run(
     (record, failure.filter(|_| !ran))
 }
 
-/// All turns, the subjects one after the other in each; what went wrong last.
+/// Runs all turns, in each the subjects one after the other. Returns the last error.
 async fn run_turns(
     bench: Bench<'_>,
     subjects: &mut [SubjectRecord],

@@ -1,4 +1,4 @@
-//! The work: what is sent, how fast, for how long, and what is wrong with the backends meanwhile.
+//! The plan of a run: load, rate, duration, and faults of the backends.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,42 +28,42 @@ pub struct Plan {
     pub target: Target,
     pub name: String,
     pub multi: bool,
-    /// What is wrong with the backends while the load lasts.
+    /// Faults of the backends while the load runs.
     pub faults: FaultSchedule,
-    /// What is wrong when the load ends stays wrong. Else all backends are well from then on.
+    /// Faults that are active when the load ends stay. Otherwise all faults end with the load.
     pub faults_outlast_load: bool,
     pub duration: Duration,
-    /// When items are sent; `None`: as the target's generators do in the Kyma load test.
+    /// The rate of items; `None`: that of the target's generators in the Kyma load test.
     pub pace: Option<Pace>,
     /// For targets that are sent requests.
     pub requests: Requests,
-    /// Of a log record's body; `None`: 2,000, and 400 of lines in files.
+    /// Size of a log record's body; `None`: 2,000, in log files 400.
     pub body_bytes: Option<usize>,
-    /// What a metric agent scrapes. An open loop's rate sets how often.
+    /// The targets that a metric agent scrapes. The rate of an open loop sets the scrape interval.
     pub farm: Farm,
-    /// What a log agent tails. `pace` and `body_bytes` go before its own.
+    /// The files that a log agent tails. `pace` and `body_bytes` take precedence over its own.
     pub log_files: LogFiles,
     /// Searches the highest rate that is held; `duration` is then that of one try.
     pub find_limit: Option<LimitSearch>,
     pub subjects: Vec<Definition>,
-    /// Subjects that were asked for as well and cannot be tested in this way.
+    /// Subjects that were asked for and cannot do this target.
     pub unable: Vec<SubjectRecord>,
-    /// Of each subject, interleaved.
+    /// Turns of each subject, interleaved.
     pub turns: usize,
     /// CPU quota of each subject, in cores; `None`: all of its cores.
     pub cpus: Option<f64>,
     /// Memory limit of each subject; `None`: a Kyma gateway's.
     pub memory_mib: Option<u64>,
-    /// How long the backends may take to get the rest when the load has ended.
+    /// The longest time that the backends have for the rest when the load has ended.
     pub drain_within: Duration,
     pub fail_if: Vec<Threshold>,
-    /// In place of the subject's own metrics and of /proc, for the Kyma load test's figures.
+    /// The Prometheus for the Kyma load test's figures, in place of own metrics and of /proc.
     pub prometheus: Option<PrometheusPlan>,
-    /// Where subjects serve their metrics; `None`: at a free port.
+    /// Address at which subjects serve their metrics; `None`: a free port.
     pub metrics_listen: Option<SocketAddr>,
-    /// Nothing is shown while it runs.
+    /// Nothing is shown while the plan runs.
     pub quiet: bool,
-    /// The call, for the report.
+    /// The command line, for the report.
     pub command: Option<String>,
 }
 
@@ -92,7 +92,7 @@ const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Pro
 const COMPRESSIONS: [(&str, Encoding); 3] =
     [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
 
-/// What each of these names stands for.
+/// Parses one of these names to its value.
 fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
@@ -106,22 +106,22 @@ fn count() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(1..=100_000)
 }
 
-/// How long and how closely the highest rate is searched.
+/// Time limit and precision of the search for the highest rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitSearch {
-    /// For each subject. What was found until then is reported.
+    /// Time limit for each subject. The result until then is reported.
     pub within: Duration,
-    /// A rate that fails so close above one that is held ends the search: 0.05 is 5 %.
+    /// A rate that fails this close above one that is held ends the search: 0.05 is 5 %.
     pub precision: f64,
 }
 
-/// How many pipelines there are, with and without `-m`.
+/// Number of pipelines, with and without `-m`.
 pub fn pipelines(multi: bool) -> usize {
     if multi { SEVERAL_PIPELINES } else { 1 }
 }
 
 impl Plan {
-    /// A plan in which nothing was asked for.
+    /// A plan with the defaults.
     pub fn new(target: Target, subjects: Vec<Definition>) -> Plan {
         Plan {
             target,
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// A Kyma gateway's, where nothing else was said: 500 MiB and 1500 MiB more a pipeline.
+    /// Default: that of a Kyma gateway, 500 MiB and 1500 MiB for each pipeline.
     fn memory_limit_mib(&self) -> u64 {
         self.memory_mib.unwrap_or(500 + 1500 * pipelines(self.multi) as u64)
     }
@@ -143,7 +143,7 @@ impl Plan {
         Limits { cpu_cores: self.cpus, memory_bytes: Some(self.memory_limit_mib() << 20) }
     }
 
-    /// An error that names the first thing that can be known to fail before anything starts.
+    /// Fails with the first problem that can be found before anything starts.
     pub(super) fn check(&self, cores: &Cores) -> anyhow::Result<()> {
         let (cpus, own_cores) = (self.cpus.unwrap_or(0.0), cores.of_subject());
         ensure!(
@@ -152,8 +152,8 @@ impl Plan {
              the others: give no more than that, or run on a machine with more cores"
         );
         self.check_source()?;
-        // As of a turn, with addresses that mean nothing: every variable has a value that will have
-        // one. The port of `listen` is looked for in what the subject is given.
+        // A turn's setting with placeholder addresses: every variable that will have a value has
+        // one. The port of `listen` is searched for in the subject's arguments and configuration.
         let [addr, listen] = [1, u16::MAX].map(|port| (Ipv4Addr::LOCALHOST, port).into());
         let mut setting = self.setting(cores, listen, addr, vec![addr; pipelines(self.multi)])?;
         if self.target == Target::MetricAgent {
@@ -168,7 +168,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What a subject's configuration is made with; the source of the load adds what it knows.
+    /// The values for a subject's configuration. The source of the load adds its own.
     pub(super) fn setting(
         &self,
         cores: &Cores,
@@ -200,7 +200,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A plan in which nothing was asked for.
+    /// A plan with the defaults.
     pub(in crate::run) fn plan(signal: Signal) -> Plan {
         let target = match signal {
             Signal::Traces => Target::Traces,

@@ -9,32 +9,32 @@ use super::definition::{Metrics, Selector};
 use crate::prometheus::{PrometheusUrl, Series};
 use crate::report::{Kpis, PrometheusReading, Query, Warning};
 
-/// Where subjects serve their metrics for a Prometheus by default: the Collector's own port.
+/// Port at which subjects serve metrics for a Prometheus by default: the Collector's own.
 pub const METRICS_PORT: u16 = 8888;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What was scraped at the load's end is in the database then.
+/// Time until the scrapes of the load's end are in the database.
 const SETTLE: Duration = Duration::from_secs(1);
-/// That a subject may have behind a name, or not.
+/// Suffixes that a subject may append to a name.
 const SUFFIXES: &str = "(_bytes|_seconds)?(_total)?";
 /// With fewer scrapes under load, rates are coarse.
 const ENOUGH_SCRAPES: u64 = 5;
 
-/// A Prometheus that is asked.
+/// The Prometheus that gives the figures.
 #[derive(Clone, Debug)]
 pub struct PrometheusPlan {
     pub url: PrometheusUrl,
     /// Label matchers of the subject's series, without braces; `None`: by its `instance`'s port.
     pub selector: Option<String>,
-    /// How long it may take until a subject has been scraped.
+    /// The longest wait for the first scrape of a subject.
     pub within: Duration,
 }
 
-/// How a figure is asked for: its name, what is summed, and the query around the selector.
+/// Name of a figure, its series, the query around them, and the place of the value.
 type Question<'a> =
     (&'static str, &'a Option<Selector>, fn(&str, &str) -> String, fn(&mut Kpis, Option<f64>));
 
 impl PrometheusPlan {
-    /// That there is one, before anything starts.
+    /// Checks that a Prometheus answers, before anything starts.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         self.url.query("vector(1)", unix_s()).await.map(drop)
     }
@@ -79,8 +79,8 @@ impl PrometheusPlan {
         }
     }
 
-    /// Replaces what was read from the subject itself by the figures of a load that ended at this
-    /// moment. What cannot be had is not known then: no other source's figure stands in for it.
+    /// Replaces the subject's own figures by those of Prometheus, for a load that ended at this
+    /// time. A figure without a value becomes unknown: no other source stands in for it.
     pub(super) async fn replace(
         &self,
         kpis: &mut Kpis,
@@ -95,7 +95,7 @@ impl PrometheusPlan {
         let (range, matchers) = (format!("{window_s}s"), self.matchers(metrics));
         let url = self.url.to_string();
         let mut reading = PrometheusReading { url, window_s, ..PrometheusReading::default() };
-        // After the first failure nothing is asked any more.
+        // After the first failure no query is sent any more.
         let mut failure = None;
         let mut ask = async |promql: &str| {
             if failure.is_some() {
@@ -123,7 +123,7 @@ impl PrometheusPlan {
     }
 }
 
-/// The queries of the Kyma load test. What a subject does not tell is not asked for.
+/// The queries of the Kyma load test. A figure that the subject does not report has no query.
 fn questions(names: &Metrics) -> [Question<'_>; 9] {
     let rate = |series: &str, window: &str| format!("sum(rate({series}[{window}]))");
     let now = |series: &str, _: &str| format!("avg(sum({series}))");
@@ -162,7 +162,7 @@ impl Selector {
     }
 }
 
-/// What makes the figures doubtful.
+/// Warnings about doubtful figures.
 fn doubts(reading: &PrometheusReading) -> Vec<Warning> {
     let PrometheusReading { url, window_s, scrapes, queries } = reading;
     let few = format!(

@@ -1,4 +1,4 @@
-//! A turn second by second: what the subject says of itself, what it takes, and what arrives.
+//! A turn second by second: the subject's metrics and resources, and arrivals at the backends.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -25,19 +25,19 @@ pub(super) struct Reading {
     /// Items taken, by the subject's own count.
     pub(super) received: Option<f64>,
     pub(super) queue: Option<f64>,
-    /// Items that the subject says it holds.
+    /// Items that the subject holds, by its own count.
     pub(super) held: Option<f64>,
-    /// What the subject says of each pipeline: queue, held and dropped.
+    /// Queue, held and dropped of each pipeline, by the subject's own count.
     pub(super) pipelines: Vec<PipelineKpis>,
     pub(super) backends_cpu: Duration,
-    /// Different items at each backend.
+    /// Distinct items at each backend.
     pub(super) arrived: Vec<u64>,
-    /// Of requests that the backends took.
+    /// Bytes of the requests that the backends took.
     pub(super) arrived_bytes: u64,
     /// By the subject's own count.
     pub(super) received_bytes: Option<f64>,
     pub(super) exported_bytes: Option<f64>,
-    /// By its own count, else in the files that it keeps; only where bytes are counted.
+    /// By its own count, else the size of its files; only where bytes are counted.
     pub(super) buffer_bytes: Option<f64>,
     /// Items acknowledged to the generator.
     pub(super) acknowledged: u64,
@@ -48,7 +48,7 @@ pub(super) struct Reading {
 pub(super) struct Sampler<'a> {
     pub(super) addr: SocketAddr,
     pub(super) metrics: Metrics,
-    /// Of a subject that tails files.
+    /// True for a subject that tails files.
     pub(super) counts_bytes: bool,
     pub(super) backends: &'a [Backend],
     pub(super) readings: Vec<Reading>,
@@ -59,10 +59,10 @@ pub(super) struct Sampler<'a> {
 impl Sampler<'_> {
     pub(super) async fn read(&self, subject: &Subject, load: Option<&RunningLoad>) -> Reading {
         let names = &self.metrics;
-        // One without metrics, or too busy to answer, leaves a gap in this second.
+        // A subject without metrics, or too busy to answer, has no values for this second.
         let scrape = Scrape::fetch(self.addr, &names.path).await.ok();
         let value = |selector: &Option<Selector>| selector.as_ref()?.read(scrape.as_ref()?);
-        // A counter that nothing was counted in yet is not there.
+        // A counter is absent until it has counted something.
         let is_told = scrape.is_some() && names.received.is_some();
         let received = is_told.then(|| value(&names.received).unwrap_or(0.0));
         let on_disk = || self.counts_bytes.then(|| size_below(subject.folder(), false) as f64);
@@ -94,7 +94,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// A reading, and the sample since the one before; the first reading is from before the load.
+    /// Adds a reading and the sample since the last one. The first reading is from before the load.
     pub(super) async fn sample(&mut self, subject: &Subject, load: &RunningLoad) {
         let reading = self.read(subject, Some(load)).await;
         let (Some(first), Some(before)) = (self.readings.first(), self.readings.last()) else {
@@ -104,7 +104,7 @@ impl Sampler<'_> {
         let cpu_s = cpu_s_since(before.processes.subject, reading.processes.subject);
         let latencies = all_latencies(self.backends);
         let mut since = latencies.clone();
-        // Fails only where the one before holds more, which it never does.
+        // Fails only if the earlier histogram holds more, which never happens.
         let _ = since.subtract(&self.latencies_before);
         let latency = Latency::of(&since);
         let everywhere = reading.arrived.iter().min().copied().unwrap_or(0);
@@ -139,7 +139,7 @@ impl Reading {
     }
 }
 
-/// How much a counter has grown that begins again at 0 when its process does.
+/// Growth of a counter that begins again at 0 with its process.
 pub(super) fn grown(now: f64, before: f64) -> f64 {
     if now >= before { now - before } else { now }
 }
@@ -157,7 +157,7 @@ pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
     all
 }
 
-/// Of all files in the folders below, and of those in this one if it is the subject's own.
+/// Size of all files in the folders below, and of those in this one if `is_own`.
 fn size_below(folder: &Path, is_own: bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| match entry.metadata().ok()? {
@@ -169,7 +169,7 @@ fn size_below(folder: &Path, is_own: bool) -> u64 {
 
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the processes had used at a moment.
+/// CPU time and memory of the processes at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Processes {
     pub at: Instant,
@@ -193,12 +193,12 @@ impl Processes {
     }
 }
 
-/// CPU time since then, in seconds. `None`: it had ended.
+/// CPU time since then, in seconds. `None`: the process had ended.
 pub fn cpu_s_since(then: Option<Usage>, now: Option<Usage>) -> Option<f64> {
     Some(now?.cpu.saturating_sub(then?.cpu).as_secs_f64())
 }
 
-/// How long these backends took to have all that was acknowledged. `None`: `limit` or interruption.
+/// Time until these backends have all acknowledged items. `None`: `limit` passed, or interrupted.
 pub async fn drained<'a>(
     report: &LoadReport,
     backends: impl Iterator<Item = &'a Backend> + Clone,

@@ -1,4 +1,4 @@
-//! One turn: a subject starts, takes the load, hands it on, and is judged by what has arrived.
+//! One turn: a subject starts, takes the load, hands it on, and is judged by the arrivals.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::report::{SubjectRecord, Turn, Warning};
 use crate::subject::{Limits, Subject, SubjectSpec, free_addr};
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// A load has a grace of 10 s for what is in flight at its end. One that goes on is broken.
+/// A load gives its requests in flight 10 s at its end. One that goes on is broken.
 const FINISH_WITHIN: Duration = Duration::from_secs(90);
 
-/// What all turns of a run have in common.
+/// Values that all turns of a run share.
 #[derive(Clone, Copy)]
 pub(super) struct Bench<'a> {
     pub(super) plan: &'a Plan,
@@ -38,7 +38,7 @@ pub(super) struct Bench<'a> {
 pub(super) struct TurnOutcome {
     pub(super) turn: Turn,
     pub(super) warnings: Vec<Warning>,
-    /// Those that could be set.
+    /// Limits that could be set.
     limits: Limits,
 }
 
@@ -50,7 +50,7 @@ impl TurnOutcome {
         number: usize,
         warnings: &mut Vec<Warning>,
     ) {
-        // Those of the later turns are the same, or there is a warning.
+        // The limits of later turns are the same, or there is a warning.
         (subject.limits.cpu_cores, subject.limits.memory_bytes) =
             (self.limits.cpu_cores, self.limits.memory_bytes);
         subject.turns.push(Turn { number, ..self.turn });
@@ -124,7 +124,7 @@ pub(super) async fn run(
     load.stop();
     let load_ended = std::time::Instant::now();
     let core_times = core_times.zip(CoreTimes::of(&cores.all()));
-    // Backends that are well from now on: what is missing there after the drain is lost for good.
+    // Backends that are well from now on: items that they lack after the drain are lost for good.
     let well = faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
     let report = timeout(FINISH_WITHIN, load.join()).await.context("the load did not end")??;

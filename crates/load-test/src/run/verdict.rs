@@ -1,21 +1,21 @@
-//! Thresholds: what a run must not come to.
+//! Thresholds: conditions under which a run has failed.
 
 use std::str::FromStr;
 
 use crate::report::{BenchCost, Kpis, SubjectRecord, Verdict, megabytes, whole};
 
-/// Where a figure is found.
+/// The part of a record that has a figure.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Turn(fn(&Kpis) -> Option<f64>),
     Bench(fn(&BenchCost) -> Option<f64>),
-    /// One for all turns.
+    /// One value for all turns.
     Subject(fn(&SubjectRecord) -> Option<f64>),
 }
 
 use Source::{Bench, Subject, Turn};
 
-/// What can be held against a threshold.
+/// Figures that a threshold can compare.
 const FIGURES: [(&str, Source); 29] = [
     ("received", Turn(|kpis| kpis.received_per_s)),
     ("exported", Turn(|kpis| kpis.exported_per_s)),
@@ -91,12 +91,12 @@ impl FromStr for Threshold {
 }
 
 impl Threshold {
-    /// Whether it is about what `--find-limit` finds.
+    /// Whether it is about the result of `--find-limit`.
     pub fn needs_a_search(&self) -> bool {
         matches!(self.figure, Subject(_))
     }
 
-    /// One turn that meets it is enough, and so is one whose figure is not known.
+    /// Fails if one turn meets the condition, or does not know the figure.
     pub(super) fn judge(&self, subject: &SubjectRecord) -> Verdict {
         let values: Vec<Option<f64>> = match self.figure {
             Turn(figure) => subject.turns.iter().map(|turn| figure(&turn.kpis)).collect(),

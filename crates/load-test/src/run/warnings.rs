@@ -1,31 +1,31 @@
-//! What makes a turn's figures doubtful, and what helps.
+//! Warnings about doubtful figures of a turn, with remedies.
 
 use super::machine::Noise;
 use crate::report::Warning;
 
-/// Share of its cores from which on the bench is taken for the limit.
+/// Share of its cores above which the bench counts as the limit.
 pub(super) const BENCH_SHARE: f64 = 0.85;
 /// Share of the requests that may be late without a warning.
 const LATE_SHARE: f64 = 0.01;
-/// Share of the cores' time that the hypervisor may take, and that others may.
+/// Share of the cores' time that the hypervisor may take, and that other processes may.
 const STOLEN_SHARE: f64 = 0.02;
 const OTHERS_SHARE: f64 = 0.1;
 
-/// What the warnings of a turn depend on.
+/// The facts that a turn's warnings depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// What subject and source of the load tell by themselves.
+    /// Warnings of the subject and of the source of the load.
     pub(super) told: Vec<Warning>,
     pub(super) generator_cores: f64,
     pub(super) backend_cores: f64,
-    /// How many the bench has.
+    /// Number of cores of the bench.
     pub(super) bench_cores: usize,
     pub(super) requests: u64,
     pub(super) late_requests: u64,
     pub(super) lost: u64,
     /// Its queue was not empty after the drain, and it does not say how many items it holds.
     pub(super) queue_is_unknown: bool,
-    /// Items had been coming until the time to drain was over.
+    /// Items had been arriving until the time to drain was over.
     pub(super) is_still_draining: bool,
     pub(super) noise: Option<Noise>,
 }

@@ -11,33 +11,33 @@ use crate::generate::Protocol;
 pub struct GatewayConfig {
     pub signal: Signal,
     pub listen: SocketAddr,
-    /// Where Prometheus metrics are served.
+    /// Address of the Prometheus metrics.
     pub metrics: SocketAddr,
     /// Pipeline `traces/0` exports to the first by `otlp/0`, over HTTP by `otlphttp/0`, and so on.
     pub backends: Vec<SocketAddr>,
-    /// Of the exporters.
+    /// Protocol of the exporters.
     pub protocol: Protocol,
     /// Compression of the exporters: gzip, or none.
     pub gzip_out: bool,
-    /// With `memory_limiter`.
+    /// Limit of `memory_limiter`; `None`: without this processor.
     pub memory_limit_mib: Option<u64>,
     /// Behind that, in this order: `resource` inserts `k8s.cluster.name`, `attributes` upserts
     /// `load_test.upserted` in every item, `batch` is the Kyma gateways': 512 items (metrics 1024).
     pub processors: Vec<&'static str>,
-    /// A persistent queue that holds whatever comes, as the Collector has it.
+    /// A persistent queue that no run fills, as the Collector has it.
     pub queue_on_disk: bool,
     /// Top-level sections of the subject's own.
     pub sections: String,
 }
 
-/// A line that ends with `# with` is there if that part is wanted; with `# each`, once a backend.
+/// A line with `# with` at its end stays if that part is wanted; with `# each`, once a backend.
 const GATEWAY: &str = include_str!("gateway.yaml");
-/// Of an exporter, behind its other options.
+/// Options of an exporter, added to its other ones.
 const QUEUE_ON_DISK: &str = ", sending_queue: {storage: file_storage, queue_size: 1000000}, \
      retry_on_failure: {initial_interval: 1s, max_interval: 5s, max_elapsed_time: 0s}";
 
 impl GatewayConfig {
-    /// Of traces, with nothing but receiver and exporters.
+    /// A gateway for traces that has receiver and exporters only.
     pub fn new(listen: SocketAddr, metrics: SocketAddr, backends: Vec<SocketAddr>) -> Self {
         GatewayConfig {
             signal: Signal::Traces,
@@ -94,8 +94,8 @@ impl GatewayConfig {
     }
 }
 
-/// nginx as a gRPC relay of one process: what moving the bytes costs. With `keepalive` it keeps its
-/// connections to the backend, which `grpc_pass` alone does not.
+/// nginx as a gRPC relay of one process: the cost of moving the bytes. With `keepalive` it keeps
+/// its connections to the backend, which `grpc_pass` alone does not.
 pub fn nginx_relay(listen: SocketAddr, backend: SocketAddr, keepalive: bool) -> String {
     let backend = backend.to_string();
     let kept = "keepalive 64; keepalive_requests 1000000000;";

@@ -1,4 +1,4 @@
-//! What a subject may take: CPUs to which it is pinned, and a pod's quota and memory limit.
+//! Limits of a subject: the CPUs to which it is pinned, and a pod's quota and memory limit.
 
 use std::fs;
 use std::io;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 const MOUNT: &str = "/sys/fs/cgroup";
 /// The period over which a CPU quota is counted, the kernel's default.
 const PERIOD_US: u64 = 100_000;
-/// What limits swap, in the kernel's two ways.
+/// Files that limit swap, in cgroup v1 and v2.
 const SWAP_FILES: [&str; 2] = ["memory.memsw.limit_in_bytes", "memory.swap.max"];
-/// What counts the processes that were ended for the memory limit, in the same two.
+/// Files that count processes killed for the memory limit, in cgroup v1 and v2.
 const OOM_FILES: [&str; 2] = ["memory.oom_control", "memory.events"];
 /// The kernel takes no shorter quota.
 const QUOTA_MIN_US: f64 = 1000.0;
@@ -26,13 +26,13 @@ pub struct Limits {
 #[derive(Debug, Default)]
 pub(super) struct ControlGroup {
     pub(super) folders: Vec<PathBuf>,
-    /// Those that could be set.
+    /// Limits that could be set.
     pub(super) limits: Limits,
 }
 
-/// Where groups can be made, and in which of the kernel's two ways.
+/// The place where groups can be made.
 struct Hierarchy {
-    /// v1: the one with a folder for each controller. v2: for all, in the first that lets us.
+    /// v1: the folder that has one for each controller. v2: candidates, of which the first allowed.
     parents: Vec<PathBuf>,
     is_v2: bool,
 }
@@ -77,7 +77,7 @@ impl ControlGroup {
         }
         let folder = made?;
         let files = files.iter().map(|(file, value)| (folder.join(file), file, value));
-        // Those of swap are there only if the kernel counts it.
+        // The files of swap exist only if the kernel accounts for swap.
         let mut there = files.filter(|(path, file, _)| !SWAP_FILES.contains(file) || path.exists());
         there.try_for_each(|(path, _, value)| write(&path, value))
     }
@@ -118,7 +118,7 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         for folder in &self.folders {
-            // Busy for a moment after the last process has gone.
+            // A group is busy for a moment after its last process has gone.
             for _ in 0..50 {
                 if fs::remove_dir(folder).is_ok() {
                     break;
@@ -135,8 +135,8 @@ impl Hierarchy {
         if !mount.join("cgroup.controllers").exists() {
             return Hierarchy { parents: vec![mount.to_owned()], is_v2: false };
         }
-        // Beside our own group where the root is not ours: there controllers are on already, and a
-        // group with processes of its own (as ours has) may have none below it.
+        // Beside our own group where the root is not ours: controllers are on there already. Below
+        // our own group is no place, because it has processes (cgroup v2).
         let own = own_groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let own = mount.join(own);
         let is_below = |parent: &&Path| parent.starts_with(mount) && *parent != mount;
@@ -145,7 +145,7 @@ impl Hierarchy {
         Hierarchy { parents, is_v2: true }
     }
 
-    /// Where a group for this controller may be, the first of these that lets us.
+    /// Folders in which a group for this controller may be; the first allowed one is used.
     fn parents(&self, controller: &str) -> Vec<PathBuf> {
         if self.is_v2 {
             return self.parents.clone();

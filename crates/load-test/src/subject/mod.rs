@@ -40,15 +40,15 @@ pub enum SubjectError {
     Other(String),
 }
 
-/// How long a subject may take to be up where nothing else is said.
+/// Time for a subject to be ready, by default.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// One that is ready and still runs after this is taken for up.
+/// A subject that is still ready after this counts as up.
 const SETTLED_AFTER: Duration = Duration::from_millis(50);
-/// Of the output that messages show.
+/// Bytes of the end of the output that messages show.
 const TAIL_BYTES: usize = 2000;
 
-/// A running subject. Its whole process group is killed when this is dropped, and its folder and
-/// control groups removed; a process of its own does that where this one is killed.
+/// A running subject. Dropping it kills its process group and removes its folder and control
+/// groups. If this process is killed, a reaper process does that.
 #[derive(Debug)]
 pub struct Subject {
     pub name: String,
@@ -100,7 +100,7 @@ impl Subject {
                 let (name, output) = (self.name.clone(), self.output_tail());
                 return Err(SubjectError::Ended { name, status, ready, output });
             }
-            // Once more after a moment: some listen, read on in their configuration, and end.
+            // Checked twice: some engines listen, read on in their configuration, and end.
             let is_up = ready.holds(&output).await;
             if is_up && was_up {
                 return Ok(());
@@ -116,7 +116,7 @@ impl Subject {
         )))
     }
 
-    /// Of the process, and of its group; another one after a restart.
+    /// Id of the process and of its group. It changes with a restart.
     pub fn pid(&self) -> u32 {
         self.supervised.lock().pid
     }
@@ -131,7 +131,7 @@ impl Subject {
         self.supervised.lock().group.limits
     }
 
-    /// How often the kernel has ended one of its processes for the memory limit, if known.
+    /// Number of its processes that the kernel has killed for the memory limit, if known.
     pub fn oom_kills(&self) -> Option<u64> {
         self.supervised.lock().group.oom_kills()
     }
@@ -140,31 +140,31 @@ impl Subject {
         self.supervised.lock().lives()
     }
 
-    /// Of it and what it has started, CPU of earlier lives included; `None`: gone for good.
+    /// Usage of it and its children, with CPU of earlier lives; `None`: it has ended for good.
     pub fn usage(&self) -> Option<Usage> {
         self.supervised.lock().usage()
     }
 
-    /// All that it wrote.
+    /// All of its output.
     pub fn output(&self) -> String {
         let output = fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     }
 
-    /// The last lines that it wrote, without colours.
+    /// The end of its output, without colours.
     pub fn output_tail(&self) -> String {
         let output = self.output().into_bytes();
         let tail = String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_BYTES)..]);
         console::strip_ansi_codes(&tail).into_owned()
     }
 
-    /// The last line that it wrote, without colours.
+    /// The last line of its output, without colours.
     pub fn last_words(&self) -> Option<String> {
         let tail = self.output_tail();
         tail.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
-    /// Asks it to end (SIGTERM), waits that long, then kills it. The status says which it was.
+    /// Sends SIGTERM, waits that long, then kills it. The status says which signal ended it.
     pub async fn stop(mut self, mut patience: Duration) -> io::Result<ExitStatus> {
         self.terminate();
         loop {

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-/// Below what Linux assigns itself (from 32768) and below Kubernetes' node ports (from 30000).
+/// Below Linux' own range (from 32768) and below Kubernetes' node ports (from 30000).
 const RANGE: Range<u16> = 20_000..30_000;
 
-/// UDP ports of the same numbers: held, they tell other load tests here what is given away.
+/// UDP ports of the same numbers. While bound, they show other load tests which are given away.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
 /// A free port of the loopback interface. While this process lives, no other call gives it away.

@@ -1,5 +1,5 @@
-//! The lives of a subject: each a process with all that it starts. One that ends is started again
-//! as a pod is, at once the first time, later and later after that.
+//! The lives of a subject: each is a process with its children. A subject that ends is started
+//! again as a pod is: at once the first time, after growing delays later.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -20,23 +20,23 @@ use super::usage::{Usage, has_ended, usage_of, usage_of_process};
 
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
-/// Joins the control groups named before `--`, then becomes the rest: whatever the subject starts
-/// is within its limits. The bench adds it once more, and so learns whether it may.
+/// Joins the control groups named before `--`, then executes the rest: all children of the subject
+/// are within its limits. The bench adds it once more, to learn whether that is allowed.
 const JOIN: &str = r#"
 while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done 2>/dev/null
 shift
 exec "$@""#;
 
-/// The longest that a kubelet waits.
+/// The longest delay of a kubelet.
 const DELAY_MAX: Duration = Duration::from_secs(300);
-/// After a life as long as this a kubelet begins anew with its delays.
+/// After a life this long a kubelet begins its delays anew.
 const LONG_LIFE: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A process to start.
 #[derive(Clone, Debug, Default)]
 pub struct SubjectSpec {
-    /// For messages.
+    /// Name in messages.
     pub name: String,
     pub binary: PathBuf,
     /// `{config}` stands for the configuration file's path, `{dir}` for the temporary folder.
@@ -48,11 +48,11 @@ pub struct SubjectSpec {
     pub env: Vec<(String, String)>,
     /// CPUs to run on; empty: all.
     pub cpus: Vec<usize>,
-    /// As far as the machine allows, see [`Subject::warnings`](super::Subject).
+    /// Limits, as far as the machine allows: see [`Subject::warnings`](super::Subject).
     pub limits: Limits,
-    /// When the subject is up; `None`: at once.
+    /// Condition under which the subject is up; `None`: at once.
     pub ready: Option<Ready>,
-    /// How long that may take; `None`: 30 s.
+    /// Time for that; `None`: 30 s.
     pub ready_within: Option<Duration>,
     /// It is started again after its end: at once the first time, then after this delay, which
     /// doubles each time. A kubelet has 10 s. `None`: it is not.
@@ -64,7 +64,7 @@ pub struct SubjectSpec {
 struct Process(Child);
 
 impl Process {
-    /// Starts the process. What it writes is appended to the output of the lives before.
+    /// Starts the process. Its output is appended to that of earlier lives.
     fn begin(spec: &SubjectSpec, folder: &Path, group: &ControlGroup) -> io::Result<Process> {
         let dir = folder.display().to_string();
         let config_path =
@@ -110,8 +110,8 @@ impl Drop for Process {
     }
 }
 
-/// Commands of util-linux that change what they start and then become it: the subject dies with
-/// this process, and runs on its CPUs and in its control groups from its first thread on.
+/// Commands that change their own process and then execute the subject in it: it dies with this
+/// process, and runs on its CPUs and in its control groups from its first thread on.
 fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     let mut words = Vec::new();
     if !group.folders.is_empty() && Path::new(SHELL).exists() {
@@ -135,18 +135,17 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// How long after its end a subject of so many restarts in a row is started again.
+/// Delay between a subject's end and its next start, after this many restarts in a row.
 fn delay_after(restarts: u32, first_delay: Duration) -> Duration {
     let Some(doublings) = restarts.checked_sub(1) else { return Duration::ZERO };
     first_delay.saturating_mul(2_u32.saturating_pow(doublings)).min(DELAY_MAX.max(first_delay))
 }
 
-/// What became of a subject so far.
+/// Restarts and ends of a subject so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
-    /// How often it was started again.
     pub restarts: u64,
-    /// How its last finished life ended.
+    /// Exit status of its last finished life.
     pub last_end: Option<ExitStatus>,
     /// It does not run at the moment.
     pub is_down: bool,
@@ -158,10 +157,10 @@ pub(super) struct Supervised {
     spec: SubjectSpec,
     folder: PathBuf,
     process: Option<Process>,
-    /// Of the present process, else of the last.
+    /// Id of the present process, else of the last.
     pub(super) pid: u32,
     began: Instant,
-    /// When the next life begins.
+    /// Start of the next life.
     next: Option<Instant>,
     in_a_row: u32,
     lives: Lives,
@@ -196,7 +195,7 @@ impl Supervised {
         Ok((supervised, warnings))
     }
 
-    /// How the present life ended, or the last one where there is none; `None` while it lasts.
+    /// Exit status of the present life (`None`: it lasts), or of the last one if there is none.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         match &mut self.process {
             Some(process) => process.0.try_wait(),
@@ -210,7 +209,7 @@ impl Supervised {
         }
     }
 
-    /// Kills it, and what keeps watch over it.
+    /// Kills it, and ends its reaper.
     pub(super) fn end(&mut self) {
         self.end_with_this_life();
         self.process = None;
@@ -218,21 +217,21 @@ impl Supervised {
     }
 
     pub(super) fn lives(&mut self) -> Lives {
-        // Where nothing supervises it, its end is noticed here first.
+        // Without a supervisor its end is noticed here first.
         let ended = self.process.as_mut().and_then(|process| process.0.try_wait().ok().flatten());
         let last_end = ended.or(self.lives.last_end);
         Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }
     }
 
-    /// No life after this one.
+    /// Lets no life follow this one.
     pub(super) fn end_with_this_life(&mut self) {
         (self.spec.restart_delay, self.next) = (None, None);
     }
 
-    /// Of all lives; `None` when it is gone for good.
+    /// Usage of all lives; `None` when it has ended for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
         let now = self.process.as_ref().and_then(|process| usage_of(process.pid(), false));
-        // Between two lives it takes nothing.
+        // Between two lives it uses nothing.
         let now = now.or(self.spec.restart_delay.map(|_| Usage::default()))?;
         self.remember_peak(now.peak_rss_bytes);
         let Usage { cpu, peak_rss_bytes, .. } = self.past;
@@ -252,7 +251,7 @@ impl Supervised {
         }
         if self.process.is_none() && self.next.is_some_and(|next| Instant::now() >= next) {
             self.in_a_row = self.in_a_row.saturating_add(1);
-            // Where it cannot be started, its file may be about to be replaced.
+            // A failed start is tried again: the binary may be about to be replaced.
             self.next = match self.begin() {
                 Ok(()) => {
                     // An error was a warning at the first start already.
@@ -270,7 +269,7 @@ impl Supervised {
             self.past.cpu += last.cpu;
             self.remember_peak(last.peak_rss_bytes);
         }
-        // As with a container: what it started ends with it.
+        // Its children end with it, as in a container.
         process.signal(Signal::KILL);
         self.lives.last_end = process.0.wait().ok();
         if self.began.elapsed() >= LONG_LIFE {

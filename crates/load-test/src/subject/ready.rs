@@ -1,4 +1,4 @@
-//! How it shows that a subject is up.
+//! Conditions that show that a subject is up.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::scrape::{SCRAPE_WITHIN, http_get};
 
-/// How long a port may be taken that should be free.
+/// Time for a taken port to become free.
 const FREE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -35,7 +35,7 @@ impl From<SocketAddr> for Ready {
     }
 }
 
-/// What a subject is doing when it is up, as the end of a sentence.
+/// The condition as the end of a sentence.
 impl fmt::Display for Ready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,8 +56,8 @@ impl Ready {
         }
     }
 
-    /// An address that should be free before the subject starts, and does not become so. A listener
-    /// outlives its owner in a child that was begun meanwhile, until that executes its program.
+    /// The subject's address if it is taken and does not become free. A closed listener stays open
+    /// in a child process that was forked meanwhile, until that executes its program.
     pub(super) async fn taken_addr(&self) -> Option<&str> {
         let addr = self.addr()?;
         let until = Instant::now() + FREE_WITHIN;

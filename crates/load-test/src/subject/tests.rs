@@ -101,7 +101,7 @@ async fn a_quota_holds_or_there_is_a_warning() {
     assert!(!subject.warnings.is_empty() || cpu < Duration::from_millis(900), "{cpu:?}");
 }
 
-/// Some bind their port, then find a fault in their configuration.
+/// Some engines bind their port, then find a fault in their configuration.
 #[tokio::test]
 async fn one_that_listens_and_ends_a_moment_later_was_never_ready() {
     let mut spec = shell("echo ready; echo fault; exit 4");
@@ -113,8 +113,8 @@ async fn one_that_listens_and_ends_a_moment_later_was_never_ready() {
     );
 }
 
-/// What a subject starts first of all is in its group as well. Where groups cannot be made there is
-/// a warning.
+/// The first child of a subject is in its group as well. Where groups cannot be made there is a
+/// warning.
 #[tokio::test]
 async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     let mut spec = shell("cat /proc/self/cgroup; echo done; sleep 600");
@@ -130,7 +130,7 @@ async fn a_child_that_is_started_at_once_cannot_leave_the_limits() {
     );
 }
 
-/// As the kernel does it to a pod. Where the limit cannot be set there is a warning.
+/// The kernel does this to a pod. Where the limit cannot be set there is a warning.
 #[tokio::test]
 async fn one_that_takes_too_much_memory_is_killed_counted_and_started_again() {
     let mut spec = shell("exec tail /dev/zero");

@@ -1,4 +1,4 @@
-//! What a process takes, read from /proc.
+//! CPU time and memory of processes, read from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub fn usage_of_group(group: u32) -> Option<Usage> {
     usage_of(group, false)
 }
 
-/// Processes that have ended and not been waited for have CPU time only.
+/// Processes that have ended and were not waited for (`with_ended`) have CPU time only.
 pub(super) fn usage_of(group: u32, with_ended: bool) -> Option<Usage> {
     let pids = fs::read_dir("/proc")
         .ok()?
@@ -67,7 +67,7 @@ struct Stat {
     group: u32,
     is_zombie: bool,
     cpu: Duration,
-    /// Of its children that have ended and that it has waited for.
+    /// CPU time of its children that have ended and that it has waited for.
     cpu_of_children: Duration,
 }
 

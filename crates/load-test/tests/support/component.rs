@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-/// The program that a variable of `tests/components/env` names. `None`: the test passes itself
-/// over, and said so.
+/// The program that a variable of `tests/components/env` names. `None`: the test skips itself, and
+/// this function has said so.
 ///
 /// # Panics
 /// If it is missing and SLUICE_TEST_REQUIRE_COMPONENTS=1.

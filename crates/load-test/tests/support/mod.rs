@@ -22,15 +22,15 @@ pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Action + Send + Sync>;
 
 #[allow(dead_code, reason = "each test file uses some of them")]
 pub(crate) enum Action {
-    /// Forwarded so many times, after a while, then answered as the backend did (never forwarded:
+    /// Forwarded this many times after a delay, then answered as the backend did (0 times: answered
     /// OK).
     Forward { times: u32, after: Duration },
-    /// Answered OK at once, and forwarded after a while.
+    /// Answered OK at once, and forwarded after a delay.
     ForwardLater { after: Duration },
-    /// Forwarded, and once more those of its spans whose number, counted over all requests of
-    /// `request_spans`, is a multiple.
+    /// Forwarded. Then spans whose number, counted over all requests of `request_spans` spans, is a
+    /// multiple of `every` are forwarded once more.
     RepeatSpans { every: u64, request_spans: u64 },
-    /// Forwarded after the relay has used so much CPU time.
+    /// Forwarded after the relay has used this much CPU time.
     Burn { cpu: Duration },
     /// Answered UNAVAILABLE.
     Refuse,
@@ -117,7 +117,7 @@ async fn act(
     status
 }
 
-/// The request with those of its spans whose number is a multiple; the first has number `first`.
+/// The spans of the request whose number is a multiple of `every`; the first has number `first`.
 fn every_so_many(frame: &Bytes, every: u64, first: u64) -> Bytes {
     let mut request = ExportTraceServiceRequest::decode(&frame[PREFIX_LEN..]).unwrap();
     let mut number = first;

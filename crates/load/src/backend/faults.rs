@@ -10,7 +10,7 @@ use sluice_net::grpc::Code;
 /// Answers a share of the requests with a status instead of taking them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refuse {
-    /// Of all requests, 0.0 to 1.0, at random.
+    /// Share of all requests, 0.0 to 1.0, at random.
     pub share: f64,
     /// Over HTTP the corresponding status.
     pub code: Code,
@@ -18,7 +18,7 @@ pub struct Refuse {
     pub retry_delay: Option<Duration>,
 }
 
-/// Takes a share of the requests only after a while.
+/// Answers a share of the requests only after a delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
     pub share: f64,
@@ -34,13 +34,13 @@ pub struct Partial {
     pub message: String,
 }
 
-/// Everything that is wrong with a backend at one time. The default is nothing. Faults combine;
-/// where several would answer, the first in the order of the fields does.
+/// All faults of a backend at one time; by default none. Faults combine. Where several would
+/// answer, the first in the order of the fields does, except that `discard` precedes `partial`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The port is closed and all connections are cut.
     pub dead: bool,
-    /// Share of the requests that are read and not answered until this ends (is 0).
+    /// Share of the requests that are read and not answered until this is 0.
     pub stall_share: f64,
     /// Share of the requests whose stream (over HTTP: connection) is reset in mid-answer.
     pub reset_share: f64,
@@ -98,7 +98,7 @@ impl FaultSwitch {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Sets faults in order, each this long after now. What begins at once is set on return.
+    /// Sets faults in order, each this long after now. A first step at zero is set on return.
     pub fn schedule(&self, steps: Vec<(Duration, Faults)>) -> tokio::task::JoinHandle<()> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();
@@ -114,7 +114,7 @@ impl FaultSwitch {
     }
 }
 
-/// True in `share` of the cases.
+/// True with probability `share`.
 pub(super) fn strikes(share: f64) -> bool {
     share > 0.0 && fastrand::f64() < share
 }

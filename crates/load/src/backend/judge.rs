@@ -16,7 +16,7 @@ use super::store::Received;
 use super::{Counting, Shared, text};
 use crate::identity::POISON_MARK;
 
-/// Taken, all but the items that are named as rejected; or not.
+/// Taken, except for the items that are named as rejected; or refused.
 pub(super) type Verdict = Result<Option<PartialSuccess>, Refusal>;
 
 pub(super) enum Refusal {
@@ -40,7 +40,7 @@ pub(super) async fn judge(
 ) -> Verdict {
     shared.store.lock().counts.requests += 1;
     if strikes(shared.faults.current().stall_share) {
-        // The switch is here: no error.
+        // `shared` holds the sender: no error.
         let _ = shared.faults.0.subscribe().wait_for(|faults| faults.stall_share == 0.0).await;
     }
     let faults = shared.faults.current();
@@ -94,7 +94,7 @@ fn malformed(shared: &Shared) -> Refusal {
     Status::new(Code::InvalidArgument, message).into()
 }
 
-/// The items of a request that is not inflated. `None`: malformed.
+/// Counts the items of a request without inflating it. `None`: malformed.
 fn count(format: &Format, sent: &[u8], bytes_per_item: f64) -> Option<u64> {
     match format.encoding {
         Encoding::Identity => sluice_otlp::count(format.signal, sent).ok().map(u64::from),
@@ -151,7 +151,7 @@ fn verify(
     }))
 }
 
-/// By decoders that are not the pipeline's own. Stops one byte beyond the limit.
+/// Uses decoders other than the pipeline's own. Stops one byte beyond the limit.
 fn inflate(encoding: Encoding, body: &Bytes, limit_bytes: usize) -> io::Result<Bytes> {
     let decoder: Box<dyn Read + '_> = match encoding {
         Encoding::Identity => return Ok(body.clone()),

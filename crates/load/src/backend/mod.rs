@@ -1,5 +1,5 @@
-//! A backend that verifies what it receives: it counts every item, tells lost and doubled ones by
-//! their identity, measures latency from the item's own time, and injects faults on demand.
+//! A verifying backend: it counts every item, tells lost and doubled ones by their identity,
+//! measures latency from the item's own time, and injects faults on demand.
 
 mod faults;
 mod judge;
@@ -28,27 +28,27 @@ use crate::identity::SequenceSet;
 use crate::latency::Latency;
 use store::Store;
 
-/// How thoroughly a backend looks at what it receives.
+/// The thoroughness of a backend's checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counting {
-    /// Inflates, walks every item, knows each by its identity.
+    /// Inflates requests and identifies every item.
     Verify,
-    /// Counts items and bytes at the least cost, to measure a pipeline's cost beside it. Items
+    /// Counts items and bytes at the least cost, so that the pipeline's cost can be measured. Items
     /// of gzip members are estimated from the members' length field at `bytes_per_item`
     /// (uncompressed); those of zstd are not counted.
     Light { bytes_per_item: f64 },
 }
 
-/// How a backend behaves. The default verifies OTLP over gRPC and over HTTP/1 on a free port of the
-/// loopback interface, with the message limit of real backends.
+/// The behaviour of a backend. The default verifies OTLP over gRPC and over HTTP/1 on a free port
+/// of the loopback interface, with the message limit of real backends.
 #[derive(Clone, Debug)]
 pub struct BackendOptions {
     pub counting: Counting,
-    /// Of a message as sent and as inflated. Real backends: 4 MiB.
+    /// Limit of a message, both as sent and as inflated. Real backends: 4 MiB.
     pub message_limit_bytes: usize,
-    /// At the start.
+    /// Faults at the start.
     pub faults: Faults,
-    /// How many of the last requests are kept for inspection.
+    /// Number of the last requests that are kept for inspection.
     pub keep_requests: usize,
 }
 
@@ -80,7 +80,7 @@ struct Shared {
     store: Mutex<Store>,
 }
 
-/// How many different items a backend has seen so far, for what does not own it.
+/// Returns the number of distinct items that a backend has seen so far, without owning it.
 pub type Arrivals = Box<dyn Fn() -> u64 + Send>;
 
 /// A running backend. It stops when dropped.
@@ -101,7 +101,7 @@ impl Backend {
         Ok(Backend { addr, shared, _accepting: AbortOnDropHandle::new(accepting) })
     }
 
-    /// A healthy verifying gRPC backend.
+    /// A healthy verifying backend.
     pub async fn healthy() -> io::Result<Backend> {
         Backend::start(BackendOptions::default()).await
     }
@@ -110,7 +110,7 @@ impl Backend {
         self.addr
     }
 
-    /// Changes what is wrong with it, from the next request on and for what is stalled.
+    /// Changes its faults, for later requests and for those that are stalled.
     pub fn faults(&self) -> &FaultSwitch {
         &self.shared.faults
     }
@@ -128,7 +128,7 @@ impl Backend {
         self.store().counts.items
     }
 
-    /// Different items seen so far.
+    /// Distinct items seen so far.
     pub fn unique_items(&self) -> u64 {
         self.store().unique()
     }
@@ -138,12 +138,12 @@ impl Backend {
         Box::new(move || shared.store.lock().unique())
     }
 
-    /// When the last item came that had not come before.
+    /// Arrival of the last item that had not arrived before.
     pub fn last_arrival(&self) -> Option<Instant> {
         self.store().last_new
     }
 
-    /// From an item's first sending to its arrival here.
+    /// Time from an item's first sending to its arrival here.
     pub fn latency(&self) -> Latency {
         Latency::of(&self.store().latency_us)
     }

@@ -1,4 +1,4 @@
-//! What a backend understands and answers: OTLP over gRPC, protobuf and JSON over HTTP, log lines.
+//! A backend's requests and answers: OTLP over gRPC, protobuf and JSON over HTTP, log lines.
 
 use std::future::ready;
 
@@ -39,7 +39,7 @@ pub(super) type Answer = Response<AnswerBody>;
 /// The format of a body, as the request's head has it.
 #[derive(Clone, Copy)]
 pub(super) struct Format {
-    /// Of log lines: logs.
+    /// `Logs` for log lines.
     pub(super) signal: Signal,
     pub(super) encoding: Encoding,
     pub(super) form: Form,
@@ -59,14 +59,14 @@ pub(super) enum Form {
 
 pub(super) enum Body {
     Whole(Bytes),
-    /// Of so many bytes, more than the message limit; it was not kept.
+    /// Length in bytes, above the message limit. The body was not kept.
     TooLarge(usize),
     /// Not one whole message.
     Malformed,
 }
 
 impl Format {
-    /// Over HTTP, on a path that is not OTLP's, come log lines.
+    /// A request over HTTP on a path that is not OTLP's has log lines.
     pub(super) fn of(head: &Parts) -> Result<Format, Box<Answer>> {
         let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
         let encoding = |name: &str| Encoding::from_name(text(name).unwrap_or("identity"));
@@ -98,7 +98,7 @@ impl Format {
         })
     }
 
-    /// What the message of a body has before it.
+    /// Bytes before the message of a body.
     pub(super) fn prefix_bytes(&self) -> usize {
         if self.form == Form::Grpc { PREFIX_BYTES } else { 0 }
     }

@@ -7,7 +7,7 @@ use sluice_otlp::{Signal, Value};
 use super::text;
 use crate::identity::{Identity, REQUEST_ATTRIBUTE, Stamp};
 
-/// It is not an export request.
+/// The message is not an export request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -16,7 +16,7 @@ pub(super) struct Malformed;
 pub(super) struct Item {
     /// `None` for items of unknown origin, and for torn ones.
     pub(super) identity: Option<Identity>,
-    /// When it was sent, nanoseconds since the epoch. Zero where unknown.
+    /// Time of sending, nanoseconds since the epoch. Zero where unknown.
     pub(super) sent_unix_ns: u64,
 }
 

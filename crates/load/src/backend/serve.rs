@@ -21,10 +21,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAMS_LIMIT: u32 = 1024;
 const HEADERS_LIMIT_BYTES: u32 = 1 << 20;
-/// A reset overtakes what has not been written yet: it waits until the answer's head has gone out.
+/// A reset overtakes unwritten data, so it waits until the answer's head has gone out.
 const RESET_AFTER: Duration = Duration::from_millis(1);
 
-/// The error of a body whose stream is to break. Over HTTP/1 that is the connection.
+/// The error of a body that breaks its stream, over HTTP/1 its connection.
 const BROKEN: &str = "reset by an injected fault";
 
 /// Serves one connection until it ends; its streams end with it.
@@ -64,8 +64,8 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     }
 }
 
-/// Reads a body to its end; `None` where it breaks off. One that is too large is not kept, but read
-/// all the same: most clients read no answer before they have sent everything.
+/// Reads a body to its end; `None`: it broke off. A body that is too large is not kept, but still
+/// read: most clients read no answer before they have sent everything.
 async fn read(mut body: Incoming, limit_bytes: usize, prefix_bytes: usize) -> Option<Body> {
     let (mut chunks, mut bytes) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {

@@ -1,4 +1,4 @@
-//! The record of what a backend has received and taken.
+//! The record of the requests that a backend has received and taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::scan::Item;
 use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet};
 use crate::latency::{new_histogram, record};
 
-/// The counts of a backend. Requests that a fault answered are in `requests` and `refused` only.
+/// Counts of a backend. Requests that a fault answered are in `requests`, `refused`, `resets` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Export requests read to their end, taken or not.
@@ -27,7 +27,7 @@ pub struct Counts {
     /// Items in taken requests, doubled ones included. Light counting estimates compressed ones.
     pub items: u64,
     pub items_by_signal: BTreeMap<Signal, u64>,
-    /// Items that had come before. Only where items are verified.
+    /// Items that had arrived before. Only where items are verified.
     pub doubled: u64,
     /// Items of unknown origin. Only where items are verified.
     pub unidentified: u64,
@@ -42,7 +42,7 @@ pub struct Counts {
 pub struct Received {
     pub signal: Signal,
     pub headers: HeaderMap,
-    /// How it came.
+    /// Encoding as received.
     pub encoding: Encoding,
     /// Inflated.
     pub body: Bytes,
@@ -57,7 +57,7 @@ pub(super) struct Store {
     /// Seen more than once, by generator.
     pub(super) doubled: HashMap<u16, SequenceSet>,
     pub(super) latency_us: Histogram<u64>,
-    /// When the last item came that had not come before.
+    /// Arrival of the last item that had not arrived before.
     pub(super) last_new: Option<Instant>,
     /// Oldest first.
     pub(super) kept: VecDeque<Received>,
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Counts a taken request of so many items.
+    /// Counts a taken request: its items, and its bytes as sent.
     pub(super) fn take(&mut self, signal: Signal, items: u64, bytes: u64) {
         let counts = &mut self.counts;
         counts.taken_requests += 1;
@@ -84,7 +84,7 @@ impl Store {
         *counts.items_by_signal.entry(signal).or_default() += items;
     }
 
-    /// Notes which items have come, and how long ago they were sent.
+    /// Records the identities and the latencies of a request's items.
     pub(super) fn verify(&mut self, items: &[Item]) {
         let now = crate::unix_ns();
         for run in items.chunk_by(|one, next| one.sent_unix_ns == next.sent_unix_ns) {
@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// Items with consecutive identities. Those beyond [`SEQUENCE_LIMIT`] are left out.
+    /// Records items with consecutive identities. Those beyond [`SEQUENCE_LIMIT`] are left out.
     fn see(&mut self, first: Identity, count: u64) {
         let run = first.sequence()..(first.sequence() + count).min(SEQUENCE_LIMIT);
         if run.is_empty() {
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// Keeps the last requests, at most so many.
+    /// Keeps the last `limit` requests.
     pub(super) fn keep(&mut self, received: Received, limit: usize) {
         if self.kept.len() == limit {
             self.kept.pop_front();

@@ -1,5 +1,5 @@
-//! Sends requests as they were stamped, over gRPC or over HTTP/1, and reads the answers. gRPC goes
-//! by `h2` itself: hyper's client above it would make small requests dearer.
+//! Sends stamped requests over gRPC or HTTP/1 and reads the answers. gRPC uses `h2` directly:
+//! hyper's client above it would make small requests dearer.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use crate::backend::protocol::ExportResponse;
 
 const WINDOW_BYTES: u32 = 1 << 20;
-/// An export response is a few bytes; a server that sends more than this is not believed.
+/// Limit of an export response, which usually has a few bytes.
 const RESPONSE_LIMIT_BYTES: usize = 1 << 20;
 
 /// One connection, made again when it breaks.
@@ -105,7 +105,7 @@ async fn ready(
         .enable_push(false)
         .handshake(stream)
         .await?;
-    // How it ends shows at the streams, which count it.
+    // Its error shows at the streams, which count it.
     tokio::spawn(connection);
     *kept = Some(sender.clone());
     Ok(sender.ready().await?)
@@ -132,10 +132,10 @@ async fn unary(
     Ok(Answer::from_grpc(&head, answer.trailers().await?, &body))
 }
 
-/// Of an HTTP answer's body, in messages.
+/// Bytes of an HTTP answer's body that go into a message.
 const MESSAGE_LIMIT_BYTES: usize = 256;
 
-/// How one attempt ended, for counting.
+/// The ending of one attempt, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ending {
     Grpc(Code),
@@ -174,7 +174,7 @@ pub(super) struct Answer {
     pub(super) message: String,
 }
 
-/// Codes whose requests may be sent again. RESOURCE_EXHAUSTED is one with RetryInfo only.
+/// Codes whose requests may be sent again. RESOURCE_EXHAUSTED is retryable with RetryInfo only.
 const RETRYABLE: [Code; 6] = [
     Code::Cancelled,
     Code::DeadlineExceeded,
@@ -233,7 +233,7 @@ impl Answer {
     }
 }
 
-/// Items that an encoded answer names as rejected. One that cannot be read names none.
+/// Items that an encoded answer names as rejected. A malformed answer names none.
 fn rejected_items(response: &[u8]) -> u64 {
     let partial = ExportResponse::decode(response).ok().and_then(|answer| answer.partial_success);
     partial.map_or(0, |partial| partial.rejected_items.max(0).cast_unsigned())

@@ -1,4 +1,4 @@
-//! A load: what is sent, how fast, for how long, over which connections.
+//! A load: its items, rate, duration and connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::template::Shape;
 
-/// How requests are carried.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC over HTTP/2 without TLS.
@@ -18,7 +18,7 @@ pub enum Protocol {
     Http,
 }
 
-/// When the next request is sent.
+/// The time at which the next request is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As soon as a stream has its answer.
@@ -43,9 +43,9 @@ pub struct Load {
     /// Ends after as many items (rounded up to whole requests).
     pub items: Option<u64>,
     pub retry: Retry,
-    /// Of one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// How long answers and retries are waited for after `duration`.
+    /// Time for answers and retries after `duration`.
     pub grace: Duration,
     /// Added to every request.
     pub headers: HeaderMap,
@@ -140,7 +140,7 @@ impl Load {
         Ok(())
     }
 
-    /// Of an open loop.
+    /// Rate of an open loop.
     pub(super) fn items_per_s(&self) -> Option<f64> {
         match self.pace {
             Pace::Closed => None,
@@ -170,7 +170,7 @@ impl Load {
     }
 }
 
-/// How a sender treats a retryable answer.
+/// The reaction of a sender to a retryable answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Retry {
     /// Counts it as refused and goes on with the next request.
@@ -188,8 +188,8 @@ impl Retry {
         give_up_after: Duration::from_secs(60),
     };
 
-    /// How long to wait before attempt number `attempt` (the first retry is 1), `None` to give up.
-    /// `waited` is the time since the first attempt, `asked` what the server asked for.
+    /// Delay before retry number `attempt` (from 1); `None`: give up. `waited` is the time since
+    /// the first attempt, `asked` the delay that the server asked for.
     pub(super) fn delay(
         &self,
         attempt: u32,

@@ -1,4 +1,4 @@
-//! An encoded export request of a load's shape, and where in it the bytes are that vary. It is
+//! An encoded export request of a load's shape, with the offsets of its variable bytes. It is
 //! written as OTLP's JSON and translated, so that no field number stands here.
 
 use fastrand::Rng;
@@ -9,13 +9,13 @@ use sluice_otlp::json::from_json;
 use super::template::{Shape, identity_bytes};
 use crate::identity::{Identity, MARK_ATTRIBUTE, ORDINARY_MARK, REQUEST_ATTRIBUTE, Stamp};
 
-/// A span lasts this long, so that every one is sound.
+/// Duration of every span: a sound span ends after it begins.
 pub(super) const SPAN_LASTS_NS: u64 = 1_000_000;
 const ATTRIBUTE_VALUE_BYTES: usize = 27;
 /// Points of one metric in a request.
 const POINTS_PER_METRIC: usize = 10;
 
-/// Where an item's variable bytes are, counted from its identity: the same in all items.
+/// Offsets of an item's variable bytes from its identity, the same in all items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) trace_id: Option<isize>,
@@ -28,7 +28,7 @@ pub(super) struct Layout {
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
     pub(super) stamp_at: usize,
-    /// The identity of each item.
+    /// Offset of each item's identity.
     pub(super) identities_at: Vec<usize>,
     pub(super) layout: Layout,
 }

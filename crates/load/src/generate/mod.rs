@@ -1,5 +1,5 @@
-//! Generators that cost less than what they test: a request is encoded once, then stamped in place
-//! and sent. So is a page for scrapers (`farm/`), and a line of a log file (`log_files/`).
+//! Generators that cost less than the systems under test: a request is encoded once, then stamped
+//! in place and sent. So is a page for scrapers (`farm/`), and a line of a log file (`log_files/`).
 
 mod client;
 mod farm;

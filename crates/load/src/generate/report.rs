@@ -1,4 +1,4 @@
-//! A load that runs, its figures so far and its early end; and its outcome.
+//! A running load with its figures so far and its early end, and the outcome of a load.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::latency::Latency;
 /// A request or a line of an open loop is late when it is sent or written this long after its time.
 pub(super) const LATE_AFTER: Duration = Duration::from_millis(50);
 
-/// The outcome of a load, in items if not said otherwise. What a source does not have is zero.
+/// The outcome of a load, in items unless said otherwise. Figures that a source lacks are zero.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// The load's number in identities.
@@ -46,17 +46,17 @@ pub struct LoadReport {
     pub retries: u64,
     /// Bytes of all attempts' messages as sent.
     pub bytes_sent: u64,
-    /// How attempts ended.
+    /// Number of attempts by their ending.
     pub endings: BTreeMap<Ending, u64>,
     /// The first message of each kind of failure.
     pub messages: BTreeMap<Ending, String>,
-    /// Attempts that were answered "come back" without RetryInfo or Retry-After.
+    /// Attempts that got a retryable refusal without RetryInfo or Retry-After.
     pub refusals_without_delay: u64,
-    /// From first sending to acknowledgement, retries included.
+    /// Time from first sending to acknowledgement, retries included.
     pub acknowledged_after: Latency,
     /// Sequence numbers of the items of acknowledged requests without rejections.
     pub acknowledged: SequenceSet,
-    /// Reasons why it was another load than asked for.
+    /// Reasons why the load differed from the one asked for.
     pub problems: Vec<Problem>,
 }
 
@@ -90,13 +90,13 @@ impl LoadReport {
         }
     }
 
-    /// How many items were acknowledged and are not (yet) at this backend.
+    /// Number of acknowledged items that are not (yet) at this backend.
     pub fn missing_at(&self, backend: &Backend) -> u64 {
         backend.with_seen(self.generator, |seen| self.acknowledged.difference_len(seen))
     }
 }
 
-/// How far a load is, and when it was asked to end early.
+/// The figures of a load so far, and the time at which it was asked to end early.
 pub(super) struct Progress {
     report: Mutex<LoadReport>,
     stopped_at: watch::Sender<Option<Instant>>,
@@ -118,12 +118,12 @@ impl Progress {
     }
 
     pub(super) async fn wait_for_stop(&self) {
-        // The sender is here: no error.
+        // `self` holds the sender: no error.
         let _ = self.stopped_at.subscribe().wait_for(Option::is_some).await;
     }
 }
 
-/// A load on its way. What it offers, such as files, outlives it until this is dropped.
+/// A running load. The files or targets that it offers stay until this is dropped.
 pub struct RunningLoad {
     pub(super) progress: Arc<Progress>,
     pub(super) task: JoinHandle<Result<LoadReport>>,
@@ -136,19 +136,19 @@ impl RunningLoad {
         self.progress.report()
     }
 
-    /// Ends it early; what is in flight is still waited for, as long as `grace`.
+    /// Ends it early. Requests in flight still have until `grace` after the planned end.
     pub fn stop(&self) {
         self.progress.stopped_at.send_modify(|at| {
             at.get_or_insert_with(Instant::now);
         });
     }
 
-    /// Waits for the end. Targets and files end when they are stopped.
+    /// Waits for the end. Farms and log files end when they are stopped.
     pub async fn finish(mut self) -> Result<LoadReport> {
         self.join().await
     }
 
-    /// The same; what the load offers stays. To be called once.
+    /// As `finish`, but the files or targets of the load stay. To be called once.
     pub async fn join(&mut self) -> Result<LoadReport> {
         let ended = (&mut self.task).await.map_err(Error::from).and_then(|report| report);
         ended.map_err(|error| anyhow!("the load stopped before its end: {error:#}"))

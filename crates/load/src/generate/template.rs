@@ -13,7 +13,7 @@ use zstd::bulk::Compressor;
 use super::message::{Layout, Message, SPAN_LASTS_NS};
 use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
 
-/// Of a zstd frame: magic number, descriptor and window alone (RFC 8878, 3.1.1).
+/// Header of a zstd frame: magic number, descriptor and window only (RFC 8878, 3.1.1).
 const ZSTD_HEADER_BYTES: usize = 6;
 
 /// The form of generated items.
@@ -46,7 +46,7 @@ pub(crate) struct Template {
     signal: Signal,
     pub(crate) packed: Packed,
     pub(crate) items: u64,
-    /// Of each item, in the frame. Empty where items are compressed: the stamp alone varies then.
+    /// Offset of each item in the frame. Empty if compressed: only the stamp varies then.
     identities_at: Vec<usize>,
     layout: Layout,
 }
@@ -60,7 +60,7 @@ impl Template {
         };
         Template {
             signal: shape.signal,
-            // What is compressed begins where the stamp ends.
+            // The compressed part begins where the stamp ends.
             packed: Packed::new(&bytes, stamp_at + Stamp::LEN, encoding),
             items: shape.items_per_request.into(),
             identities_at,
@@ -68,8 +68,8 @@ impl Template {
         }
     }
 
-    /// Writes identities and time into a copy of the frame, whatever it was stamped with before.
-    /// Every item whose sequence number is a multiple of `poison_every` is marked as poison.
+    /// Writes identities and time into a copy of the frame, over any earlier stamp. Every item
+    /// whose sequence number is a multiple of `poison_every` is marked as poison.
     pub(crate) fn stamp(&self, frame: &mut [u8], stamp: Stamp, poison_every: Option<u64>) {
         debug_assert_eq!(frame.len(), self.packed.frame.len());
         let stamp_end = self.packed.head.end;
@@ -113,9 +113,9 @@ pub(super) fn identity_bytes(signal: Signal, identity: Identity) -> [u8; 8] {
 /// identity, travel as a stored block and can be changed in place; the rest is compressed once.
 pub(crate) struct Packed {
     pub(crate) frame: Vec<u8>,
-    /// Where the message's first bytes are in the frame, verbatim.
+    /// Range of the message's first bytes in the frame, which stand there verbatim.
     pub(super) head: Range<usize>,
-    /// Of a gzip member: the checksum of its constant rest, and where that of the whole is.
+    /// For gzip: checksum of the constant rest, and offset of the checksum of the whole.
     checksum: Option<(Crc, usize)>,
 }
 

@@ -60,10 +60,10 @@ struct Shared {
     /// The number of the next request.
     next: AtomicU64,
     request_limit: u64,
-    /// Of an open loop.
+    /// Rate of an open loop.
     requests_per_s: Option<f64>,
     started: Instant,
-    /// When sending ends, if time ends it.
+    /// End of sending, if the load has a duration.
     end: Option<Instant>,
     progress: Arc<Progress>,
     acknowledged_after_us: Mutex<Histogram<u64>>,
@@ -175,7 +175,7 @@ impl Shared {
             let delay = self.load.retry.delay(attempt, began.elapsed(), answer.retry_delay);
             let Some(delay) = delay.filter(|_| answer.is_retryable()) else { break Some(answer) };
             self.progress.report().retries += 1;
-            // What waits for its next attempt when time is up has had an answer: it is refused.
+            // A request that waits for a retry at the deadline keeps its last answer.
             if timeout_at(deadline, sleep(delay)).await.is_err() {
                 break Some(answer);
             }

@@ -1,4 +1,4 @@
-//! What agents scrape (`--farm-…`) and tail (`--log-…`).
+//! The farm that agents scrape (`--farm-…`) and the files that they tail (`--log-…`).
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ struct LogArguments {
 }
 
 impl AgentArguments {
-    /// An error where an option has no effect on any of the targets.
+    /// Fails if an option has no effect on any of the targets.
     pub(super) fn check(&self, targets: &[Target]) -> Result<()> {
         if self.farm.is_some() && !targets.contains(&Target::MetricAgent) {
             bail!(
@@ -94,7 +94,7 @@ impl AgentArguments {
     }
 }
 
-/// The subjects that can be tested in this way, and those that cannot: an error without `-t all`.
+/// The subjects that can do the target, and those that cannot: an error without `-t all`.
 pub(super) fn able(
     subjects: &[Definition],
     target: Target,

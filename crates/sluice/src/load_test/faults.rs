@@ -1,4 +1,4 @@
-//! What is wrong with the backends: `-b` and `--fault`.
+//! Faults of the backends: `-b` and `--fault`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sluice_load_test::run::{FaultKind, FaultSchedule, ScheduledFault};
 
 use crate::values::{number, seconds};
 
-/// As in the Kyma load test.
+/// Share of the requests that `-b` refuses, as in the Kyma load test.
 const DEFAULT_SHARE: f64 = 0.7;
 
 #[derive(Debug, Args)]

@@ -26,7 +26,7 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// `None`: no search. `one_try` is how long the load of a try lasts.
+    /// `None`: no search. `one_try` is the duration of a try's load.
     pub(super) fn search(
         &self,
         one_try: Duration,

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: what was measured until then is reported.
+//! SIGINT and SIGTERM: the measurements until then are reported.
 
 use std::future::Future;
 
@@ -7,11 +7,11 @@ use sluice_load_test::live;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// As shells say it of a program that SIGINT ended.
+/// The exit code that shells report for a program that SIGINT ended.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// From now on signals do not end this process by themselves. The first result is true as soon as
-/// it was asked to end; the second ends when it was asked again: then nothing more is waited for.
+/// From now on signals do not end this process by themselves. The receiver turns true at the first
+/// signal. The future ends at the second one: then nothing more is waited for.
 pub(super) fn listen() -> Result<(watch::Receiver<bool>, impl Future<Output = ()>)> {
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (sender, once) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! What is sent, and how: `-t`, `-n`, `-m`, `-d`, `-r`, `-s` and how requests are made.
+//! The load: `-t`, `-n`, `-m`, `-d`, `-r`, `-s` and the options of requests.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use sluice_otlp::Signal;
 
 use crate::values::{number, seconds, up_to};
 
-/// A canonical run.
+/// Default duration of a run.
 const DURATION: Duration = Duration::from_secs(60);
-/// One try of a search.
+/// Default duration of one try of a search.
 const TRY: Duration = Duration::from_secs(10);
 
 /// Not a `Vec` by name: clap would take it for an option that is given several times.
@@ -66,7 +66,7 @@ fn targets() -> impl TypedValueParser<Value = Vec<Target>> {
 }
 
 impl LoadArguments {
-    /// In the order in which they are run. An error where an option has no effect on any of them.
+    /// The targets in the order in which they are run. Fails if an option has no effect on any.
     pub(super) fn targets(&self) -> Result<&[Target]> {
         let targets = &self.target;
         if let Some(option) = self.option_of_requests()

@@ -93,7 +93,7 @@ fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
         let (once, twice) = interruption::listen()?;
         tokio::select! {
             records = run::run_all(&plans, &cores, once) => records.map(Some),
-            // What was begun is dropped, and with it its processes and files.
+            // The run is dropped, and with it its processes and files.
             () = twice => Ok(None),
         }
     })?;

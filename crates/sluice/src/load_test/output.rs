@@ -1,4 +1,4 @@
-//! What comes out: tables, files, the exit code.
+//! The output: tables, files, the exit code.
 
 use std::fs;
 use std::io::IsTerminal as _;
@@ -33,10 +33,10 @@ pub(super) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Makes the folder, and looks for those of the files, before anything is measured.
+    /// Before anything is measured: makes the folder, and checks that those of the files exist.
     pub(super) fn prepare(&self) -> Result<()> {
         for path in [&self.json, &self.csv].into_iter().flatten() {
-            // Of a file's bare name the folder is empty.
+            // The folder of a bare file name is empty.
             let folder = Path::new(".").join(path.parent().unwrap_or(Path::new("")));
             if !folder.is_dir() || path.is_dir() {
                 bail!("cannot write {}: name a file in a folder that is there", path.display());
@@ -59,7 +59,7 @@ impl OutputArguments {
     /// Prints the tables and writes the files.
     pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
         crate::output::print(&report::to_markdown(records))?;
-        // On the same terminal the report has just said it.
+        // On a terminal the report has just shown these lines.
         if !std::io::stdout().is_terminal() {
             let told = records.iter().flat_map(report::about);
             let bad = told.filter(|(kind, _)| matches!(kind, Some("warning" | "failed")));

@@ -1,4 +1,4 @@
-//! Figures through PromQL: `--prometheus`, and where subjects serve their metrics.
+//! Figures through PromQL: `--prometheus`, and the address of the subjects' metrics.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Prometheus says what is wrong inside; here only what would change the query around it.
+/// Refuses only what would change the query around the matchers. Prometheus checks the rest.
 fn matchers(text: &str) -> Result<String, String> {
     let text = text.trim().trim_start_matches('{').trim_end_matches('}').trim();
     if text.contains('=') && !text.contains(['{', '}']) {

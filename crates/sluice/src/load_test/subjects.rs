@@ -1,4 +1,4 @@
-//! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and what belongs to them.
+//! The subjects and their limits: `--subject`, `--subject-dir`, `--cpus` and further options.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ fn name_and_path(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 impl SubjectArguments {
-    /// All subjects, each once, each with its program. Where none is named: the target's.
+    /// All subjects, each once and with its program. If none is named: the target's default.
     pub(super) fn definitions(&self, target: Target) -> Result<Vec<Definition>> {
         let named = self.subject.iter().map(|name| Definition::built_in(name));
         let described = self.subject_dir.iter().map(|folder| Definition::read(folder));
@@ -108,7 +108,7 @@ impl SubjectArguments {
     }
 }
 
-/// Sluice, or the first installed one of the Kyma load test for what Sluice cannot do yet.
+/// Sluice, or for targets that it cannot do the first installed subject of the Kyma load test.
 fn default_subject(target: Target) -> Result<Definition> {
     let names: &[_] = match target {
         Target::Traces | Target::Metrics | Target::LogsOtel => &[OURS],

@@ -1,4 +1,4 @@
-//! What is in a stored frame or dead letter: its payload as OTLP JSON, and where it came from.
+//! The content of a stored frame or dead letter: its payload as OTLP JSON, and its receiver.
 
 use anyhow::{Context, Result};
 use sluice_engine::stored::{FrameMetadata, encoding_of};

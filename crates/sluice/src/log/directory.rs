@@ -32,8 +32,8 @@ pub(super) struct LogFolder {
 pub(super) struct StoredDelivery {
     pub log: LogFolder,
     pub name: String,
-    /// None if its file cannot be read: the backlog that was on disk is kept under the file's name.
-    /// Without a file the default one, for which nothing waits: there are dead letters only.
+    /// `None`: its file cannot be read, and the backlog on disk is kept under the file's name.
+    /// Without a file it is the default: there is no backlog, only dead letters.
     pub cursor: Option<CursorState>,
     /// The folder of its dead letters, if it ever had any.
     pub dead_letters: Option<PathBuf>,
@@ -82,7 +82,7 @@ impl Directory {
         Ok(logs)
     }
 
-    /// Takes the directory's lock. The error names the process that has it, and what to do.
+    /// Takes the directory's lock. The error names the process that has it, and the remedy.
     pub(super) fn lock(&self) -> Result<DirectoryLock> {
         match DirectoryLock::acquire(&self.path) {
             Err(error @ LockError::InUse { holder, .. }) => {
@@ -128,7 +128,7 @@ impl Directory {
         })
     }
 
-    /// What the logs hold, from their files' headers.
+    /// The contents of the logs, from the headers of their files.
     pub(super) fn overview(&self) -> Result<Vec<LogOverview>> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         overview(&disk, &self.path).context("cannot read the directory")
@@ -162,7 +162,7 @@ impl LogFolder {
         Ok(deliveries)
     }
 
-    /// The cursors by delivery; a lost one by the name that its file gets when the log is opened.
+    /// Cursors by delivery; a lost one has the name that its file gets when the log is opened.
     pub(super) fn cursor_files(&self) -> Result<Vec<(String, Option<CursorState>)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
         let mut cursors = Vec::new();

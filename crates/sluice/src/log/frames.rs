@@ -58,14 +58,14 @@ impl Frames {
     }
 }
 
-/// True if the delivery had not resolved this frame of its own when its cursor was written.
+/// Whether the frame is for the delivery and was unresolved when its cursor was written.
 pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> bool {
     let is_resolved = offset < cursor.floor
         || cursor.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
     !is_resolved && readers.contains(&cursor.id)
 }
 
-/// When the oldest frame of the delivery's backlog was received. Reads headers only.
+/// Receive time of the oldest frame in the delivery's backlog. Reads headers only.
 pub(super) fn oldest_unix_ns(log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(Arc::new(RealDisk), log, cursor.floor)?;
     while let Some(located) = readable(|| chain.next_frame())? {
@@ -89,7 +89,7 @@ pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Res
     }
 }
 
-/// Reports on the standard error what could not be read.
+/// Reports damage on the standard error.
 pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
         let frames = text::counted(damage.frames, "damaged frame");

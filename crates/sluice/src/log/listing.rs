@@ -26,13 +26,13 @@ pub(super) struct Entry<'e> {
 
 pub(super) struct Kind<'k> {
     pub signal: Signal,
-    /// Above each table.
+    /// The line above each table.
     pub heading: &'k str,
     /// The columns of a table: see [`text::table`].
     pub titles: &'static [&'static str],
-    /// Its name in messages, before the number.
+    /// Name of an entry in messages, before its number.
     pub name: String,
-    /// What is said where there are more than the limit.
+    /// The message if there are more entries than the limit.
     pub more: String,
 }
 
@@ -51,7 +51,7 @@ impl Listing {
         Listing { output, format, limit, is_readable: true }
     }
 
-    /// Prints what `next` yields, up to the limit. Returns how many that is.
+    /// Prints the entries of `next`, up to the limit. Returns their number.
     pub(super) fn list<T>(
         &mut self,
         kind: &Kind<'_>,
@@ -89,7 +89,7 @@ impl Listing {
         Ok(printed)
     }
 
-    /// A line for people, where tables are printed.
+    /// Prints a line where tables are printed, and nothing for JSON.
     pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
         if self.format.body || self.format.json { Ok(()) } else { writeln!(self.output, "{text}") }
     }

@@ -83,7 +83,7 @@ fn describe<'f>(signal: Signal, frame: &'f StoredFrame, cursors: &[CursorState])
     }
 }
 
-/// The deliveries of a frame. One that was dropped since then has no name any more, and no backlog.
+/// The deliveries of a frame. A delivery that was dropped since has no name and no backlog.
 fn names(frame: &StoredFrame, cursors: &[CursorState], only_waiting: bool) -> Vec<String> {
     let known = |id: u32| cursors.iter().find(|cursor| cursor.id == id);
     let offset = frame.stored.offset;

@@ -13,9 +13,9 @@ use crate::{Target, withstand};
 
 withstand!(unfinished_heads_for_probes, unread_metrics);
 
-/// As in the headers' attacks: sooner would only use up the CPU.
+/// As in the attacks with headers: an earlier return would only use up the CPU.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// As a kubelet's.
+/// The timeout of a kubelet's probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBES: usize = 3;
 
@@ -34,7 +34,7 @@ async fn probe(target: Target) {
     }
 }
 
-/// Half of them send far more than a head may have, half of them less, and all wait then.
+/// Half of the connections send far more than the limit of a head, half less; then all wait.
 async fn unfinished_heads_for_probes(target: Target) {
     const CONNECTIONS: usize = 600;
     let attack = async |port: SocketAddr, length: usize| {

@@ -70,7 +70,7 @@ async fn lengths_that_are_only_announced(target: Target) {
     stall(target, |length| length).await;
 }
 
-/// One connection whose streams announce lengths and trickle what counts for progress.
+/// One connection whose streams announce lengths and send as little as counts as progress.
 async fn trickle(target: Target, first: usize) {
     const STREAMS: usize = 12;
     const ANNOUNCED: [usize; 8] =

@@ -71,7 +71,7 @@ async fn zstd_bombs(target: Target) {
     post_for_ever(target, "zstd", bomb).await;
 }
 
-/// Each is refused for good, not told to come back.
+/// Each is refused for good, not with a retryable status.
 async fn requests_that_never_fit(target: Target) {
     let body = compress::compress(Encoding::Gzip, &zeros(), None).expect("packs").to_vec();
     let head = post_head(Signal::Logs, "content-encoding: gzip\r\n", body.len());

@@ -18,7 +18,7 @@ const REQUESTS_EACH: usize = 40;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Scenario: gzip requests that inflate to 2 MiB, for a backend that takes none compressed.
-/// Guarantee: what was inflated is given back once it is delivered.
+/// Guarantee: the memory of inflated data is given back once it is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inflated_requests_do_not_stay() {
     let _alone = alone().await;

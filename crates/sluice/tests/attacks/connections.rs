@@ -27,7 +27,7 @@ withstand!(
     streams_without_progress
 );
 
-/// Each shakes hands, and then does nothing.
+/// Each connection shakes hands, and then does nothing.
 async fn many_connections(target: Target) {
     const CONNECTIONS: usize = 2_000;
     let mut held = Vec::new();
@@ -38,8 +38,8 @@ async fn many_connections(target: Target) {
     std::future::pending::<()>().await;
 }
 
-/// Each has sent all of a frame but its last byte: one that is longer than the protocol's default,
-/// and where that is refused, one that is not.
+/// Each sends a frame without its last byte: first one longer than the protocol's default, and if
+/// that is refused, one that is not.
 async fn unfinished_frames(target: Target) {
     const CONNECTIONS: usize = 2_404;
     let attackers = (0..CONNECTIONS).map(|_| async move {
@@ -88,7 +88,7 @@ async fn rapid_refusals(target: Target) {
     attackers.collect::<JoinSet<_>>().join_all().await;
 }
 
-/// Streams whose answers flow control has no room for.
+/// Streams whose flow-control windows have no room for the answers.
 async fn answers_without_a_window(target: Target) {
     const CONNECTIONS: usize = 150;
     let attackers = (0..CONNECTIONS).map(|_| async move {
@@ -109,7 +109,7 @@ async fn answers_without_a_window(target: Target) {
     attackers.collect::<JoinSet<_>>().join_all().await;
 }
 
-/// As many streams as each connection may have, which are answered at once, and whose bodies are
+/// As many streams as each connection may have. They are answered at once, and their bodies are
 /// then waited for.
 async fn streams_without_bodies(target: Target, connections: usize, path: &str) {
     const STREAMS: usize = 250;
@@ -135,7 +135,7 @@ async fn unknown_methods_without_bodies(target: Target) {
 }
 
 /// More connections than there is memory for, each with one stream that holds its place as long as
-/// it may. What could be borrowed is filled before, by data that cannot be delivered.
+/// it may. Memory that could be borrowed is filled before with data that cannot be delivered.
 async fn streams_without_progress(target: Target) {
     const CONNECTIONS: usize = 512;
     let body = log_of(1 << 20);

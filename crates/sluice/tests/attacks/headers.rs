@@ -21,7 +21,7 @@ withstand!(
     header_blocks_without_an_end
 );
 
-/// Of the 16 KiB that are allowed.
+/// Of the 16 KiB that a request's headers may have.
 const HEADER_BYTES: usize = 12_000;
 
 /// As many streams as a connection may have, each of which waits for its body.
@@ -47,7 +47,7 @@ async fn many_streams_with_large_headers(target: Target) {
     many_streams_with(target, vec![("x-large".to_owned(), "x".repeat(HEADER_BYTES))]).await;
 }
 
-/// Hardly any text in each.
+/// Many headers with hardly any text in each.
 async fn many_streams_with_many_headers(target: Target) {
     let headers = (0..400).map(|index| (format!("x{index}"), String::new()));
     many_streams_with(target, headers.collect()).await;

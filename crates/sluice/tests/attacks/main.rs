@@ -23,14 +23,14 @@ use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 128;
 const THREADS: [u16; 2] = [2, 16];
-/// How long an attack goes on before the well-behaved client begins.
+/// Duration of an attack before the well-behaved client begins.
 const HEAD_START: Duration = Duration::from_millis(1_300);
 const SPANS_PER_S: f64 = 2_000.0;
 const DURATION: Duration = Duration::from_secs(2);
 /// Enough for all requests, so that none waits for the answer of another.
 const STREAMS: usize = 32;
 
-/// Where an attacker finds the gateway. Traces are delivered, the backend of logs is dead, and no
+/// Addresses of the gateway. Traces are delivered, the backend of logs is dead, and no
 /// pipeline takes metrics.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
@@ -74,7 +74,7 @@ pub(crate) use withstand;
 
 type NoAttack = fn(Target) -> std::future::Pending<()>;
 
-/// How much later the slowest hundredth of requests may be answered.
+/// The most by which an attack may delay the 99th percentile of the answers.
 const LATER_AT_MOST: Duration = Duration::from_millis(20);
 
 fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
@@ -121,7 +121,7 @@ async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) ->
     latencies
 }
 
-/// Sends over both transports, and comes back if it is told to.
+/// Sends over both transports, and retries where the gateway asks for it.
 async fn behave_well(gateway: &Gateway, backend: &Backend) -> [Duration; 2] {
     let retry = Retry::Backoff {
         initial: Duration::from_millis(50),

@@ -1,4 +1,4 @@
-//! What attackers have in common: connections by hand, and encoded requests.
+//! Tools of the attackers: connections by hand, and encoded requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -69,8 +69,8 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// On so many connections: sends these frames, reads until the other side ends the connection, and
-/// comes back after a pause.
+/// On this many connections: sends these frames, reads until the other side ends the connection,
+/// and starts again after a pause.
 pub(crate) async fn send_frames(
     target: Target,
     connections: usize,
@@ -92,8 +92,8 @@ pub(crate) async fn send_frames(
     attackers.collect::<JoinSet<()>>().join_all().await;
 }
 
-/// The beginning of an HTTP/2 connection, as far as the head of a frame of this length whose type
-/// there is not.
+/// The beginning of an HTTP/2 connection, up to the head of a frame of this length and of an
+/// unknown type.
 pub(crate) fn unknown_frame(length: u16) -> Vec<u8> {
     const TYPE_AND_STREAM: &[u8] = &[0xee, 0, 0, 0, 0, 0];
     [PREFACE, &[0], &length.to_be_bytes(), TYPE_AND_STREAM].concat()
@@ -130,7 +130,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A request of one log record whose body is a text of so many equal letters.
+/// A request of one log record whose body has this many equal letters.
 pub(crate) fn log_of(letters: usize) -> Vec<u8> {
     let text = field(1, &vec![b'a'; letters]);
     [5, 2, 2, 1].iter().fold(text, |content, number| field(*number, &content))

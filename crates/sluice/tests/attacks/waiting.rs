@@ -1,4 +1,4 @@
-//! Requests that wait to be admitted, and what comes behind them.
+//! Requests that wait to be admitted, and the data behind them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const DATA: u8 = 0;
 /// Less than a window.
 const ANNOUNCED: usize = 60_000;
 
-/// Sends what the dead backend does not take, until requests of any size have to wait for it.
+/// Sends data for the dead backend until requests of any size have to wait.
 async fn fill(target: Target) {
     const AT_ONCE: Duration = Duration::from_millis(100);
     for letters in [1 << 20, 16 << 10, 256, 1] {
@@ -29,8 +29,8 @@ async fn fill(target: Target) {
     }
 }
 
-/// On so many connections, once requests have to wait: so many calls that each announce a length,
-/// and then these frames.
+/// Once requests have to wait: opens this many connections with this many calls each. Every call
+/// announces a length, and then sends these frames.
 async fn wait_before(
     target: Target,
     connections: usize,

@@ -1,4 +1,4 @@
-//! A gateway with a directory that crashes and starts again, and what becomes of everything that it
+//! A gateway with a directory that crashes and starts again, and checks of everything that it
 //! acknowledged.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
@@ -15,16 +15,15 @@ use tempfile::TempDir;
 use crate::gateway::{Gateway, Options, eventually, exporter};
 use crate::mounted::{FileSystem, Mounted};
 
-/// What is resolved is stored at most once a second; the rest is for a busy machine's hesitation.
+/// Cursors are stored at most once a second; the rest is for delays of a busy machine.
 const STORED_AFTER: Duration = Duration::from_secs(2);
-/// From an item's arrival at a backend until its cursor is taken to be stored, and until that is on
-/// disk.
+/// Time from an item's arrival at a backend until its cursor is stored and on disk.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
-/// On a machine with much else to do cursors are stored late. That is looked at, as far as this.
+/// A busy machine stores cursors late. That is taken into account up to this time.
 const LOOKED_BACK: Duration = Duration::from_secs(10);
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(100);
 
-/// Where a gateway keeps its directory.
+/// The place of a gateway's directory.
 pub(crate) enum Place {
     Folder(TempDir),
     Mounted(Mounted),
@@ -35,7 +34,7 @@ impl Place {
         Place::Folder(TempDir::with_prefix("sluice-disk-").expect("a folder"))
     }
 
-    /// `None` where nothing can be mounted, which has been said.
+    /// `None`: nothing can be mounted, which has been reported.
     pub(crate) fn mounted(file_system: FileSystem) -> Option<Place> {
         Mounted::new(file_system).map(Place::Mounted)
     }
@@ -106,14 +105,14 @@ pub(crate) async fn assert_all_arrives(reports: &[LoadReport], backend: &Backend
 
 type Sets = HashMap<u16, SequenceSet>;
 
-/// Which items a backend may get twice: those that it got in the last moments before a crash, when
+/// Items that a backend may get twice: those that arrived in the last moments before a crash, when
 /// their cursor was not stored yet.
 #[derive(Default)]
 struct Allowed {
     recent: VecDeque<(Instant, Sets)>,
-    /// Those that came since the cursor was stored.
+    /// Items that arrived after the cursor was stored.
     allowed: Sets,
-    /// Those of the last moments, however late the cursor was stored.
+    /// Items of the last moments, however late the cursor was stored.
     on_time: Sets,
 }
 
@@ -129,7 +128,7 @@ impl Allowed {
         }
     }
 
-    /// What had come so long before a moment.
+    /// Items that had arrived this long before a moment.
     fn seen_before(&self, moment: Instant, by: Duration) -> Option<&Sets> {
         let old = self
             .recent
@@ -139,7 +138,7 @@ impl Allowed {
         old.map(|(_, sets)| sets)
     }
 
-    /// The gateway crashed at this moment, and had stored its cursor so long before.
+    /// The gateway crashed at this moment, and had stored its cursor `stored_before` earlier.
     fn crashed(&mut self, backend: &Backend, at: Instant, stored_before: Duration) {
         let settled = self.seen_before(at, STORED_AFTER).cloned().unwrap_or_default();
         let stored_before = (stored_before + ON_ITS_WAY).clamp(STORED_AFTER, LOOKED_BACK);
@@ -152,7 +151,7 @@ impl Allowed {
     }
 }
 
-/// Everything seen but what was settled.
+/// Allows all items that were seen and not settled.
 fn allow(allowed: &mut Sets, seen: &Sets, settled: &Sets) {
     for (generator, seen) in seen {
         let mut seen = seen.clone();
@@ -163,7 +162,7 @@ fn allow(allowed: &mut Sets, seen: &Sets, settled: &Sets) {
     }
 }
 
-/// How many of these may have come once only.
+/// Number of these items that must not come twice.
 fn count_forbidden(sets: &Sets, allowed: &Sets) -> u64 {
     sets.iter().map(|(generator, set)| missing_from(set, allowed.get(generator))).sum()
 }
@@ -172,12 +171,12 @@ fn missing_from(set: &SequenceSet, other: Option<&SequenceSet>) -> u64 {
     other.map_or(set.len(), |other| set.difference_len(other))
 }
 
-/// How a life of the gateway ends.
+/// The end of a life of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// The page cache outlives it.
     Kill,
-    /// What was not synced is gone.
+    /// Data that was not synced is gone.
     PowerCut,
 }
 
@@ -195,7 +194,7 @@ pub(crate) struct Lives {
 
 const NAMES: [&str; 2] = ["one", "other"];
 const ACKS: [&str; 2] = ["delivered_or_durable", "durable"];
-/// Small ones, so that lives see them rotate.
+/// Small segments, so that lives see them rotate.
 const BUFFER: &str = "  policy: backpressure\n  disk:\n    segment_mib: 4\n";
 const SPANS_PER_S: f64 = 3_000.0;
 
@@ -228,8 +227,8 @@ impl Lives {
             (3, slow()),
             (4, Faults::dead()),
         ]));
-        // One life at least in which much is delivered long before the crash, so that something
-        // must not come twice.
+        // In at least one life much is delivered long before the crash, so that some items must not
+        // come twice.
         let is_long = self.reports.len() == 1 || fastrand::u32(..4) == 0;
         if self.reports.len() == 1 {
             self.backends.iter().for_each(|backend| backend.faults().clear());
@@ -240,7 +239,7 @@ impl Lives {
         let mut load = load.duration(Duration::from_secs(60));
         load.grace = Duration::ZERO;
         let running = load.start().expect("a load");
-        // Some are long enough for what was delivered to be stored.
+        // Some lives are long enough that cursors of delivered items are stored.
         let lasts = if is_long { 2_500..3_500 } else { 30..1_000 };
         let lasts = Duration::from_millis(fastrand::u64(lasts));
         let began = Instant::now();
@@ -266,7 +265,7 @@ impl Lives {
         }
     }
 
-    /// How long ago the cursor of a delivery was stored. A long time if it never was.
+    /// Time since the cursor of a delivery was stored. A long time if it never was.
     fn stored_ago(&self, name: &str) -> Duration {
         let file = sluice_log::cursor_file::file_name(&format!("traces/{name} → otlp/{name}"));
         let stored = std::fs::metadata(self.place.directory().join("traces/cursors").join(file));
@@ -281,7 +280,7 @@ impl Lives {
     }
 
     /// A last life with healthy backends: asserts that all that was ever acknowledged arrives at
-    /// both, and that nothing came twice but what may have.
+    /// both, and that only allowed items came twice.
     pub(crate) async fn assert_nothing_is_lost(mut self, limit: Duration) {
         self.backends.iter().for_each(|backend| backend.faults().clear());
         let gateway = self.start(ACKS[0]).await;

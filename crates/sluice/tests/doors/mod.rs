@@ -1,5 +1,5 @@
-//! What receivers' doors are tested with: authorities and their certificates, clients over gRPC and
-//! over plain HTTP.
+//! Tools for tests of receivers: authorities and their certificates, clients over gRPC and over
+//! plain HTTP.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
@@ -38,7 +38,7 @@ pub(crate) fn encoded(count: u8) -> Vec<u8> {
     prost::Message::encode_to_vec(&spans(count))
 }
 
-/// An authority and what it signs.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
@@ -62,7 +62,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// For localhost.
+    /// A certificate for localhost.
     pub(crate) fn issue(&self) -> Papers {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");

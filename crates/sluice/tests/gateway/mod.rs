@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub(crate) const MIB: u64 = 1 << 20;
-/// How long anything may take that happens at once on an idle machine.
+/// Time limit for events that are immediate on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 /// Holds the machine for one load at a time: two at once would measure each other.
@@ -25,10 +25,10 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     MACHINE.lock().await
 }
 
-/// What a gateway is started with beside its configuration.
+/// Options of a gateway's start beside its configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// After `sluice run`.
+    /// Arguments after `sluice run`.
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) limits: Limits,
@@ -132,7 +132,7 @@ impl Gateway {
         self.subject.signal(signal);
     }
 
-    /// SIGKILL: it ends without a chance to do anything about it.
+    /// Kills it with SIGKILL.
     pub(crate) async fn kill(mut self) {
         self.subject.signal(rustix::process::Signal::KILL);
         self.ended_within(SOON).await;
@@ -173,7 +173,7 @@ impl Gateway {
         self.output().matches(text).count()
     }
 
-    /// Waits until it has written a text so many times.
+    /// Waits until it has written a text this many times.
     pub(crate) async fn wait_for_output(&self, text: &str, times: usize) {
         let came = eventually(SOON, async || self.count_in_output(text) >= times).await;
         assert!(came, "no `{text}` in:\n{}", self.output());
@@ -188,7 +188,7 @@ impl Gateway {
         get(self.metrics, "/dead-letters").await.expect("an answer").1
     }
 
-    /// A load of traces, in the form of the Kyma telemetry load test.
+    /// A load of this signal, in the form of the Kyma telemetry load test.
     pub(crate) fn load(&self, signal: Signal) -> Load {
         Load::new(signal, self.grpc)
     }

@@ -111,8 +111,7 @@ fn a_mock_agent_that_doubles_every_tenth_line_loses_nothing_and_its_bytes_are_co
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
-/// The mock takes a sixth more than the second of the rates that come of this, and a quarter less
-/// than the third.
+/// The mock's limit is a sixth above the second rate that is tried, and a quarter below the third.
 #[test]
 fn the_limit_of_a_mock_agent_that_keeps_time_lies_in_the_stated_interval() {
     let search = [
@@ -177,8 +176,8 @@ fn the_collector_as_an_agent_of_both_kinds_loses_nothing_in_three_pipelines_of_w
     }
 }
 
-/// One report with a table a target; who cannot do one is named there with the reason and fails
-/// nothing.
+/// One report with a table for each target. A subject that cannot do a target is named there with
+/// the reason and fails nothing.
 #[test]
 fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
     let (mock, folder) = (mock::folder("forwards"), TempDir::new().unwrap());
@@ -230,7 +229,7 @@ fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
     );
 }
 
-/// Also where it is killed, which nothing within it can answer.
+/// Also when the load test is killed, so that it cannot clean up by itself.
 #[test]
 fn a_load_test_that_was_killed_leaves_no_log_files_behind() {
     let (mock, folder) = (mock::folder("forwards"), TempDir::new().unwrap());

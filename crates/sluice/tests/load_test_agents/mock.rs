@@ -1,5 +1,5 @@
-//! Not an agent but a mock of one, that behaves in a known way: it scrapes and tails as agents do,
-//! and hands on what it has read except for what its mode says.
+//! A mock of an agent that behaves in a known way: it scrapes and tails as agents do, and sends
+//! what it has read, changed as its mode says.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use sluice_load_test::scrape::Scrape;
 use tempfile::TempDir;
 
-/// What it writes when it is ready.
+/// Its output when it is ready.
 const READY: &str = "the mock agent begins";
 const REQUEST_ITEMS: usize = 1_000;
-/// What it hands on at most in the mode `paced`.
+/// The most items a second that it sends in mode `paced`.
 pub(crate) const PACED_ITEMS_PER_S: u32 = 4_000;
 
 /// A folder that describes it as a subject.
@@ -41,7 +41,7 @@ pub(crate) fn folder(mode: &str) -> TempDir {
     folder
 }
 
-/// Runs until it is killed. Nothing where it was not started as a subject.
+/// Runs until it is killed. Does nothing if it was not started as a subject.
 pub(crate) fn run() {
     let variable = |name: &str| std::env::var(name).ok();
     let (Some(mode), Some(backend)) = (variable("MOCK_MODE"), variable("MOCK_BACKEND")) else {
@@ -119,7 +119,7 @@ struct Outlet {
     mode: String,
     /// Items read so far.
     count: u64,
-    /// When the next may be handed on in the mode `paced`.
+    /// Time at which the next item may be sent in mode `paced`.
     next: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Outlet {
         chosen
     }
 
-    /// A pause between two looks at the files is not taken from what it may hand on.
+    /// A pause between two reads of the files does not lower the rate.
     fn keep_pace(&mut self, items: u32) {
         const PAUSE: Duration = Duration::from_millis(500);
         let now = Instant::now();

@@ -12,8 +12,8 @@ fn windows(record: &Value) -> &Value {
 
 #[test]
 fn the_share_of_refusals_is_what_was_asked_for() {
-    // Some 600 requests of one item, three of which in ten are refused and sent again.
-    // A stream that waits to send again is busy, so that there are many.
+    // About 600 requests of one item. Three in ten are refused and sent again. A stream that waits
+    // for its retry is busy, so there are many streams.
     let args =
         ["-r", "150", "-d", "3", "--batch-size", "1", "--streams", "100", "--drain-within", "5"];
     let (output, record) =
@@ -23,7 +23,7 @@ fn the_share_of_refusals_is_what_was_asked_for() {
         (count(pipeline, "backend_requests"), count(pipeline, "backend_refused"));
     assert!(requests >= 400, "{record}");
     let share = refused as f64 / requests as f64;
-    // Five standard deviations of so many throws.
+    // Five standard deviations for this number of requests.
     let off = 5.0 * (0.3 * 0.7 / requests as f64).sqrt();
     assert!((share - 0.3).abs() < off, "{refused} of {requests}");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What is refused, in one sentence that says what helps; and what is taken.
+//! Flags that are refused, in one sentence with the remedy, and flags that are taken.
 
 use std::process::Command;
 
@@ -61,7 +61,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence_that_says_what_helps() {
     }
 }
 
-/// What would be done.
+/// The output of a dry run.
 fn dry_run(args: &[&str]) -> String {
     let output = load_test(args).arg("--dry-run").output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));

@@ -108,7 +108,7 @@ fn a_search_that_is_interrupted_reports_what_it_has_tried() {
 
 #[test]
 fn a_second_interruption_ends_at_once_and_leaves_nothing_either() {
-    // The relay never answers, so that what is in flight would be waited for.
+    // The relay never answers, so that the run would wait for requests in flight.
     let folder = relay_folder("forwards");
     let (child, subject) = start(&folder, &["-r", "5120", "-d", "600", "--fault", "stall"]);
     std::thread::sleep(Duration::from_secs(1));

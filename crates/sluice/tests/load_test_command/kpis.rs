@@ -82,7 +82,7 @@ fn what_is_refused_is_neither_accepted_nor_lost() {
     let kpis = kpis(&record);
     assert_eq!((count(kpis, "accepted"), count(kpis, "lost")), (0, 0), "{kpis}");
     assert!(count(kpis, "refused") >= 10 * REQUEST_ITEMS, "{kpis}");
-    // A request that was just being sent again when time was up has no answer to that.
+    // A retry that was in flight at the deadline has no answer.
     let not_refused = count(kpis, "unanswered") + count(kpis, "never_sent");
     assert_eq!(
         count(kpis, "refused") + not_refused,
@@ -97,8 +97,8 @@ fn what_is_refused_is_neither_accepted_nor_lost() {
 
 #[test]
 fn the_bytes_on_both_wires_are_counted() {
-    // What the relay forwards is what it got, less the five bytes before each message, which
-    // backends do not count.
+    // The relay forwards all that it gets. Backends do not count the five bytes before each
+    // message.
     let (_, record) = run_relay("forwards", &[]);
     let plain = kpis(&record);
     let requests = count(plain, "accepted") / REQUEST_ITEMS;
@@ -180,7 +180,7 @@ fn rates_are_of_the_time_that_was_asked_for() {
         "ten requests a second for four seconds"
     );
     let received = kpis["received_per_s"].as_f64().unwrap();
-    // Over any other window than these four seconds it would be another number.
+    // A window other than these four seconds would give another number.
     assert!((0.75 * 5_120.0..=1.1 * 5_120.0).contains(&received), "{kpis}");
     assert_eq!(
         count(kpis, "accepted") + count(kpis, "never_sent") + count(kpis, "refused"),

@@ -6,11 +6,11 @@ use crate::support::{
     PACED_REQUESTS_PER_S, kpis, load_test, record, relay_folder, run_relay_with, stderr,
 };
 
-/// So that the relay's limit is 1,000 items a second.
+/// With this many the relay's limit is 1,000 items a second.
 const ITEMS: u64 = 10;
 const LIMIT_PER_S: f64 = (PACED_REQUESTS_PER_S * ITEMS) as f64;
-/// The relay takes a fifth more than the second of the rates that come of this, and a fifth less
-/// than the third, so that a busy machine decides nothing.
+/// The relay's limit is a fifth above the second rate that is tried, and a fifth below the third,
+/// so that a busy machine decides nothing.
 const SEARCH: [&str; 15] = [
     "--find-limit",
     "--find-limit-precision",

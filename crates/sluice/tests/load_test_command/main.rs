@@ -1,5 +1,5 @@
-//! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and what
-//! it refuses.
+//! `sluice load-test` from outside: its figures against subjects whose behaviour is known, and its
+//! refusals.
 
 #[path = "../command/mod.rs"]
 mod command;

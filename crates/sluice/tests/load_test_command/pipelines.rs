@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::support::{count, kpis, run_relay};
 
 /// Scenario: with three pipelines the relay forwards everything to the first one's backend and
-/// nothing to the others'. Guarantee: each pipeline has its own count of lost items, told by
-/// identity, its own throughput, and its own queue.
+/// nothing to the others'. Guarantee: each pipeline has its own count of lost items, by identity,
+/// its own throughput, and its own queue.
 #[test]
 fn a_pipeline_that_gets_nothing_has_lost_everything_and_the_others_nothing() {
     let (_, record) = run_relay("forwards", &["-m"]);

@@ -15,12 +15,12 @@ pub(crate) use crate::command::{load_test, stderr};
 use crate::relay::{self, Action};
 
 pub(crate) const REQUEST_ITEMS: u64 = 512;
-/// What the relay that is as slow as a clock takes, and how much of a pause it makes up for.
+/// Requests a second that the paced relay takes, and the longest pause that it makes up for.
 pub(crate) const PACED_REQUESTS_PER_S: u64 = 100;
 const PACED_CREDIT: Duration = Duration::from_millis(250);
-/// CPU time that the relay that burns it takes for each request.
+/// CPU time that the burning relay takes for each request.
 pub(crate) const BURNT: Duration = Duration::from_millis(10);
-/// What the metrics page of the relay says.
+/// Queue on the metrics page of the relay.
 pub(crate) const QUEUE: u64 = 7;
 
 /// Not a test: the subject of those beside it.
@@ -64,7 +64,7 @@ fn behaviour(mode: String) -> relay::Behaviour {
     })
 }
 
-/// Requests pass one after the other, so many a second, whatever the machine does meanwhile.
+/// Requests pass one after the other at a fixed rate, whatever the machine does meanwhile.
 fn wait_for_turn(next: &mut Instant) -> Duration {
     let now = Instant::now();
     let turn = (*next).max(now - PACED_CREDIT);
@@ -84,7 +84,7 @@ fn serve_metrics(addr: SocketAddr) {
             "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             page.len()
         );
-        // One that goes away early asks again.
+        // A client that leaves early asks again.
         let _ =
             stream.read(&mut [0; 4096]).and_then(|_| stream.write_all((head + &page).as_bytes()));
     }

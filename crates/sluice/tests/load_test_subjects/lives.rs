@@ -25,8 +25,8 @@ fn one_that_ends_every_second_is_started_again_counted_and_paid_for_in_all_its_l
     let restarts = number(kpis, "restarts");
     assert!(restarts >= 2.0, "{kpis}");
     assert!(number(kpis, "accepted") > 0.0 && number(kpis, "exported_per_s") > 0.0, "{kpis}");
-    // The first life's begin is before the load. Of the others some may have begun behind it, while
-    // the rest was sent again.
+    // The first life begins before the load. Some of the others may have begun after it, while the
+    // rest was sent again.
     let burnt_s = number(kpis, "cpu_cores") * 5.0;
     let lives = (restarts - 1.0).min(2.0);
     assert!(
@@ -57,7 +57,7 @@ fn one_that_is_not_to_be_started_again_stays_down_and_the_warning_says_so() {
     );
 }
 
-/// What the memory of the killed one held is lost and reported as such; what it had delivered is
+/// Data in the killed process's memory is lost and reported as such; data that it had delivered is
 /// not counted twice.
 #[test]
 fn sluice_killed_with_sigkill_is_started_again_and_goes_on() {
@@ -84,8 +84,7 @@ fn sluice_killed_with_sigkill_is_started_again_and_goes_on() {
         accepted >= 5120.0 && number(kpis, "lost") < 0.5 * accepted,
         "it takes and delivers after the restart: {kpis}"
     );
-    // Its counter began again at 0, and what it had counted in the second before its end is not
-    // known.
+    // Its counter began again at 0, and its count of the last second before its end is unknown.
     assert!((1000.0..=6000.0).contains(&received), "{kpis}");
     let warnings = warnings(&record);
     assert!(

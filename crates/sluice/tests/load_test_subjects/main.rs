@@ -1,5 +1,5 @@
-//! The subjects of `sluice load-test`, from outside: real ones, ones that die, ones that cannot be
-//! started, and what is left of them.
+//! The subjects of `sluice load-test`, from outside: real ones, ones that die or cannot be started,
+//! and their remains.
 
 #[path = "../command/mod.rs"]
 mod command;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::component::component;
 use crate::support::{load_test, number, run, stderr};
 
-/// Adds the two, with their programs.
+/// Adds both subjects, with their programs.
 fn with_peers<'a>(command: &'a mut Command, otelcol: &Path, rotel: &Path) -> &'a mut Command {
     command.args(["--subject", "otelcol", "--subject", "rotel"]);
     command.arg("--subject-binary").arg(format!("otelcol={}", otelcol.display()));

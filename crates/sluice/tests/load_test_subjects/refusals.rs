@@ -1,4 +1,4 @@
-//! Subjects that cannot be tested: each is refused with one sentence that says what helps, and
+//! Subjects that cannot be tested: each is refused with one sentence that has the remedy, and
 //! nothing is left.
 
 use std::net::TcpListener;
@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{folder, load_test, relay_folder, run, stderr, warnings};
 
-/// What it says when it refuses, without touching anything: its temporary folder is empty
-/// afterwards.
+/// The message of a refusal, which leaves the temporary folder empty.
 fn refused(command: &mut Command) -> String {
     let temporary = TempDir::new().unwrap();
     let output = command.env("TMPDIR", temporary.path()).output().unwrap();
@@ -93,7 +92,7 @@ fn a_program_that_is_not_there_is_named_with_the_ways_to_give_it() {
     assert!(said.contains("given twice: --turns repeats"), "{said}");
 }
 
-/// What to choose from can be asked, and what came of documentation alone is told from what was
+/// The subjects can be listed. Those written from documentation alone are told from those that were
 /// tried.
 #[test]
 fn the_subjects_that_come_with_the_program_are_listed() {
@@ -189,7 +188,7 @@ fn a_quota_that_the_machine_cannot_give_and_nonsense_are_refused() {
     assert!(said.contains("rotel=/opt/rotel-agent"), "{said}");
 }
 
-/// With one core there is nothing to divide: the run goes on, and says what its figures are worth.
+/// With one core there is nothing to divide: the run goes on, and warns of its figures.
 #[test]
 fn a_single_core_is_warned_of() {
     let folder = relay_folder(json!({}));
@@ -215,7 +214,7 @@ fn a_single_core_is_warned_of() {
     assert_eq!(record["subjects"][0]["limits"]["pinned_cores"], json!([]));
 }
 
-/// Where the machine lets us: the record says what was in force, not what was asked for.
+/// The record has the limits in force, not those asked for, where the machine allows limits.
 #[test]
 fn limits_are_stated_as_they_were_in_force() {
     let folder = relay_folder(json!({}));

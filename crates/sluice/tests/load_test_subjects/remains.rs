@@ -1,4 +1,4 @@
-//! What is left of a subject whose load test was killed: nothing.
+//! A load test that is killed leaves nothing of its subject.
 
 use std::fs;
 use std::path::Path;

@@ -16,10 +16,10 @@ use crate::relay::{self, Action};
 
 /// CPU time that the mock burns at the begin of each life.
 pub(crate) const BURNT: Duration = Duration::from_millis(200);
-/// How long the mock lives that ends by itself.
+/// Lifetime of a mock that ends by itself.
 pub(crate) const LIFE: Duration = Duration::from_secs(1);
 
-/// Not a test: a relay that hands on what it gets, and burns CPU time when it starts. With
+/// Not a test: a relay that forwards all it gets, and burns CPU time when it starts. With
 /// RELAY_LIFE_S it ends by itself.
 #[test]
 #[ignore = "the process that other tests put under load"]

@@ -26,10 +26,10 @@ pub(crate) const HEALTHY: &str = "traces → otlp/healthy";
 pub(crate) const DEAD: &str = "traces → otlp/dead";
 /// 2023-11-14T22:13:20Z.
 pub(crate) const RECEIVED_UNIX_NS: u64 = 1_700_000_000_000_000_000;
-/// Enough for what happens at once on an idle machine.
+/// Enough for events that are immediate on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What stands in the log: an export request with one span of this name.
+/// A stored record: an export request with one span of this name.
 pub(crate) struct Stored {
     facts: RecordFacts,
     metadata: Vec<u8>,
@@ -148,7 +148,7 @@ impl LogDirectory {
                 &[healthy, dead],
             );
         }
-        // What is resolved before it is written is not written.
+        // A frame that is resolved before it is written is not written.
         let deadline = Instant::now() + PATIENCE;
         while log.unwritten_bytes() > 0 {
             assert!(Instant::now() < deadline, "{:?}", log.trouble());
@@ -205,7 +205,7 @@ impl LogDirectory {
         letters.append(&stored.iter().map(new).collect::<Vec<_>>()).expect("durable");
     }
 
-    /// What waits for a delivery: offsets and names of the spans, as the next start finds them.
+    /// The backlog of a delivery: offsets and names of the spans, as the next start finds them.
     pub(crate) fn backlog(&self, delivery: &str) -> Vec<(u64, String)> {
         let log = self.open();
         let id = log.subscribe(Subscription::new(delivery));
@@ -284,7 +284,7 @@ pub(crate) fn next(log: &Log<Stored>, id: CursorId) -> Option<(u64, Arc<Stored>)
     }
 }
 
-/// How the command ended and what it said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -293,13 +293,13 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// What it printed, if it ended well.
+    /// The standard output of a command that succeeded.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.out
     }
 
-    /// What it said on the standard error, if it failed.
+    /// The standard error of a command that failed.
     pub(crate) fn failed(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         self.err

@@ -1,4 +1,4 @@
-//! What a backend has received, item by item, in the words of `tests/clients/README.md`.
+//! Items that a backend has received, in the words of `tests/clients/README.md`.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub(crate) type Texts = BTreeMap<String, String>;
 pub(crate) struct ReceivedItem {
     pub(crate) resource: Texts,
     pub(crate) attributes: Texts,
-    /// What there is to say of it besides: name or body, with what else the clients promise.
+    /// Its other fields: name or body, and what else the clients promise.
     pub(crate) text: String,
-    /// Of spans.
+    /// Id of a span; empty for other items.
     pub(crate) span_id: Vec<u8>,
 }
 

@@ -1,5 +1,5 @@
-//! Requests by what they mean: the order of attributes says nothing, and a message that is empty is
-//! one that is not there.
+//! Requests by their meaning: the order of attributes does not count, and an empty message equals
+//! an absent one.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -11,7 +11,6 @@ use prost::Message;
 use sluice_load_test::backend::Received;
 use sluice_otlp::Signal;
 
-/// What a request says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Meaning {
     Traces(ExportTraceServiceRequest),

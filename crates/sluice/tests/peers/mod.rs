@@ -1,5 +1,5 @@
-//! Programs of others that stand before or behind the real binary: found through
-//! `tests/components/env`, run, and judged by what reaches the backend.
+//! Foreign programs before or behind the real binary: found through `tests/components/env`, run,
+//! and judged by the data that reaches the backend.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of this")]
 
@@ -16,7 +16,7 @@ use sluice_load_test::subject::{Subject, SubjectSpec};
 /// No client may take longer: one that hangs is killed and fails its test.
 const CLIENT_WITHIN_S: &str = "120";
 
-/// What became of a program that was run to its end.
+/// The result of a program that was run to its end.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// 127: not installed; 124: it took too long.

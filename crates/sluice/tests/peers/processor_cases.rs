@@ -9,7 +9,7 @@ pub(crate) struct Case {
     pub(crate) processors: &'static str,
     /// As a pipeline lists them.
     pub(crate) chain: &'static str,
-    /// Whether the samples are changed by it at all.
+    /// Whether the case changes the samples at all.
     pub(crate) changes: bool,
 }
 
@@ -346,7 +346,7 @@ pub(crate) const CASES: &[Case] = &[
         changes: false,
     },
     Case {
-        // The documentation has one of them match; the Collector has all.
+        // By the documentation one of them has to match; in the Collector all have to.
         name: "two-libraries",
         signals: TRACES_AND_LOGS,
         processors: "  attributes/NAME:

@@ -1,5 +1,5 @@
-//! One request of each signal with every type of attribute, and a way to compare requests by what
-//! they mean.
+//! One request of each signal with every type of attribute, and a comparison of requests by their
+//! meaning.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
 
-/// When the samples happened, in nanoseconds since the epoch.
+/// Time of the samples, in nanoseconds since the epoch.
 const TIME: u64 = 1_700_000_000_000_000_000;
 /// Items a scope.
 const ITEMS: usize = 9;
@@ -46,7 +46,7 @@ fn pick<'p>(from: &[&'p str], index: usize) -> &'p str {
     from[index % from.len()]
 }
 
-/// Attributes of item number `index`: every type, some there only sometimes.
+/// Attributes of item number `index`: every type, some in some items only.
 fn attributes(index: usize) -> Vec<KeyValue> {
     let number = index as i64;
     let nested = map(vec![
@@ -97,7 +97,7 @@ fn attributes(index: usize) -> Vec<KeyValue> {
         attributes.clear();
     }
     if index == 8 {
-        // Senders must not, but some do.
+        // Senders must not repeat a key, but some do.
         attributes.push(entry("http.method", text("a second time")));
         attributes.push(entry("secret.token", text("a second time")));
     }

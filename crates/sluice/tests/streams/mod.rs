@@ -1,4 +1,4 @@
-//! HTTP/2 streams by hand: senders who leave a request half sent.
+//! HTTP/2 streams by hand: senders that leave a request half sent.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 

@@ -1,4 +1,4 @@
-//! Records with every shape that a report must bear, and golden files.
+//! Records with every shape that a report must support, and golden files.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn kpis(rate: f64) -> Kpis {
     }
 }
 
-/// A minute of a wave, with a gap in what is known and a window of faults.
+/// One minute of a wave, with one unknown value and one fault window.
 fn turn(rate: f64) -> Turn {
     let sample = |second: u32| {
         let t_s = f64::from(second);

@@ -32,7 +32,7 @@ const FILES: &[(&str, &str)] = &files![
     "df_engine/gateway.yaml",
 ];
 
-/// The text of a file below `subjects/`. One of another subject is named by way of its own folder.
+/// The text of a file below `subjects/`. The path may lead through another subject's folder.
 pub(super) fn file(path: &Path) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| path.ends_with(known)).map(|(_, text)| *text)
 }

@@ -1,4 +1,4 @@
-//! The description in a subject's folder, as it is written, and what its metrics are called.
+//! The description in a subject's folder, with the names of its metrics.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct Description {
     pub(super) name: String,
     pub(super) about: Option<String>,
     pub(super) tried: Option<Tried>,
-    /// Where its program comes from, as the end of a sentence.
+    /// How to get its program, as the end of a sentence.
     pub(super) install: Option<String>,
     /// Program and arguments.
     pub(super) command: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Description {
     targets: Option<BTreeMap<Target, TargetDescription>>,
 }
 
-/// It was run for real.
+/// The version and date with which the description was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tried {
@@ -50,7 +50,7 @@ pub struct Tried {
     pub date: String,
 }
 
-/// What is different for one target.
+/// Values that are different for one target.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TargetDescription {
@@ -73,7 +73,7 @@ impl Description {
         Ok(description)
     }
 
-    /// What it can do: take requests, where nothing is said.
+    /// The targets that it can do. Without a list: those that send requests.
     pub(super) fn targets(&self) -> Vec<Target> {
         let own = self.targets.as_ref().map(|targets| targets.keys().copied().collect());
         own.unwrap_or_else(|| vec![Target::Traces, Target::Metrics, Target::LogsOtel])
@@ -84,7 +84,7 @@ impl Description {
         of_targets.filter_map(|target| target.config.as_ref()).chain(&self.config)
     }
 
-    /// What holds for one target.
+    /// The description with the values for one target.
     pub(super) fn chosen(&self, target: Target) -> Description {
         let mut chosen = self.clone();
         let own = chosen.targets.as_mut().and_then(|targets| targets.remove(&target));
@@ -103,7 +103,7 @@ impl Description {
     }
 }
 
-/// Its Prometheus metrics, served at the address METRICS. What has none is not known.
+/// The subject's Prometheus metrics, served at `@METRICS@`. A figure without a metric is unknown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
@@ -111,23 +111,23 @@ pub(crate) struct Metrics {
     pub(crate) path: String,
     /// Counter of items taken from senders.
     pub(crate) received: Option<Selector>,
-    /// Gauge, in whatever unit.
+    /// Gauge of the queue, in the subject's own unit.
     pub(crate) queue: Option<Selector>,
-    /// Gauge of the items that wait for delivery: what it holds is not lost.
+    /// Gauge of the items that wait for delivery: they do not count as lost.
     pub(crate) held: Option<Selector>,
     /// Counter of items handed on, of all pipelines together.
     pub(crate) exported: Option<Selector>,
-    /// What Fluent Bit counts in place of items.
+    /// Fluent Bit counts bytes in place of items.
     pub(crate) received_bytes: Option<Selector>,
     pub(crate) exported_bytes: Option<Selector>,
     pub(crate) buffer_bytes: Option<Selector>,
-    /// Of its process, by its own word: read through a Prometheus only.
+    /// Memory and CPU as the process itself reports them. Read through a Prometheus only.
     pub(crate) memory_bytes: Option<Selector>,
     pub(crate) cpu_seconds: Option<Selector>,
     /// Begins again at 0 with every start.
     pub(crate) uptime_s: Option<Selector>,
     pub(crate) pipeline: PipelineMetrics,
-    /// One a pipeline, made of `pipeline` for one turn.
+    /// One for each pipeline, filled in from `pipeline` for one turn.
     #[serde(skip)]
     pub(crate) pipelines: Vec<PipelineMetrics>,
 }
@@ -137,7 +137,7 @@ pub(crate) struct Metrics {
 pub(crate) struct PipelineMetrics {
     pub(crate) queue: Option<Selector>,
     pub(crate) held: Option<Selector>,
-    /// Counter of items that it gave up as its configuration says.
+    /// Counter of items that it dropped as its configuration says.
     pub(crate) dropped: Option<Selector>,
 }
 
@@ -149,7 +149,7 @@ fn default_path() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Selector {
-    /// As it is written, with variables.
+    /// The selector as it is written, with variables.
     pub(crate) text: String,
     pub(crate) name: String,
     pub(crate) labels: Vec<(String, String)>,
@@ -177,7 +177,7 @@ impl TryFrom<String> for Selector {
 }
 
 impl Selector {
-    /// The sum of what it selects; `None`: there is nothing.
+    /// The sum of the selected samples; `None`: there are none.
     pub(crate) fn read(&self, scrape: &Scrape) -> Option<f64> {
         let labels: Vec<_> =
             self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a subject's folder, where, and what helps.
+//! Errors in a subject's folder: the place, the problem and a hint.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! How a subject is started and what its metrics are called: folders with a description and
-//! templates (docs/load-test.md, "Subjects"). Those of `subjects/` are part of this program.
+//! Definitions of subjects: folders with a description and templates (docs/load-test.md,
+//! "Subjects"). Those of `subjects/` are part of this program.
 
 mod built_in;
 mod description;
@@ -87,17 +87,17 @@ impl Definition {
         Ok(Definition { name, description, path, source, templates, program: None })
     }
 
-    /// In a sentence, what it is.
+    /// One sentence about the subject.
     pub fn about(&self) -> Option<&str> {
         self.description.about.as_deref()
     }
 
-    /// Which version it was tried with, and when; `None`: it was written from documentation alone.
+    /// The version and date of the trial; `None`: written from documentation alone.
     pub fn tried(&self) -> Option<&Tried> {
         self.description.tried.as_ref()
     }
 
-    /// Where it comes with this program and was never tried: what its figures are worth.
+    /// A warning about the figures of a built-in subject that was never tried.
     pub(super) fn warning(&self) -> Option<Warning> {
         let is_doubtful = BUILT_IN_NAMES.contains(&self.name.as_str()) && self.tried().is_none();
         let message = "its configuration was written from documentation and has never been tried";
@@ -105,17 +105,17 @@ impl Definition {
         is_doubtful.then(|| Warning::new(message, &remedy).of(&self.name))
     }
 
-    /// Whether its program is there.
+    /// Whether its program is found.
     pub fn is_installed(&self) -> bool {
         self.clone().find_program().is_ok()
     }
 
-    /// What can be asked of it with `-t`.
+    /// The targets that `-t` may ask of it.
     pub fn targets(&self) -> Vec<Target> {
         self.description.targets()
     }
 
-    /// An error that says what it can do, where it cannot do this.
+    /// Fails if the subject cannot do this target. The error names the targets that it can do.
     pub fn require_target(&self, target: Target) -> anyhow::Result<()> {
         let (name, path, targets) = (&self.name, self.path.display(), self.targets());
         let names = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
@@ -135,7 +135,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Has this configuration instead of its own, whatever the target.
+    /// Replaces its configuration, for all targets.
     pub(crate) fn set_config(&mut self, path: &str, template: &str) {
         let template = (path.into(), template.to_owned());
         self.templates.values_mut().for_each(|own| own.clone_from(&template));
@@ -219,7 +219,7 @@ impl Definition {
             ready_within: chosen.ready_within_s.map(Duration::from_secs),
             restart_delay: chosen.restart.unwrap_or(true).then_some(delay),
         };
-        // One that is not told where the load is sent would not take it, or (gRPC) is never ready.
+        // Without the load's port a subject would not take the load, or (gRPC) never become ready.
         if target.takes_requests() && setting.protocol == Protocol::Http {
             let port = setting.listen.port().to_string();
             let told = spec.args.iter().chain(spec.env.iter().map(|(_, value)| value));
@@ -234,7 +234,7 @@ impl Definition {
         Ok(spec)
     }
 
-    /// One whose name has the pipeline's index is there once a pipeline.
+    /// A variable whose name has the pipeline's index is set once for each pipeline.
     fn environment(
         &self,
         chosen: &Description,

@@ -16,16 +16,16 @@ use crate::generate::Protocol;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) signal: Signal,
-    /// How the load is sent.
+    /// Protocol that the load uses.
     pub(crate) protocol: Protocol,
-    /// Where the load is sent.
+    /// Address that the load is sent to.
     pub(crate) listen: SocketAddr,
-    /// For the protocol that the load does not have.
+    /// Address for the protocol that the load does not use.
     pub(crate) listen_other: SocketAddr,
     pub(crate) metrics: SocketAddr,
-    /// For whatever else a subject insists on listening to.
+    /// Address for a further port that a subject insists on opening.
     pub(crate) spare: SocketAddr,
-    /// One a pipeline.
+    /// One for each pipeline.
     pub(crate) backends: Vec<SocketAddr>,
     pub(crate) memory_limit_mib: u64,
     pub(crate) cores: usize,
@@ -42,7 +42,7 @@ impl Setting {
     }
 }
 
-/// What a section is about at the moment.
+/// The pipeline or target that a section is filled in for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Scope {
     /// No section.
@@ -57,7 +57,7 @@ const IN_TARGET: &str = "outside a section `@EACH_TARGET@`";
 const METRIC_AGENTS: &str = "but with -t metricagent";
 const LOG_AGENTS: &str = "but with -t logagent and logs-fluentbit";
 
-/// Each name with its value, or with where it would have one.
+/// Each name with its value, or with the place where it would have one.
 type Variables = Vec<(String, Result<String, &'static str>)>;
 
 /// All variables, with those of hosts and ports.
@@ -107,7 +107,7 @@ pub(super) fn all(setting: &Setting, scope: Scope) -> Variables {
     all
 }
 
-/// The value of a variable, or what is wrong with its name or place.
+/// The value of a variable, or the error in its name or place.
 fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, String> {
     if name == "END" {
         let begin = "the section's begin (`@EACH_PIPELINE@` or `@EACH_TARGET@`)";
@@ -121,7 +121,7 @@ fn look_up(name: &str, setting: &Setting, scope: Scope) -> Result<String, String
     all.swap_remove(index).1.map_err(|unset| format!("`@{name}@` has no value {unset}"))
 }
 
-/// What a section is repeated for; `None`: not the name of a section.
+/// The scopes that a section is repeated for; `None`: not the name of a section.
 fn scopes(name: &str, setting: &Setting) -> Option<Vec<Scope>> {
     match name {
         "EACH_PIPELINE" => Some((0..setting.backends.len()).map(Scope::Pipeline).collect()),
@@ -163,7 +163,7 @@ pub(super) fn fill(text: &str, setting: &Setting, scope: Scope) -> Result<String
         if let Some((behind, lines)) = section.split_once('\n')
             && behind.trim_end().is_empty()
         {
-            // Of the lines that begin and end the section nothing stays.
+            // The lines that begin and end the section are removed.
             out.truncate(out.trim_end_matches([' ', '\t']).len());
             section = lines.trim_end_matches([' ', '\t']);
             after = after.trim_start_matches([' ', '\t', '\r']);

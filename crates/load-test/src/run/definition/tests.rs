@@ -43,7 +43,7 @@ fn spec(definition: &Definition) -> anyhow::Result<SubjectSpec> {
     definition.spec(Target::Traces, &setting(Signal::Traces), Limits::default(), &[])
 }
 
-/// What reading a folder, or using it with `-t traces`, comes to.
+/// The error of reading a folder, or of using it with `-t traces`.
 fn error(description: &str, files: &[(&str, &str)]) -> String {
     let folder = folder(description, files);
     let used = |definition: Definition| {
@@ -252,7 +252,7 @@ fn the_guide_explains_every_field_and_variable() {
         let name = name.trim_end_matches("_HOST").trim_end_matches("_PORT");
         assert!(guide.contains(&format!("@{name}@")), "{name}");
     }
-    // serde says what it knows when it meets what it does not.
+    // serde names the known fields when it meets an unknown one.
     for (json, fields) in [
         ("{\"?\":1}", 12),
         ("{\"metrics\":{\"?\":1}}", 12),

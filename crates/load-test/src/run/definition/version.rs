@@ -1,4 +1,4 @@
-//! What version a program says it is.
+//! Asks a program for its version.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What is wrong with which backend, when, while the load lasts.
+//! The schedule of faults: which backend has which fault, and when, while the load runs.
 
 mod text;
 
@@ -18,9 +18,9 @@ const OUTLASTING: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledFault {
     pub kind: FaultKind,
-    /// Of the requests, above 0.0, up to 1.0. [`FaultKind::Outage`] concerns all of them.
+    /// Share of the requests, above 0.0, up to 1.0. [`FaultKind::Outage`] concerns all of them.
     pub share: f64,
-    /// Since the load began.
+    /// Time since the load began.
     pub from: Duration,
     /// `None`: until the load ends.
     pub to: Option<Duration>,
@@ -34,13 +34,13 @@ pub enum FaultKind {
     Refuse,
     /// Answered 429 with Retry-After; over gRPC RESOURCE_EXHAUSTED with RetryInfo.
     Throttle { retry_after: Duration },
-    /// Taken only after this time.
+    /// Answered only after this time.
     Delay { by: Duration },
     /// Read and not answered until the fault ends.
     Stall,
     /// Broken off in the middle of the answer.
     Reset,
-    /// Connections are refused, and those that there are cut.
+    /// Connections are refused, and existing ones are cut.
     Outage,
 }
 
@@ -51,7 +51,7 @@ pub struct FaultSchedule {
 }
 
 impl FaultSchedule {
-    /// Checks the faults against the run. An error is the fault's text, and what is wrong with it.
+    /// Checks the faults against the run. An error has the fault's text and the problem.
     pub fn new(
         faults: Vec<ScheduledFault>,
         load: Duration,
@@ -67,7 +67,7 @@ impl FaultSchedule {
         Ok(FaultSchedule { faults })
     }
 
-    /// Each moment at which a fault begins or ends, with all that there are from then on together.
+    /// Each moment at which a fault begins or ends, with all faults that are active from then on.
     fn timeline(&self, pipeline: usize, load: Duration) -> Vec<(Duration, Faults)> {
         let faults: Vec<_> = self.faults.iter().filter(|fault| fault.concerns(pipeline)).collect();
         let borders: BTreeSet<_> =
@@ -79,7 +79,7 @@ impl FaultSchedule {
         borders.into_iter().map(from_then_on).collect()
     }
 
-    /// Begins now: what is wrong from the start is wrong when this returns.
+    /// Begins now. Faults that begin with the load are set when this returns.
     pub(super) fn start(
         &self,
         backends: &[Backend],
@@ -108,7 +108,7 @@ impl ScheduledFault {
         self.to.unwrap_or(load)
     }
 
-    /// What of the fault such a run has no room for.
+    /// An error if the fault does not fit into the load, or names a pipeline that does not exist.
     fn outside(&self, load: Duration, pipelines: usize) -> Option<String> {
         let (from_s, load_s) = (self.from.as_secs_f64(), load.as_secs_f64());
         if self.from >= load {
@@ -131,7 +131,7 @@ impl ScheduledFault {
         })
     }
 
-    /// Where two faults would give a request two answers, or delay it twice.
+    /// An error if two faults would give a request two answers, or delay it twice.
     fn overlap(&self, other: &ScheduledFault, load: Duration, pipelines: usize) -> Option<String> {
         let begins = self.from.max(other.from);
         let ends = self.end(load).min(other.end(load));
@@ -165,14 +165,14 @@ impl ScheduledFault {
     }
 }
 
-/// A schedule on its way. It stops where it is when this is dropped.
+/// A running schedule. It stops when this is dropped.
 pub(super) struct RunningFaults {
     outlasts: bool,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl RunningFaults {
-    /// All get well, unless faults outlast the load. The backends that can get everything now.
+    /// Ends the faults unless they outlast the load. Returns the backends that are not dead.
     pub(super) async fn end(self, backends: &[Backend]) -> Vec<&Backend> {
         for task in self.tasks {
             task.abort();

@@ -1,4 +1,4 @@
-//! Faults as they are written, checked, told and set.
+//! Parsing, checking, describing and setting of faults.
 
 use super::*;
 use crate::backend::{Backend, Delay, Faults, Refuse};
@@ -173,7 +173,7 @@ fn reports_say_what_was_wrong_and_when() {
                  connections refused (pipelines 0, 2) from 10 to 20 s";
     assert_eq!(schedule.in_words().unwrap(), words);
     assert_eq!(FaultSchedule::default().in_words(), None);
-    // Interrupted at 15 s: what had not begun was not there, and what lasted ended with the load.
+    // Interrupted at 15 s: faults that had not begun are absent, active ones ended with the load.
     let window = |from_s, to_s, label: &str| FaultWindow {
         from_s,
         to_s: Some(to_s),

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::{FaultKind, FaultSchedule, ScheduledFault};
 use crate::report::FaultWindow;
 
-/// Where a server asks for no other time.
+/// Retry-After of `throttle` if none is given.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Each kind by its name, and what it alone takes.
+/// Each kind with its name, and its options beside `COMMON`.
 const KINDS: [(&str, FaultKind, &[&str]); 6] = [
     ("refuse", FaultKind::Refuse, &["share"]),
     ("throttle", FaultKind::Throttle { retry_after: RETRY_AFTER }, &["share", "retry-after"]),
@@ -20,7 +20,7 @@ const KINDS: [(&str, FaultKind, &[&str]); 6] = [
     ("reset", FaultKind::Reset, &["share"]),
     ("outage", FaultKind::Outage, &[]),
 ];
-/// What all of them take.
+/// Options that all kinds take.
 const COMMON: [&str; 3] = ["from", "to", "pipeline"];
 
 impl FromStr for ScheduledFault {
@@ -83,7 +83,7 @@ impl ScheduledFault {
         Ok(())
     }
 
-    /// What it does, to whom: `70 % of requests answered 503`.
+    /// The fault in words: `70 % of requests answered 503`.
     fn label(&self) -> String {
         let requests = match self.share < 1.0 {
             true => format!("{:.4} % of requests", 100.0 * self.share).replace(".0000", ""),
@@ -161,7 +161,7 @@ impl FaultSchedule {
         (!words.is_empty()).then(|| words.join("; "))
     }
 
-    /// Those that began before the load's end, which an interruption brings forward.
+    /// Windows of the faults that began before the load ended, also where it was interrupted.
     pub(in crate::run) fn windows(&self, load: Duration) -> Vec<FaultWindow> {
         let begun = self.faults.iter().filter(|fault| fault.from < load);
         let window = |fault: &ScheduledFault| FaultWindow {

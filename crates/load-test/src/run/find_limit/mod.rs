@@ -1,4 +1,4 @@
-//! `--find-limit`: the highest rate of an open loop that a subject holds, and how sure that is.
+//! `--find-limit`: the highest rate of an open loop that a subject holds, and its interval.
 
 mod search;
 
@@ -13,35 +13,35 @@ use crate::live;
 use crate::report::{FoundLimit, LimitTry, Sample, SubjectRecord, Turn, Warning};
 use search::Search;
 
-/// The search begins at this share of what the subject takes when it is sent as much as it answers.
+/// The search begins at this share of the rate that the subject takes in a closed loop.
 const START_SHARE: f64 = 0.7;
-/// Where that is nothing.
+/// The first rate, items a second, if the subject takes nothing in a closed loop.
 const FALLBACK_START: f64 = 1_000.0;
 
-/// Share of the requests that may be late: a hiccup of the machine is not the subject's, and a
-/// subject that does not keep up makes ever more of them late.
+/// Share of the requests that may be late. The machine may delay a few; a subject that does not
+/// keep up makes ever more of them late.
 const LATE_SHARE: f64 = 0.05;
-/// What waits may grow by this share of the rate.
+/// A backlog is bounded if it grows by at most this share of the rate ...
 const GROWTH_SHARE: f64 = 0.03;
-/// ... and whatever it does, is bounded while it is less than this share of all that was sent.
+/// ... or if it ends at no more than this share of all items that were to be sent.
 const BACKLOG_SHARE: f64 = 0.05;
-/// The first part of a try is a beginning: connections are made, caches and batches fill.
+/// First part of a try that is not judged: connections are made, caches and batches fill.
 const WARM_UP_SHARE: f64 = 0.2;
 
 struct Seeker<'a> {
     definition: &'a Definition,
     search: Option<Search>,
-    /// What was tried, with what came of it where that may be the result.
+    /// Every try with its outcome.
     tries: Vec<(LimitTry, TurnOutcome)>,
     spent: Duration,
     longest_try: Duration,
-    /// Why it ended early.
+    /// The reason if the search ended early.
     ended: Option<String>,
     is_over: bool,
 }
 
-/// Searches for all subjects, one try of each in turn, so that they share the machine's moods.
-/// Fills in the limits, and as turns those at the limit. What went wrong last is returned.
+/// Searches for all subjects, one try of each in turn, so that they share the machine's noise.
+/// Records the limits, and the tries at the limit as turns. Returns the last error.
 pub(super) async fn run(
     bench: Bench<'_>,
     options: LimitSearch,
@@ -60,7 +60,7 @@ pub(super) async fn run(
         is_over: false,
     };
     let mut seekers: Vec<_> = plan.subjects.iter().map(seeker).collect();
-    // The next turn is that of the one with the fewest tries that goes on.
+    // The next try is for the unfinished search with the fewest tries.
     while let Some(seeker) =
         seekers.iter_mut().filter(|one| !one.is_over).min_by_key(|one| one.tries.len())
         && !*interrupted.borrow()
@@ -87,7 +87,7 @@ impl Seeker<'_> {
         self.is_over = true;
     }
 
-    /// One try, or the look at what it takes at most that comes before the first.
+    /// Makes one try. The first step finds the rate to begin with instead.
     async fn step(&mut self, bench: Bench<'_>, options: LimitSearch) -> anyhow::Result<()> {
         let Some(search) = &self.search else {
             let start = match bench.plan.pace {
@@ -143,7 +143,7 @@ impl Seeker<'_> {
         Ok(outcome)
     }
 
-    /// Where to begin: below what it takes when it is sent as much as it answers.
+    /// The rate to begin with: a share of the rate that the subject takes in a closed loop.
     async fn probe(&mut self, bench: Bench<'_>) -> anyhow::Result<f64> {
         let label = format!("{}, what it answers at most", self.definition.name);
         let outcome = self.turn(bench, Pace::Closed, &label).await?;
@@ -153,12 +153,12 @@ impl Seeker<'_> {
         Ok(if taken > 0.0 { START_SHARE * taken } else { FALLBACK_START })
     }
 
-    /// Puts the result into the record. The warnings are those of the tries that are the result.
+    /// Records the result, with the warnings of the tries at the resulting rate.
     fn conclude(self, try_s: f64, subject: &mut SubjectRecord, warnings: &mut Vec<Warning>) {
         let search = self.search.unwrap_or_else(|| Search::new(FALLBACK_START, 0.0));
         let (tries, outcomes): (Vec<LimitTry>, Vec<TurnOutcome>) = self.tries.into_iter().unzip();
         let limit = FoundLimit { try_s, ended_early: self.ended, ..found(&search, tries) };
-        // Where nothing was held, the last try says what happened instead.
+        // If no rate was held, the last try is recorded instead.
         let last = outcomes.len().saturating_sub(1);
         for (index, (tried, outcome)) in limit.tries.iter().zip(outcomes).enumerate() {
             let is_result = tried.held && limit.rate_per_s == Some(tried.rate_per_s);
@@ -171,7 +171,7 @@ impl Seeker<'_> {
     }
 }
 
-/// What the tries of a search come to.
+/// The result of a search.
 fn found(search: &Search, tries: Vec<LimitTry>) -> FoundLimit {
     let (best, failed) = (search.best(), search.lowest_failed());
     let mut failing =
@@ -188,12 +188,12 @@ fn found(search: &Search, tries: Vec<LimitTry>) -> FoundLimit {
     }
 }
 
-/// What a try was meant to be.
+/// The planned values of a try.
 struct Meant {
     rate_per_s: f64,
     load_s: f64,
     items_per_request: f64,
-    /// Cores' worth of work from which on the bench is taken for the limit.
+    /// CPU use, in cores, above which the bench counts as the limit.
     bench_limit_cores: f64,
 }
 
@@ -211,7 +211,7 @@ fn judge(turn: &Turn, meant: &Meant) -> LimitTry {
     }
 }
 
-/// Why the rate was not held; `None`: it was.
+/// The reason if the rate was not held.
 fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     let kpis = &turn.kpis;
     let of = |count: Option<u64>| count.unwrap_or(0);
@@ -237,7 +237,7 @@ fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     }
 }
 
-/// Items a second by which what is on its way grows without end; `None`: it does not.
+/// Growth of an unbounded backlog, items a second; `None`: the backlog is bounded.
 fn growth(samples: &[Sample], meant: &Meant) -> Option<f64> {
     let after = WARM_UP_SHARE * meant.load_s;
     let known = samples.iter().filter(|sample| sample.t_s >= after);
@@ -264,7 +264,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Each rate with whether it was held and whether the bench was busy.
+    /// Each try is a rate, whether it was held, and whether the bench was busy.
     fn of(tries: &[(f64, bool, bool)]) -> FoundLimit {
         let mut search = Search::new(1_000.0, 0.05);
         let tried = tries.iter().map(|&(rate_per_s, held, bench_was_busy)| {
@@ -294,7 +294,7 @@ mod tests {
         let held = (1_000.0, true, true);
         assert!(of(&[held, (1_050.0, false, true), (1_050.0, false, true)]).bench_was_limit);
         assert!(!of(&[held, (1_050.0, false, true), (1_050.0, false, false)]).bench_was_limit);
-        // A higher rate at which it was busy is not what decided.
+        // A busy bench at a higher rate does not count.
         let higher = [(2_000.0, false, true), (2_000.0, false, true)];
         assert!(
             !of(&[&higher[..], &[held, (1_050.0, false, false), (1_050.0, false, false)]].concat())
@@ -334,7 +334,7 @@ mod tests {
         let noise = |t: f64| 300.0 * (7.0 * t).sin();
         // A batch that waits up to half a second holds half a second's items, always.
         assert_eq!(reason_of(&turn(|t| 5_000.0 + noise(t))), "");
-        // One that is cut off at its full height shows a slope at the start only.
+        // A backlog that reaches its bound grows at the start only.
         assert_eq!(reason_of(&turn(|t| 40_000.0 * (t / 2.0).min(1.0) + noise(t))), "");
         let reason = reason_of(&turn(|t| 1_000.0 * t + noise(t)));
         assert!(reason.contains("more items waiting every second"), "{reason}");

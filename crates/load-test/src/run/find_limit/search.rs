@@ -1,22 +1,22 @@
-//! Which rate is tried next: rates go up and down by factors until one that is held and one that
-//! fails lie close together, then the one that is held is tried again. A rate fails only if it
-//! fails twice, so that one bad moment of the machine decides nothing.
+//! The choice of the next rate. Rates go up and down by factors until a held rate and a failed rate
+//! lie close together. Then the held rate is tried again. A rate fails only if it fails twice, so
+//! that one bad moment of the machine decides nothing.
 
-/// Up from a rate that is held, while none has failed.
+/// Factor up from a held rate, while none has failed.
 const CLIMB: f64 = 1.5;
-/// Down from a rate that has failed, while none is held.
+/// Factor down from a failed rate, while none is held.
 const DESCEND: f64 = 2.0;
-/// Tries of a rate that make it fail.
+/// Failed tries that make a rate fail.
 const FAILURES: u32 = 2;
-/// How often a rate must be held to be the result.
+/// Tries of a rate that must hold to make it the result.
 pub(super) const CONFIRMATIONS: u32 = 3;
-/// Tries in all, whatever comes of them.
+/// The most tries of one search.
 const TRIES_LIMIT: u32 = 60;
-/// The search stays between these rates.
+/// The search stays between these rates, items a second.
 const LOWEST: f64 = 1.0;
 const HIGHEST: f64 = 1e9;
 
-/// What became of one rate, in items a second.
+/// The tries of one rate, in items a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tried {
     pub(super) rate: f64,
@@ -30,11 +30,11 @@ impl Tried {
     }
 }
 
-/// Knows what was tried, and nothing of how.
+/// Chooses rates from the results of earlier tries, without knowing how they are made.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     start: f64,
-    /// Of the rate: a failing rate this share above one that is held is close enough.
+    /// A failed rate at most this share above a held one is close enough.
     precision: f64,
     tried: Vec<Tried>,
     last: Option<usize>,
@@ -93,7 +93,7 @@ impl Search {
         self.highest(|tried| tried.held > 0)
     }
 
-    /// The highest below all that have failed which was held every time.
+    /// The highest rate that was held in every try, below all that have failed.
     pub(super) fn held_always(&self) -> Option<f64> {
         self.highest(|tried| tried.held > 0 && tried.failed == 0).map(|tried| tried.rate)
     }
@@ -123,8 +123,8 @@ fn tidy(rate: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Runs a search against what holds up to `limit`; `is_noisy` makes the n-th try fail whatever
-    /// the rate.
+    /// Runs a search against a subject that holds rates up to `limit`. `is_noisy` makes the n-th
+    /// try fail at any rate.
     fn search(start: f64, limit: f64, is_noisy: impl Fn(u32) -> bool) -> (Search, u32) {
         let (mut search, mut tries) = (Search::new(start, 0.05), 0);
         while let Some(rate) = search.next() {

@@ -46,7 +46,7 @@ fn every_item_is_found_with_its_identity_and_time() {
     }
 }
 
-/// Telegraf makes tags of a resource's attributes, and of tags a point's.
+/// Telegraf turns a resource's attributes into tags, and tags into attributes of a point.
 #[test]
 fn a_point_that_has_the_resources_mark_itself_is_known_by_it() {
     let mut message = ExportMetricsServiceRequest::decode(request(Signal::Metrics)).unwrap();

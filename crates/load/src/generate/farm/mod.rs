@@ -24,23 +24,23 @@ use target::Page;
 /// Samples of one target: about 500 MB of text.
 const SERIES_LIMIT: u64 = 1_000_000;
 const TARGETS_LIMIT: usize = 1_000;
-/// How long scrapes that are under way may take after the end.
+/// Time for running scrapes to end after the end of the farm.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Targets, and what is on their pages.
+/// Targets, and the contents of their pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Farm {
     pub targets: usize,
     pub metrics: u32,
-    /// Of each metric.
+    /// Series of each metric.
     pub series: u32,
-    /// How many of the metrics are counters; the rest are gauges.
+    /// Number of metrics that are counters; the rest are gauges.
     pub counters: u32,
     /// Labels of each series besides `series_id` and `cycle_id`.
     pub labels: u32,
-    /// How often all series are replaced by new ones (another `cycle_id`). `None`: never.
+    /// Time until all series are replaced by new ones (another `cycle_id`). `None`: never.
     pub churn_every: Option<Duration>,
-    /// How often the subject is told to scrape each target.
+    /// Scrape interval that the subject is configured with.
     pub scrape_every: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Farm {
         self.targets as u64 * self.series_per_target()
     }
 
-    /// Scraped so often that this comes of it.
+    /// Sets the scrape interval that makes this rate.
     pub fn scraped_at(mut self, samples_per_s: f64) -> Self {
         let every_s = self.samples_per_round() as f64 / samples_per_s;
         self.scrape_every = Duration::try_from_secs_f64(every_s)
@@ -103,7 +103,7 @@ impl Farm {
         Ok(OpenFarm { shared, addrs, servers })
     }
 
-    /// An error that says what of it cannot be.
+    /// Fails if a number is impossible, and names it.
     pub fn check(&self) -> Result<()> {
         let (targets, series) = (self.targets, self.series_per_target());
         ensure!(
@@ -126,7 +126,7 @@ impl Farm {
 
 fn listen() -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    // Samples on their way to the scraper do not count yet. A small buffer keeps them few.
+    // A small buffer bounds the samples that are written and not yet read by the scraper.
     socket.set_send_buffer_size(256 << 10)?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     socket.listen(128)
@@ -146,9 +146,9 @@ enum Stage {
 /// The state that all targets share.
 struct Shared {
     farm: Farm,
-    /// Pages are alike but for what is stamped, and made as more scrapes are under way.
+    /// Pages for reuse, which differ in stamps only. More are made as more scrapes run at once.
     idle_pages: Mutex<Vec<Page>>,
-    /// Begun so far, by target.
+    /// Scrapes begun so far, by target.
     scrapes: Vec<AtomicU32>,
     progress: Arc<Progress>,
     stage: watch::Sender<Stage>,
@@ -167,14 +167,14 @@ impl OpenFarm {
         self.shared.farm.scrape_every
     }
 
-    /// Waits until the first scrape has come, which is held; false if none has by then. Prometheus
-    /// and what is made of it discover their targets five seconds after they have started.
+    /// Waits for the first scrape, which is held; false if none comes by then. Prometheus and
+    /// engines built on it discover their targets five seconds after their start.
     pub async fn wait_for_scraper(&self, limit: Duration) -> bool {
         let mut stage = self.shared.stage.subscribe();
         timeout(limit, stage.wait_for(|stage| *stage != Stage::Open)).await.is_ok()
     }
 
-    /// Answers scrapes from now on. Those that begin after the end are answered 503.
+    /// Answers scrapes from now on. Scrapes that begin after the end are answered 503.
     pub fn start(self) -> RunningLoad {
         self.shared.stage.send_replace(Stage::Started);
         let progress = Arc::clone(&self.shared.progress);
@@ -184,7 +184,7 @@ impl OpenFarm {
 }
 
 impl Shared {
-    /// Says what was served until the farm was stopped.
+    /// Waits for the stop and for running scrapes. Returns the report.
     async fn run(self: Arc<Self>) -> Result<LoadReport> {
         let started = Instant::now();
         self.progress.wait_for_stop().await;
@@ -216,7 +216,7 @@ impl Shared {
         Some(first..first + series)
     }
 
-    /// It was written to its end.
+    /// Counts a scrape whose page was written to its end.
     fn complete(&self, scrape: &Scrape, bytes: usize) {
         let mut report = self.progress.report();
         report.bytes_sent += bytes as u64;
@@ -263,7 +263,7 @@ impl Shared {
         report
     }
 
-    /// Scrapes that the subject was told to make and has not, of each target where there are any.
+    /// Scrapes that were due and not made, for each target that has any.
     fn left_out(&self, elapsed: Duration) -> Vec<u32> {
         // The first comes at any moment of the first interval, and the last may fall on the end.
         let due = (elapsed.as_secs_f64() / self.farm.scrape_every.as_secs_f64()).floor() as u32;

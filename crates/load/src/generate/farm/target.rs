@@ -1,8 +1,8 @@
 //! A target: its page, written once, then patched in place, in the format that the scraper prefers
 //! (RFC 9110, section 12.5.1, as far as Prometheus' formats need it); and the HTTP side.
 //!
-//! A scrape counts if the scraper has read its answer to the end: hyper lets go of a page that it
-//! has written, and a scraper that leaves with a part of it unread resets the connection.
+//! A scrape counts when hyper drops its page, having written it to the end. A scraper that leaves
+//! with a part unread resets the connection: the scrape then counts as failed.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -26,12 +26,12 @@ use super::{Farm, Scrape, Shared, Stage};
 use crate::identity::{Identity, SAMPLE_DIGITS};
 
 const CYCLE_DIGITS: usize = 6;
-/// Open at once at one target.
+/// Connections open at once at one target.
 const CONNECTIONS_LIMIT: usize = 64;
 /// Pages that are kept between scrapes.
 const KEPT_PAGES: usize = 16;
 
-/// One page with the places of what varies.
+/// One page with the offsets of its variable parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     format: Format,
@@ -74,19 +74,19 @@ impl Page {
         }
     }
 
-    /// Where the page ends then.
+    /// Appends text. Returns the length of the page after it.
     fn push(&mut self, text: std::fmt::Arguments<'_>) -> u32 {
         self.bytes.write_fmt(text).expect("a vector takes everything");
         u32::try_from(self.bytes.len()).expect("the number of series bounds a page")
     }
 
-    /// Which generation of series is shown after this time.
+    /// Number of the generation of series that is shown after this time.
     fn cycle(farm: &Farm, elapsed: Duration) -> u64 {
         let every_s = farm.churn_every.map_or(f64::INFINITY, |every| every.as_secs_f64());
         (elapsed.as_secs_f64() / every_s) as u64 % 10_u64.pow(CYCLE_DIGITS as u32)
     }
 
-    /// The series of this cycle, with identities from `first` on.
+    /// Writes this cycle, and identities from `first` on.
     fn stamp(&mut self, first: Identity, cycle: u64) {
         for (index, &at) in self.values_at.iter().enumerate() {
             let identity = Identity(first.0 + index as u64);
@@ -161,7 +161,7 @@ async fn serve_one(shared: Arc<Shared>, target: usize, stream: TcpStream) {
     let latest: Mutex<Option<Scrape>> = Mutex::new(None);
     let (shared, latest) = (&shared, &latest);
     let service = service_fn(move |request| async move {
-        // The scraper asks again: it has read the answer before.
+        // The scraper asks again, so it has read the answer before.
         latest.lock().take();
         let answer = match scrape(shared, target, &request).await {
             Ok((scrape, page)) => {
@@ -185,7 +185,7 @@ async fn serve_one(shared: Arc<Shared>, target: usize, stream: TcpStream) {
     }
 }
 
-/// Whether the scraper closes the connection having read everything.
+/// Whether the scraper has read everything when it closes the connection.
 async fn is_read_to_its_end(mut stream: TcpStream) -> bool {
     // Hyper takes a reset for an end, but a socket that was reset has no peer any more.
     stream.peer_addr().is_ok()
@@ -193,7 +193,7 @@ async fn is_read_to_its_end(mut stream: TcpStream) -> bool {
         && copy(&mut stream, &mut sink()).await.is_ok()
 }
 
-/// The scrape that a request is and its page, or the status of its refusal.
+/// The scrape and the page that answer a request, or the status of its refusal.
 async fn scrape(
     shared: &Shared,
     target: usize,

@@ -12,13 +12,13 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// containerd and CRI-O cut lines that are longer than this.
 const PIECE_BYTES: usize = 16 << 10;
-/// Repeated until the line is as long as it is to be.
+/// Repeated until the line has its length.
 const FILLING: &str = "pages/and/paths/that/fill/the/line/";
 
-/// One line with the places of what varies.
+/// One line with the offsets of its variable parts.
 pub(super) struct LineTemplate {
     pub(super) bytes: Vec<u8>,
-    /// Of each piece.
+    /// Offset of the time in each piece.
     times_at: Vec<usize>,
     date_at: usize,
     stamp_at: usize,
@@ -85,7 +85,7 @@ fn seconds(unix_ns: u64) -> i64 {
     (unix_ns / SECOND_NS).cast_signed()
 }
 
-/// RFC 3339 with nanoseconds: what CRI begins its lines with. Always of [`RFC3339_LEN`] bytes.
+/// RFC 3339 with nanoseconds, which begins a CRI line. Always of [`RFC3339_LEN`] bytes.
 fn rfc3339(unix_ns: u64) -> String {
     format!("{}.{:09}Z", civil_time(seconds(unix_ns)), unix_ns % SECOND_NS)
 }
@@ -112,7 +112,7 @@ mod tests {
     fn line(body_bytes: usize) -> String {
         let template = LineTemplate::new(body_bytes);
         let mut line = template.bytes.to_vec();
-        // Whatever was there before.
+        // An earlier stamp leaves nothing behind.
         template.stamp(&mut line, Identity::new(9, 999_999), &LineTime::of(u64::MAX / 4));
         template.stamp(&mut line, Identity::new(7, 0xabc), &LineTime::of(UNIX_NS));
         String::from_utf8(line).unwrap()

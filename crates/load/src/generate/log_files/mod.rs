@@ -22,21 +22,21 @@ const PODS_LIMIT: usize = 1_000;
 const BODY_LIMIT_BYTES: usize = 1_000_000;
 /// The kubelet keeps five files of a container, the one that is written included.
 const KEPT_FILES: usize = 5;
-/// A file of so many times the size at which it is to be rotated is rotated at once.
+/// A file with this many times its rotation size is rotated at once.
 const OVERGROWN: u64 = 4;
 
-/// The lines that are written, and how fast.
+/// The lines that are written, and their rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogFiles {
     pub pods: usize,
-    /// Of a line without what CRI puts before it. More than 16 KiB become several lines, all but
-    /// the last marked as partial.
+    /// Length of a line without its CRI prefix. More than 16 KiB become several lines, all but the
+    /// last marked as partial.
     pub body_bytes: usize,
-    /// All pods together. `None`: as fast as the lines arrive at the backends, with a bounded lead.
+    /// Rate of all pods. `None`: as fast as the lines arrive at the backends, with a bounded lead.
     pub lines_per_s: Option<f64>,
-    /// A file that has reached this size when it is looked at is renamed, and a new one is begun.
+    /// A file that has reached this size at a check is renamed, and a new one is begun.
     pub rotate_bytes: u64,
-    /// How often the sizes are looked at.
+    /// Interval of the checks.
     pub rotate_every: Duration,
 }
 
@@ -61,14 +61,14 @@ impl LogFiles {
         self.check_space(&folder)?;
         let folder = TempDir::with_prefix("sluice-load-test-logs-")
             .with_context(|| folder.display().to_string())?;
-        // Before anything is in it: a bench can be killed at any time.
+        // Started while the folder is empty: a bench can be killed at any time.
         let tree = Tree { _reaper: Reaper::start(folder.path(), &[]), folder };
         let pods = (0..self.pods).map(|pod| PodLog::create(tree.folder.path(), pod, &self));
         let pods = pods.collect::<Result<_, _>>()?;
         Ok(OpenLogFiles { shape: self, template, tree: Arc::new(tree), pods })
     }
 
-    /// An error that says what of it cannot be.
+    /// Fails if a number is impossible, and names it.
     pub fn check(&self) -> Result<()> {
         self.template().map(|_| ())
     }
@@ -117,7 +117,7 @@ impl LogFiles {
     }
 }
 
-/// Removed at the end, also at that of a bench which was killed.
+/// Removed at the end of the bench, also when the bench is killed.
 struct Tree {
     _reaper: Option<Reaper>,
     folder: TempDir,
@@ -127,7 +127,7 @@ struct Tree {
 pub struct OpenLogFiles {
     shape: LogFiles,
     template: LineTemplate,
-    /// The writer has it as well, so that it is not removed while a file is begun in it.
+    /// The writer shares it, so that it is not removed while a file is begun in it.
     tree: Arc<Tree>,
     pods: Vec<PodLog>,
 }
@@ -138,7 +138,7 @@ impl OpenLogFiles {
         self.tree.folder.path()
     }
 
-    /// Writes on a thread of its own until stopped. Without a rate, `backends` say how fast.
+    /// Writes on a thread of its own until stopped. Without a rate, `backends` set the pace.
     pub fn start(self, backends: Vec<Arrivals>) -> RunningLoad {
         let (progress, tree) = (Progress::new(), Arc::clone(&self.tree));
         let writer = Writer::new(self, backends, Arc::clone(&progress));

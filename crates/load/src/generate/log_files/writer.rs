@@ -16,26 +16,26 @@ use crate::backend::Arrivals;
 use crate::generate::report::{LATE_AFTER, LoadReport, Progress};
 use crate::identity::{Identity, SEQUENCE_LIMIT};
 
-/// Handed to a file at once.
+/// Bytes that are written to a file at once.
 const BATCH_BYTES: usize = 64 << 10;
 /// Lines of a fixed rate are written this often.
 const TICK: Duration = Duration::from_millis(10);
-/// Without a rate, how often the backends are asked how far they are.
+/// Interval of asking the backends for their arrivals, without a rate.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Without a rate, lines that have not arrived yet: more than this keep no tailing subject busier.
+/// Most lines ahead of the backends, without a rate. More would keep no subject busier.
 const LEAD_LINES: u64 = 100_000;
-/// When nothing has arrived for this long, the missing lines are given up.
+/// If nothing arrives for this long, the missing lines are given up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
     files: OpenLogFiles,
-    /// Written so far, by pod.
+    /// Lines written so far, by pod.
     lines: Vec<u64>,
     next_pod: usize,
     /// Copies of the line.
     buffer: Vec<u8>,
     backends: Vec<Arrivals>,
-    /// Without a rate, how many lines it may be ahead of the slowest backend.
+    /// Lines that it may be ahead of the slowest backend, without a rate.
     lead: u64,
     arrived: u64,
     /// Lines that were given up.
@@ -52,7 +52,7 @@ impl Writer {
         progress: Arc<Progress>,
     ) -> Writer {
         let line = &files.template.bytes;
-        // Half of what a file a pod holds: no line is to be rotated away unread.
+        // Half of the lines in one file of each pod: no line is to be rotated away unread.
         let lead = files.shape.rotate_bytes * files.shape.pods as u64 / line.len() as u64 / 2;
         Writer {
             lines: vec![0; files.pods.len()],
@@ -98,13 +98,13 @@ impl Writer {
         Ok(report)
     }
 
-    /// Lines of a fixed rate whose time was so long ago or longer.
+    /// Lines of a fixed rate that were due at least this long ago.
     fn due(&self, ago: Duration) -> u64 {
         let elapsed_s = self.began.elapsed().saturating_sub(ago).as_secs_f64();
         (elapsed_s * self.files.shape.lines_per_s.unwrap_or(0.0)) as u64
     }
 
-    /// How many lines may be written now, without a rate.
+    /// Lines that may be written now, without a rate.
     fn allowed(&mut self, written: u64) -> u64 {
         let arrived = self.backends.iter().map(|arrived| arrived()).min().unwrap_or(0);
         if arrived > self.arrived {
@@ -118,7 +118,7 @@ impl Writer {
         self.lead.saturating_sub(missing)
     }
 
-    /// Some lines for the next pod, at least one. How many.
+    /// Writes at least one line for the next pod. Returns their number.
     fn write_batch(&mut self, wanted: u64) -> Result<u64> {
         let pods = self.files.pods.len() as u64;
         let pod = self.next_pod;
@@ -167,7 +167,7 @@ pub(super) struct PodLog {
     /// Oldest first.
     rotated: VecDeque<PathBuf>,
     next_check: Instant,
-    /// The seconds are part of rotated files' names.
+    /// Second of the last rotation, which is in the rotated file's name.
     last_rotation_s: u64,
 }
 
@@ -191,7 +191,7 @@ impl PodLog {
         })
     }
 
-    /// How much can still be appended before a rotation.
+    /// Bytes that can be appended before a rotation.
     pub(super) fn room_bytes(&self) -> u64 {
         self.shape.file_limit_bytes().saturating_sub(self.written_bytes)
     }
@@ -210,7 +210,7 @@ impl PodLog {
         written.with_context(|| self.folder.display().to_string())
     }
 
-    /// As the kubelet does it, which compresses all rotated files but the newest as well.
+    /// Rotates as the kubelet does, which also compresses all rotated files but the newest.
     fn rotate(&mut self, now_unix_ns: u64) -> std::io::Result<()> {
         self.last_rotation_s = (now_unix_ns / SECOND_NS).max(self.last_rotation_s + 1);
         let suffix = rotation_suffix(self.last_rotation_s * SECOND_NS);

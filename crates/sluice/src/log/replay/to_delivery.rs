@@ -20,7 +20,7 @@ use crate::text;
 /// The most bytes that wait in memory for the disk.
 const UNWRITTEN_LIMIT_BYTES: u64 = 16 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How long to wait for the log, which retries by itself: space may become free.
+/// Time for the log to recover by itself: space may become free.
 const TROUBLE_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Small, because its space is reserved at once: the disk may be nearly full.
@@ -51,7 +51,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
         items += letter.charge.items;
         below = letter.offset + 1;
         wait_written(&log, UNWRITTEN_LIMIT_BYTES)?;
-        // As the engine computed it: that of a letter is another one.
+        // The charge that the engine would compute. That of a letter differs.
         let charge = Charge { bytes: charge_bytes(letter.payload.len()), ..letter.charge };
         log.append(Arc::new(letter), charge, &Arc::from([id]));
         bar.inc(1);
