@@ -3,9 +3,9 @@
 //!
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
-//! Beyond the budget, connections borrow memory that is free at the moment. A stream that is refused
-//! lives on until its answer is sent and its body drained, so the more connections there are, the
-//! fewer streams a new one may have.
+//! Beyond the budget, connections borrow memory that is free at the moment. A stream that is
+//! refused lives on until its answer is sent and its body drained, so the more connections there
+//! are, the fewer streams a new one may have.
 //! `docs/decisions/034-connection-memory.md` has the reasons.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
