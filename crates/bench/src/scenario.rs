@@ -8,8 +8,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_load_test::report::{DASH, Table};
 
-use crate::Options;
 use crate::figures::{Figures, Series, yes_or_no};
+use crate::options::Options;
 use crate::stage::Contestant;
 
 /// A head and the text of a cell.

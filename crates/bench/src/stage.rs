@@ -15,8 +15,8 @@ use sluice_load_test::subject::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::Options;
 use crate::figures::{Figures, with};
+use crate::options::Options;
 use crate::scenario::Turn;
 
 /// A subject that gathers items before it sends any gets this long to show the first.

@@ -5,8 +5,8 @@ use std::ops::{Div, Sub};
 use serde_json::{Map, Value, json};
 use sluice_load_test::report::{DASH, MEBIBYTE, Spread, Table, number};
 
-use crate::Options;
 use crate::figures::{Series, yes_or_no};
+use crate::options::Options;
 use crate::rows::{Bar, Measure, Row, all_rows};
 use crate::scenario::{Section, Turn, in_turns};
 use crate::stage::{BASELINE, Contestant};

@@ -8,7 +8,7 @@ use clap::Parser as _;
 use component::component;
 use sluice_otlp::Signal;
 
-use crate::Options;
+use crate::options::Options;
 use crate::rows::{Measure, all_rows};
 use crate::scenario::Turn;
 use crate::stage::{Contestant, Kind};

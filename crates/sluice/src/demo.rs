@@ -9,7 +9,7 @@ use sluice_load_test::run::Definition;
 use sluice_net::server::ReadScheduler;
 
 use crate::arguments::DemoArguments;
-use crate::run;
+use crate::runtime::runtime;
 
 /// Time for the healthy and the refusing backend to get the rest after the load has ended.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let seconds = arguments.seconds.as_secs();
     let rate = arguments.rate;
     eprintln!("It is sent {rate} spans a second, of 40 attributes each, for {seconds} seconds.\n");
-    let runtime = run::runtime(None, &ReadScheduler::new())?;
+    let runtime = runtime(None, &ReadScheduler::new())?;
     let load = demo::run(gateway, rate as f64, arguments.seconds, DRAIN_WITHIN);
     let kpis = runtime.block_on(load)?;
     crate::output::print(&format!("\n{}\n", demo::to_markdown(&kpis)))

@@ -8,6 +8,7 @@ mod load_test;
 mod log;
 mod output;
 mod run;
+mod runtime;
 mod text;
 mod values;
 mod watched;

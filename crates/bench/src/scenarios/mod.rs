@@ -24,8 +24,8 @@ use sluice_load_test::report::DASH;
 use sluice_load_test::run::cpu_s_since;
 use tokio::time::{Instant, sleep};
 
-use crate::Options;
 use crate::figures::{Figures, Series, compare, with};
+use crate::options::Options;
 use crate::scenario::{Scenario, Turn};
 use crate::stage::{COME_BACK, Observed, Setting, Stage};
 

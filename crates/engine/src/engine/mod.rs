@@ -15,7 +15,7 @@ use http::HeaderValue;
 use sluice_config::Class;
 use sluice_exporters::{BuildContext, Files};
 use sluice_flow::Exporter;
-use sluice_net::server::{ConnectionBudget, ReadScheduler, ServerResources};
+use sluice_net::server::{ConnectionBudget, OpenConnections, ReadScheduler, ServerResources};
 use sluice_receivers::{StartedReceiver, Streams};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -112,6 +112,7 @@ impl Engine {
         let memory = plan.memory;
         let connections =
             ConnectionBudget::new(memory.connections_bytes as usize, memory.waiting_bytes as usize);
+        let connections = OpenConnections::new(connections);
         let scheduler = scheduler.unwrap_or_else(ReadScheduler::off);
         let resources = ServerResources { connections, scheduler: Arc::clone(&scheduler) };
         let pool_bytes = plan.pool_bytes();
@@ -128,7 +129,7 @@ impl Engine {
             backlog: backlog.clone(),
             storage: storage.clone(),
         });
-        backlog.lend_to(&resources.connections);
+        backlog.lend_to(&resources.connections.budget);
         let mut engine = Engine {
             plan: None,
             storage,
@@ -204,7 +205,8 @@ impl Engine {
         self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
         self.storage.apply(plan);
         let MemoryPlan { connections_bytes, waiting_bytes, .. } = plan.memory;
-        self.resources.connections.set_limits(connections_bytes as usize, waiting_bytes as usize);
+        let connections = &self.resources.connections.budget;
+        connections.set_limits(connections_bytes as usize, waiting_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::budget::ConnectionBudget;
-use super::charges::{STREAM_BYTES, StreamCharges};
+use super::budget::{ConnectionBudget, STREAM_BYTES};
+use super::charges::StreamCharges;
 use super::header_blocks::HeaderBlocks;
 use super::scheduler::{Arriving, ConnectionEntry};
 

@@ -3,10 +3,9 @@
 //!
 //! An open connection has a price for as long as it lives. Its requests in flight are charged in
 //! blocks: their state and their headers, which HTTP/2 lets a peer send for hundreds of streams.
-//! Beyond the budget, connections borrow memory that is free at the moment. If there is none, a new
-//! connection takes the place of the one that is idle longest. A stream that is refused lives on
-//! until its answer is sent and its body drained, so the more connections there are, the fewer
-//! streams a new one may have.
+//! Beyond the budget, connections borrow memory that is free at the moment. A stream that is
+//! refused lives on until its answer is sent and its body drained, so the more connections there
+//! are, the fewer streams a new one may have.
 //! `docs/decisions/034-connection-memory.md` has the reasons.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,16 +16,15 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
-use super::activity::Activity;
-use super::charges::STREAM_BYTES;
-use super::counters::ServerCounters;
-use super::open::{OpenConnections, Port};
 use super::windows::WindowSizes;
 
 /// An open connection without requests: h2's buffers, the task, the connection's state.
-const OPEN_BYTES: usize = 18 << 10;
+pub(super) const OPEN_BYTES: usize = 18 << 10;
 /// TLS adds this much.
-const TLS_BYTES: usize = 12 << 10;
+pub(super) const TLS_BYTES: usize = 12 << 10;
+/// A request beside its headers and its body: h2's stream, the task that answers it. After the
+/// answer it is the stream, until the answer is sent and the body drained.
+pub(super) const STREAM_BYTES: usize = 3 << 10;
 /// The budget divided by this is left to streams by open connections.
 const STREAMS_PART: usize = 8;
 /// A new connection may have at least this many streams, and otherwise its share of the budget
@@ -51,23 +49,17 @@ const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
     /// Leaves file descriptors for backends, files and probes.
-    max_connections: usize,
+    pub(super) max_connections: usize,
+    /// Open connections. Changed by one thread at a time, as are their bytes.
+    open: AtomicUsize,
     open_bytes: AtomicUsize,
     pub(super) streams_bytes: AtomicUsize,
     /// Returns how much memory beyond the budget connections may have borrowed now.
     lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
-    open: Mutex<OpenConnections>,
     /// For bytes of requests that wait: it bounds the windows.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     refused_at: Mutex<Option<Instant>>,
-}
-
-/// The place of an open connection, given back when it is dropped. It counts as open until then.
-pub(super) struct ConnectionPlace {
-    budget: Arc<ConnectionBudget>,
-    port: Arc<Port>,
-    id: u64,
 }
 
 impl ConnectionBudget {
@@ -77,10 +69,10 @@ impl ConnectionBudget {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
             max_connections: file_descriptors() / 100 * DESCRIPTORS_PERCENT,
+            open: AtomicUsize::new(0),
             open_bytes: AtomicUsize::new(0),
             streams_bytes: AtomicUsize::new(0),
             lender: OnceLock::new(),
-            open: Mutex::default(),
             waiting_bytes: AtomicUsize::new(waiting_bytes),
             refused_at: Mutex::default(),
         })
@@ -135,7 +127,7 @@ impl ConnectionBudget {
     /// The number of streams at a time that a new connection may have, at most `wanted`.
     pub(super) fn streams(&self, wanted: u32) -> u32 {
         let all = self.limit_bytes.load(Ordering::Relaxed) / STREAMS_OF_ALL_PART / STREAM_BYTES;
-        let share = (all / self.open.lock().len().max(1)).max(STREAMS_LEAST);
+        let share = (all / self.open.load(Ordering::Relaxed).max(1)).max(STREAMS_LEAST);
         wanted.min(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
@@ -145,7 +137,7 @@ impl ConnectionBudget {
         let large_ones = self.limit_bytes.load(Ordering::Relaxed)
             / FRAMES_OF_ALL_PART
             / FRAME_MAX_BYTES as usize;
-        let is_one_of_few = self.open.lock().len() <= large_ones;
+        let is_one_of_few = self.open.load(Ordering::Relaxed) <= large_ones;
         if is_one_of_few { FRAME_MAX_BYTES } else { FRAME_LEAST_BYTES }
     }
 
@@ -154,39 +146,23 @@ impl ConnectionBudget {
         self.refused_at.lock().is_some_and(|at| at.elapsed() < SHORT_FOR)
     }
 
-    /// A place for a new connection. Without room, the connection that is idle longest is asked to
-    /// go, and its place is free at once. If the port is full, one of its own connections goes.
-    pub(super) fn try_open(
-        self: &Arc<Self>,
-        port: &Arc<Port>,
-        activity: &Arc<Activity>,
-        now: Instant,
-    ) -> Option<ConnectionPlace> {
-        let bytes = if port.has_tls { OPEN_BYTES + TLS_BYTES } else { OPEN_BYTES };
-        let mut open = self.open.lock();
-        // Only changed under the lock.
-        let mut open_bytes = self.open_bytes.load(Ordering::Relaxed);
-        let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
+    /// Charges an open connection. False: there is no room for it.
+    pub(super) fn take_for_connection(&self, bytes: usize) -> bool {
+        let open_bytes = self.open_bytes.load(Ordering::Relaxed) + bytes;
         let share_bytes = open_limit_bytes(self.limit_bytes.load(Ordering::Relaxed));
-        while port.is_full()
-            || open.len() >= self.max_connections
-            || !self.has_room(open_bytes + bytes, share_bytes, streams_bytes)
-        {
-            open_bytes -= open.evict_longest_idle(port.is_full().then_some(port), now)?;
+        let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
+        let has_room = self.open.load(Ordering::Relaxed) < self.max_connections
+            && self.has_room(open_bytes, share_bytes, streams_bytes);
+        if has_room {
+            self.open.fetch_add(1, Ordering::Relaxed);
             self.open_bytes.store(open_bytes, Ordering::Relaxed);
         }
-        self.open_bytes.store(open_bytes + bytes, Ordering::Relaxed);
-        let id = open.insert(port, Arc::clone(activity), bytes);
-        ServerCounters::count(&port.counters.open);
-        Some(ConnectionPlace { budget: Arc::clone(self), port: Arc::clone(port), id })
+        has_room
     }
 
-    /// Asks the connection that is idle longest to go, if there is one: the process is short of
-    /// something that connections occupy.
-    pub(super) fn evict_longest_idle(&self, now: Instant) {
-        if let Some(bytes) = self.open.lock().evict_longest_idle(None, now) {
-            self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
+    pub(super) fn give_back_of_connection(&self, bytes: usize) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Beyond their share, streams may borrow half as much as the budget.
@@ -223,121 +199,46 @@ const fn open_limit_bytes(limit_bytes: usize) -> usize {
     limit_bytes - limit_bytes / STREAMS_PART
 }
 
-impl Drop for ConnectionPlace {
-    fn drop(&mut self) {
-        self.port.counters.open.fetch_sub(1, Ordering::Relaxed);
-        let mut open = self.budget.open.lock();
-        // Zero if it was evicted: then its place belongs to another connection.
-        self.budget.open_bytes.fetch_sub(open.remove(self.id), Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::super::open::EVICTED_AFTER_IDLE;
     use super::*;
 
-    fn activity(budget: &Arc<ConnectionBudget>) -> Arc<Activity> {
-        Arc::new(Activity::new(budget))
-    }
-
-    /// A budget for this many connections without TLS.
-    fn budget_for(connections: usize) -> Arc<ConnectionBudget> {
+    /// A limit that is good for this many connections without TLS.
+    fn limit_for(connections: usize) -> usize {
         let limit_bytes = connections * OPEN_BYTES * STREAMS_PART / (STREAMS_PART - 1) + 1;
         assert_eq!(ConnectionBudget::connections(limit_bytes), connections);
-        ConnectionBudget::new(limit_bytes, 0)
+        limit_bytes
     }
 
     #[test]
-    fn connections_of_all_ports_share_one_budget() {
-        let budget = budget_for(3);
-        let open = |has_tls| {
-            let port = Port::new(has_tls, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
-            budget.try_open(&port, &activity(&budget), Instant::now())
-        };
-        let (plain, tls) = (open(false).expect("fits"), open(true).expect("fits"));
-        assert!(open(false).is_none());
-        drop(tls);
-        let again = open(false).expect("fits");
-        assert!(open(true).is_none());
+    fn connections_with_and_without_tls_share_one_budget() {
+        let budget = ConnectionBudget::new(limit_for(3), 0);
+        let [plain, tls] = [OPEN_BYTES, OPEN_BYTES + TLS_BYTES];
+        assert!(budget.take_for_connection(plain) && budget.take_for_connection(tls));
+        assert!(!budget.take_for_connection(plain));
+        budget.give_back_of_connection(tls);
+        assert!(budget.take_for_connection(plain));
+        assert!(!budget.take_for_connection(tls));
         budget.set_limits(0, 0);
-        drop((plain, again));
-        assert!(open(false).is_none());
-        assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
+        (0..2).for_each(|_| budget.give_back_of_connection(plain));
+        assert!(!budget.take_for_connection(plain));
+        assert_eq!(budget.borrowed_bytes(), 0);
     }
 
     #[test]
     fn beyond_the_budget_connections_borrow_what_is_free() {
-        let budget = budget_for(2);
+        let limit_bytes = limit_for(2);
+        let budget = ConnectionBudget::new(limit_bytes, 0);
         let free_bytes = Arc::new(AtomicUsize::new(3 * OPEN_BYTES));
         let lender = Arc::clone(&free_bytes);
         budget.set_lender(move || lender.load(Ordering::Relaxed));
-        let port = Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
-        let open = || budget.try_open(&port, &activity(&budget), Instant::now());
-        let places: Vec<_> = (0..5).map(|_| open().expect("fits")).collect();
-        assert!(open().is_none());
-        let beyond_bytes = 5 * OPEN_BYTES - budget.limit_bytes.load(Ordering::Relaxed);
-        assert_eq!(budget.borrowed_bytes(), beyond_bytes);
+        let open = || (0..9).take_while(|_| budget.take_for_connection(OPEN_BYTES)).count();
+        assert_eq!(open(), 5);
+        assert_eq!(budget.borrowed_bytes(), 5 * OPEN_BYTES - limit_bytes);
         free_bytes.store(0, Ordering::Relaxed);
-        drop(places);
+        (0..5).for_each(|_| budget.give_back_of_connection(OPEN_BYTES));
         assert_eq!(budget.borrowed_bytes(), 0);
-        let _two = [open().expect("fits"), open().expect("fits")];
-        assert!(open().is_none());
-    }
-
-    #[test]
-    fn the_connection_that_is_idle_longest_makes_room() {
-        let mut few_descriptors = ConnectionBudget::unlimited();
-        Arc::get_mut(&mut few_descriptors).expect("is not shared").max_connections = 3;
-        for (budget, port) in [
-            (budget_for(3), Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE)),
-            (
-                ConnectionBudget::unlimited(),
-                Port::new(false, Arc::default(), 3, EVICTED_AFTER_IDLE),
-            ),
-            (few_descriptors, Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE)),
-        ] {
-            the_longest_idle_makes_room(&budget, &port);
-        }
-    }
-
-    fn the_longest_idle_makes_room(budget: &Arc<ConnectionBudget>, port: &Arc<Port>) {
-        let activities: Vec<_> = (0..3).map(|_| activity(budget)).collect();
-        let now = Instant::now();
-        let open = |now| budget.try_open(port, &activity(budget), now);
-        let places: Vec<_> =
-            activities.iter().map(|activity| budget.try_open(port, activity, now)).collect();
-        assert!(places.iter().all(Option::is_some));
-        assert!(open(now).is_none(), "none is idle for long");
-        // The first one is busy, the second was busy lately, and the third was only refused.
-        let _busy = activities[0].begin(0);
-        activities[1].begin(0).0.answered(true);
-        activities[2].begin(0).0.answered(false);
-        let later = Instant::now() + EVICTED_AFTER_IDLE;
-        let newcomer = open(later).expect("the third makes room");
-        let is_evicted =
-            activities.iter().map(|activity| activity.evicted.notified().now_or_never().is_some());
-        assert_eq!(is_evicted.collect::<Vec<_>>(), [false, false, true]);
-        let next = open(later).expect("the second makes room");
-        assert!(open(later).is_none(), "one is busy, and the others are new");
-        drop((places, newcomer, next));
-        assert_eq!(budget.open_bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_port_may_evict_at_once() {
-        let budget = ConnectionBudget::unlimited();
-        let port = Port::new(false, Arc::default(), 2, Duration::ZERO);
-        let activities: Vec<_> = (0..4).map(|_| activity(&budget)).collect();
-        let now = Instant::now();
-        let open = |index: usize| budget.try_open(&port, &activities[index], now);
-        let _two = [open(0).expect("fits"), open(1).expect("fits")];
-        let _busy = activities[0].begin(0);
-        let _third = open(2).expect("takes the place of the second");
-        let _busy_too = activities[2].begin(0);
-        assert!(open(3).is_none(), "all are busy");
+        assert_eq!(open(), 2);
     }
 
     /// Guarantee: all streams that connections may have together take a bounded amount, and each
@@ -346,11 +247,9 @@ mod tests {
     fn the_more_connections_there_are_the_fewer_streams_has_a_new_one() {
         const LIMIT: usize = 16 << 20;
         let budget = ConnectionBudget::new(LIMIT, 0);
-        let port = Port::new(false, Arc::default(), usize::MAX, EVICTED_AFTER_IDLE);
-        let mut places = Vec::new();
         let streams: Vec<_> = (0..ConnectionBudget::connections(LIMIT))
             .map(|_| {
-                places.push(budget.try_open(&port, &activity(&budget), Instant::now()));
+                assert!(budget.take_for_connection(OPEN_BYTES));
                 budget.streams(256) as usize
             })
             .collect();

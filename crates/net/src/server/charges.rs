@@ -5,9 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::ConnectionBudget;
 
-/// A request beside its headers and its body: h2's stream, the task that answers it. After the
-/// answer it is the stream, until the answer is sent and the body drained.
-pub(super) const STREAM_BYTES: usize = 3 << 10;
 /// Up to these shares of the budget, blocks are granted: first blocks of connections, first blocks
 /// of those that stalled, further blocks. Beyond them they are borrowed. Connections with a few
 /// streams must not suffer from those with hundreds.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, InFlight};
 use super::body::Answer;
-use super::charges::STREAM_BYTES;
+use super::budget::STREAM_BYTES;
 use super::counters::ServerCounters;
 use super::header_blocks::{FIELD_BYTES, HEADERS_MAX_BYTES, HeaderBlocks};
 use super::header_timer::HeaderTimer;
@@ -174,7 +174,8 @@ async fn drive<H: Handler>(
             Ok::<_, Infallible>(answer(response, in_flight))
         })
     });
-    let builder = protocol(options, &resources.connections, HeaderTimer(Arc::clone(&activity)));
+    let builder =
+        protocol(options, &resources.connections.budget, HeaderTimer(Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
     let mut schedule = Schedule::new(options);
     let mut timer = pin!(sleep_until(schedule.next()));

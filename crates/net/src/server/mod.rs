@@ -52,20 +52,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Request, Response};
+use tokio_util::sync::CancellationToken;
+
+use crate::tls::ServerTls;
 
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
 pub use budget::ConnectionBudget;
 pub use cors::Cors;
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener};
+pub use open::OpenConnections;
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule, UnknownRule};
-pub use serve::{Serving, serve};
+pub use serve::serve;
 
 /// Resources that all ports of a process share.
 #[derive(Clone)]
 pub struct ServerResources {
-    pub connections: Arc<ConnectionBudget>,
+    pub connections: Arc<OpenConnections>,
     pub scheduler: Arc<ReadScheduler>,
 }
 
@@ -73,10 +77,21 @@ impl ServerResources {
     /// No bound but the ports' own.
     pub fn unlimited() -> Self {
         ServerResources {
-            connections: ConnectionBudget::unlimited(),
+            connections: OpenConnections::new(ConnectionBudget::unlimited()),
             scheduler: ReadScheduler::off(),
         }
     }
+}
+
+/// Settings and resources of a port.
+pub struct Serving {
+    pub options: ServerOptions,
+    pub tls: Option<ServerTls>,
+    pub counters: Arc<ServerCounters>,
+    /// Shared with other ports.
+    pub resources: ServerResources,
+    /// Asks connections to go.
+    pub shutdown: CancellationToken,
 }
 
 /// Answers requests.

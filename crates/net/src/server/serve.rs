@@ -14,25 +14,13 @@ use super::connection::{Context, is_due, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::open::Port;
-use super::{Handler, ServerOptions, ServerResources};
-use crate::tls::ServerTls;
+use super::{Handler, Serving};
 
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Pause between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Settings and resources of a port.
-pub struct Serving {
-    pub options: ServerOptions,
-    pub tls: Option<ServerTls>,
-    pub counters: Arc<ServerCounters>,
-    /// Shared with other ports.
-    pub resources: ServerResources,
-    /// Asks connections to go.
-    pub shutdown: CancellationToken,
-}
 
 /// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for
 /// requests in flight, at most `drain_timeout`, and cuts off the rest. Returns when every
@@ -65,9 +53,9 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
         match accepted {
             Ok((socket, peer)) => {
                 ServerCounters::count(&counters.accepted);
-                let budget = &resources.connections;
-                let activity = Arc::new(Activity::new(budget));
-                let Some(place) = budget.try_open(&port, &activity, Instant::now()) else {
+                let open = &resources.connections;
+                let activity = Arc::new(Activity::new(&open.budget));
+                let Some(place) = open.try_open(&port, &activity, Instant::now()) else {
                     // The client sees an orderly end and tries again.
                     ServerCounters::count(&counters.refused);
                     continue;

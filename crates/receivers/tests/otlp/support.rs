@@ -22,7 +22,7 @@ use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 use sluice_net::grpc::Status;
-use sluice_net::server::{ConnectionBudget, ServerResources};
+use sluice_net::server::{ConnectionBudget, OpenConnections, ServerResources};
 use sluice_otlp::{Encoding, Signal};
 use sluice_receivers::otlp::{Counters, OtlpConfig, Transport};
 use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedReceiver, Streams};
@@ -227,8 +227,9 @@ impl Receiver {
     pub(crate) async fn start_within(
         config: OtlpConfig,
         intake: MockIntake,
-        connections: Arc<ConnectionBudget>,
+        budget: Arc<ConnectionBudget>,
     ) -> Receiver {
+        let connections = OpenConnections::new(budget);
         let authenticators = intake.authenticators.clone();
         let (intake, counters) = (Arc::new(intake), Arc::new(Counters::default()));
         let runtime = ServerRuntime::start();

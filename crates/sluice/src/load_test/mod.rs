@@ -87,7 +87,7 @@ fn run_plans(arguments: &LoadTestArguments) -> Result<ExitCode> {
     arguments.output.prepare()?;
     // Before the runtime: its threads are to be the bench's.
     let cores = Cores::divide();
-    let runtime = crate::run::runtime_builder(cores.of_bench()).build();
+    let runtime = crate::runtime::runtime_builder(cores.of_bench()).build();
     let runtime = runtime.context("cannot start the runtime")?;
     let records = runtime.block_on(async {
         let (once, twice) = interruption::listen()?;
