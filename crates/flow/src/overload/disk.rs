@@ -1,7 +1,12 @@
 //! The room of a file system (rule 7), and frames that wait in memory for a disk that is slow or
 //! fails (rule 10).
 
+use std::time::Duration;
+
 use super::{DeliveryState, Policy};
+
+/// A sender waits this long for a disk. Then it is refused if the disk does not work at all.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// With more unread bytes a delivery is behind because of its backend, not because of the CPU.
 pub(super) const BACKLOG_BYTES: u64 = 16 << 20;
