@@ -119,7 +119,10 @@ impl Route {
             self.backlog.update_sheds(now);
             self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
-        if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {
+        let deliveries = self.backlog.state().deliveries;
+        let of_route = self.deliveries.iter().map(|it| it.gauges.unwritten_bytes.get());
+        let unwritten = disk::unwritten(unwritten(), limit, deliveries);
+        if disk::is_unwritten_full(&unwritten, arriving_bytes, of_route) {
             return Err(Refusal::overloaded(
                 "the disk does not keep up, and memory for what it has not taken is spent",
             ));
