@@ -3,16 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sluice_flow::Refusal;
-use sluice_flow::overload::Stamp;
+use sluice_flow::overload::{Stamp, admission};
 use sluice_flow::source::MemoryPool;
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
-
-/// After a request found no memory, it counts as wanted for this long.
-const WANTED_FOR: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
@@ -144,7 +141,7 @@ impl MemoryPool for RouteMemory {
     }
 
     fn asked_back(&self) -> Option<Refusal> {
-        let is_wanted = self.receiving.wanted.is_within(WANTED_FOR, Instant::now());
+        let is_wanted = admission::is_memory_wanted(&self.receiving.wanted, Instant::now());
         is_wanted.then(|| {
             Refusal::overloaded("the request comes too slowly while others wait for memory")
         })
@@ -153,6 +150,8 @@ impl MemoryPool for RouteMemory {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use sluice_flow::source::Permit;
 
     use super::*;
@@ -196,8 +195,8 @@ mod tests {
         assert_eq!(permit.asked_back(), None);
         budget.note_wanted();
         assert!(matches!(permit.asked_back(), Some(Refusal::Retry { .. })));
-        let later = Instant::now() + WANTED_FOR;
-        assert!(!budget.wanted.is_within(WANTED_FOR, later), "that was long ago");
+        let later = Instant::now() + Duration::from_secs(1);
+        assert!(!admission::is_memory_wanted(&budget.wanted, later), "that was long ago");
     }
 
     #[test]

@@ -27,8 +27,6 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 8;
 /// Segments that were given up are gone within this time, and the log has tried to write again.
 const FREED_WITHIN: Duration = Duration::from_millis(500);
-/// Connections may borrow this percentage of the pool's free memory.
-const LENDABLE_PERCENT: u64 = 85;
 
 /// All deliveries, and the groups of them that share a receiver.
 #[derive(Default)]
@@ -192,9 +190,8 @@ impl Backlog {
         if self.disk.is_some() {
             return 0;
         }
-        let free_bytes =
-            self.limit_bytes.load(Ordering::Relaxed).saturating_sub(self.held_in_memory_bytes());
-        (free_bytes / 100 * LENDABLE_PERCENT) as usize
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        budget::lendable_bytes(limit_bytes, self.held_in_memory_bytes()) as usize
     }
 
     /// Memory of all backlogs: the logs' frames, and what deliveries keep beside them.

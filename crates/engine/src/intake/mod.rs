@@ -7,10 +7,11 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
+use sluice_flow::overload::disk;
 use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request};
 use sluice_flow::{BoxFuture, Frame, Metadata, Payload, Refusal};
 use sluice_net::server::ServerResources;
@@ -26,8 +27,6 @@ use crate::steps;
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
-/// A sender waits this long for a disk. Then it is refused if the disk does not work at all.
-const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
 pub(crate) struct ReceiverIngress {
@@ -208,7 +207,7 @@ impl Route {
         let disk = self.disk.as_ref().filter(|_| !self.awaited.unless_durable.is_empty());
         let result = loop {
             let Some(RouteDisk { watch, .. }) = disk else { break answer.await };
-            match tokio::time::timeout(DISK_PATIENCE, &mut answer).await {
+            match tokio::time::timeout(disk::ANSWER_WAIT, &mut answer).await {
                 Ok(result) => break result,
                 Err(_) if watch.has_lasting_trouble() => {
                     self.backlog.give_up_unwritten(&self.deliveries, Instant::now());

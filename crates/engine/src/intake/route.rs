@@ -1,7 +1,7 @@
 //! The route of a receiver's frames, and the state of their deliveries for the rules of overload.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{self, Arrival, Obstacle};
@@ -15,10 +15,6 @@ use crate::delivery::Delivery;
 use crate::entry::{Entry, Origin};
 use crate::steps::Step;
 use crate::storage::LogWatch;
-
-/// A request that waited for a delivery within this time shows that slowing senders down has not
-/// helped. An earlier one may have been on its way when answers began to be delayed.
-const STILL_IN_THE_WAY: Duration = Duration::from_millis(100);
 
 /// The deliveries for the frames of one receiver and signal, and the steps before them.
 pub(crate) struct Route {
@@ -72,11 +68,9 @@ impl Route {
             self.deliveries.iter().for_each(|delivery| delivery.enforce_limit());
         }
         let pool = self.backlog.make_room(0, now);
-        let mut is_tight = pool.used_bytes > pool.room_bytes / 4;
-        for delivery in self.deliveries.iter() {
-            delivery.wake.notify_one();
-            is_tight |= delivery.lag_bytes() > delivery.bounds().limit_bytes / 2;
-        }
+        self.deliveries.iter().for_each(|delivery| delivery.wake.notify_one());
+        let lags = self.deliveries.iter().map(|it| (it.lag_bytes(), it.bounds().limit_bytes));
+        let is_tight = delay::is_tight(&pool, lags);
         if is_tight {
             self.backlog.update_sheds(now);
         }
@@ -97,15 +91,12 @@ impl Route {
         lag_bytes: u64,
         now: Instant,
     ) {
-        let health = &delivery.health;
         let grew = delivery.lag_bytes() > lag_bytes;
-        let goes_on = grew
-            || health.shed.is_after(began)
-            || health.in_the_way.is_after(now - STILL_IN_THE_WAY);
+        let goes_on = delay::goes_on(&delivery.health, grew, began, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
         if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, states) {
-            health.outpaced.set(now);
+            delivery.health.outpaced.set(now);
         }
     }
 
@@ -128,7 +119,10 @@ impl Route {
             self.backlog.update_sheds(now);
             self.deliveries.iter().for_each(|delivery| delivery.drop_unwritten(keep_bytes));
         }
-        if disk::is_unwritten_full(unwritten(), arriving_bytes, limit) {
+        let deliveries = self.backlog.state().deliveries;
+        let of_route = self.deliveries.iter().map(|it| it.gauges.unwritten_bytes.get());
+        let unwritten = disk::unwritten(unwritten(), limit, deliveries);
+        if disk::is_unwritten_full(&unwritten, arriving_bytes, of_route) {
             return Err(Refusal::overloaded(
                 "the disk does not keep up, and memory for what it has not taken is spent",
             ));

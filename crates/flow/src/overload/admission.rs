@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::isolation::{self, RouteView};
-use super::{DeliveryState, Policy, PoolState, Sheds, pacing};
+use super::{DeliveryState, Policy, PoolState, Sheds, Stamp, pacing};
 
 /// A request waits at least this long for memory before it is refused.
 const MEMORY_WAIT: Duration = Duration::from_millis(250);
 /// Before that a request is paced for at most this long. Then only limits count.
 const PACE_WAIT: Duration = Duration::from_millis(750);
+const LONGEST_WAIT: Duration = PACE_WAIT.saturating_add(MEMORY_WAIT);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
@@ -77,7 +78,7 @@ impl Patience {
     }
 
     pub fn ends(&self) -> Instant {
-        self.began + PACE_WAIT + MEMORY_WAIT
+        self.began + LONGEST_WAIT
     }
 
     pub fn may_be_paced(&self, now: Instant) -> bool {
@@ -87,4 +88,9 @@ impl Patience {
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.ends()
     }
+}
+
+/// Whether a request may still wait for memory. `not_found`: when one last found none.
+pub fn is_memory_wanted(not_found: &Stamp, now: Instant) -> bool {
+    not_found.is_within(LONGEST_WAIT, now)
 }

@@ -8,6 +8,8 @@ const RESERVE_PART: u64 = 8;
 /// Shedding frees the room divided by this beyond the need: each choice of a delivery looks at all
 /// of them.
 const STEP_PART: u64 = 64;
+/// Connections may borrow this percentage of the memory that no backlog takes.
+const LENDABLE_PERCENT: u64 = 85;
 
 /// The pool at a moment, in bytes of charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,11 @@ impl PoolState {
 
 const fn high_water(bytes: u64) -> u64 {
     bytes - bytes / RESERVE_PART
+}
+
+/// Bytes that connections may have borrowed of a pool in memory with these backlogs.
+pub fn lendable_bytes(limit_bytes: u64, backlog_bytes: u64) -> u64 {
+    limit_bytes.saturating_sub(backlog_bytes) / 100 * LENDABLE_PERCENT
 }
 
 /// Which deliveries shed (rule 7).

@@ -4,8 +4,20 @@
 //! occupies neither the connection's window nor memory for receiving. Requests that waited unread
 //! would have to be refused as soon as other requests of their connection need the window.
 
+use std::time::{Duration, Instant};
+
 use super::isolation::{RouteView, best_taken_share, takes_much_less};
-use super::{DeliveryState, Policy, PoolState};
+use super::{BackendHealth, DeliveryState, Policy, PoolState};
+
+/// A request that waited for a delivery within this time shows that slowing senders down has not
+/// helped. An earlier one may have been on its way when answers began to be delayed.
+const STILL_IN_THE_WAY: Duration = Duration::from_millis(100);
+
+/// Whether [`delays`] may find a delivery, in less time. `lags`: lag and limit of each delivery.
+pub fn is_tight(pool: &PoolState, mut lags: impl Iterator<Item = (u64, u64)>) -> bool {
+    pool.used_bytes > pool.room_bytes / 4
+        || lags.any(|(lag_bytes, limit_bytes)| lag_bytes > limit_bytes / 2)
+}
 
 /// The delivery for which answers are delayed: its backend works, but the delivery or the pool will
 /// be full before all senders notice. `in_flight_bytes`: bytes that may arrive until then.
@@ -35,8 +47,14 @@ fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliverySta
         || fills_pool && delivery.pinned_bytes() > pool.fair_share_bytes()
 }
 
+/// The delivery's backlog went on growing although a sender has been slowed since `began`.
+pub fn goes_on(health: &BackendHealth, grew: bool, began: Instant, now: Instant) -> bool {
+    let still_in_the_way = || health.in_the_way.is_after(now - STILL_IN_THE_WAY);
+    grew || health.shed.is_after(began) || still_in_the_way()
+}
+
 /// Whether slowing a sender for the full time was in vain: the delivery's backlog went on growing
-/// (`goes_on`). Only this backend is to blame, as CPU time is left for the delivery and another
+/// ([`goes_on`]). Only this backend is to blame, as CPU time is left for the delivery and another
 /// delivery of the route keeps up.
 pub fn was_in_vain(
     delivery: &DeliveryState,

@@ -1,7 +1,12 @@
 //! The room of a file system (rule 7), and frames that wait in memory for a disk that is slow or
 //! fails (rule 10).
 
-use super::{DeliveryState, Policy};
+use std::time::Duration;
+
+use super::{DeliveryState, Policy, PoolState};
+
+/// A sender waits this long for a disk. Then it is refused if the disk does not work at all.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// With more unread bytes a delivery is behind because of its backend, not because of the CPU.
 pub(super) const BACKLOG_BYTES: u64 = 16 << 20;
@@ -22,9 +27,21 @@ pub fn keep_unwritten_bytes(
     (unwritten_bytes.saturating_add(arriving_bytes) > limit_bytes / 2).then_some(limit_bytes / 4)
 }
 
-/// The arriving bytes exceed the memory for frames that are not on disk.
-pub fn is_unwritten_full(unwritten_bytes: u64, arriving_bytes: u64, limit_bytes: u64) -> bool {
-    unwritten_bytes > 0 && unwritten_bytes.saturating_add(arriving_bytes) > limit_bytes
+/// The memory for frames that are not on disk, a pool with a reserve for other receivers.
+pub fn unwritten(used_bytes: u64, limit_bytes: u64, deliveries: usize) -> PoolState {
+    PoolState { limit_bytes, room_bytes: limit_bytes, used_bytes, firm_bytes: 0, deliveries }
+}
+
+/// The arriving bytes exceed that memory, or it is nearly full and a delivery of the route has more
+/// than a fair share of it. `of_route`: unwritten bytes of each.
+pub fn is_unwritten_full(
+    unwritten: &PoolState,
+    arriving_bytes: u64,
+    mut of_route: impl Iterator<Item = u64>,
+) -> bool {
+    let share_bytes = unwritten.fair_share_bytes();
+    unwritten.is_full(arriving_bytes)
+        || unwritten.is_above_high_water(arriving_bytes) && of_route.any(|it| it > share_bytes)
 }
 
 /// A new frame is not delivered soon, so that it waits for the disk.

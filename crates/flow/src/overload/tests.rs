@@ -257,8 +257,12 @@ fn rule_10_unwritten_frames_go_before_senders_are_refused() {
         (disk::keep_unwritten_bytes(40, 10, 100), disk::keep_unwritten_bytes(50, 10, 100)),
         (None, Some(25))
     );
-    assert!(!disk::is_unwritten_full(90, 10, 100) && disk::is_unwritten_full(91, 10, 100));
-    assert!(!disk::is_unwritten_full(0, 1_000, 100), "a frame larger than that gets through");
+    let is_full = |used, arriving, of_delivery| {
+        disk::is_unwritten_full(&disk::unwritten(used, 100, 4), arriving, [of_delivery].into_iter())
+    };
+    assert!(!is_full(90, 10, 20) && is_full(91, 10, 20));
+    assert!(is_full(90, 10, 30) && !is_full(70, 10, 70), "more than a fair share of a scarce good");
+    assert!(!is_full(0, 1_000, 0), "a frame larger than that gets through");
     assert!(disk::waits_in_vain(&delivery(Policy::Backpressure, 20, HEALTHY)));
     assert!(
         !disk::waits_in_vain(&delivery(Policy::Backpressure, 1, HEALTHY))
