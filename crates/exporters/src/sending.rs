@@ -102,18 +102,19 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let mut retry = RetryConfig::default();
     let doc = "If false, a request that fails once becomes a dead letter.";
     retry.is_disabled = !fields.boolean("enabled", true, doc);
-    let doc = "Pause before the first retry. Unset: 100 ms.";
+    let doc = "Pause before the first retry: at least, and if unset, 100 ms.";
     retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "How far each pause is varied at random, as a share of it.";
     retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
     let doc = "Each pause is longer than the one before by this factor.";
     retry.multiplier = fields.optional_float("multiplier", 1.5, 1.0..=100.0, doc);
-    let doc = "Longest pause. Unset: 5 s, or 30 s where `initial_interval` is set.";
+    let doc = "Longest pause after the first, at least 100 ms. Unset: 5 s, or 30 s where \
+               `initial_interval` is set.";
     retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
     let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
                or unset: never.";
     retry.max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
-    let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero());
+    let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero() && !retry.is_disabled);
     let pauses =
         [("initial_interval", retry.initial_interval), ("max_interval", retry.max_interval)];
     for (key, pause) in pauses {
@@ -204,6 +205,9 @@ mod tests {
         assert!(valid);
         assert_eq!(sending.retry.max_elapsed_time, Some(Duration::from_secs(300)));
         assert_eq!(sending.retry.multiplier, None);
+        assert!(
+            read("retry_on_failure: {enabled: false, max_elapsed_time: 1s, max_interval: 5s}").1
+        );
         assert_eq!(sending.queue.queue_size, Some(512));
         assert_eq!(sending.queue.num_consumers, None);
     }

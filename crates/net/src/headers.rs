@@ -1,7 +1,7 @@
 //! Headers that may have only one value, and those that the configuration adds.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_config::Fields;
+use sluice_config::{Fields, Secret};
 
 /// There are several different values. It is unknown which of them a proxy before Sluice has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,19 +18,25 @@ pub fn sole<'a>(
 }
 
 /// Reads a map of headers, whose values are secrets. Those that the protocol sets itself, which are
-/// `reserved` or begin with a colon, are errors.
+/// `reserved` or begin with a colon, are errors, and so are two names that differ only in case:
+/// over HTTP the Collector sends one of their values.
 pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str, reserved: &[&str]) -> HeaderMap {
     let given = fields.secret_map(key, doc);
     let mut headers = HeaderMap::with_capacity(given.len());
-    for (name, value) in given {
+    for (index, (name, value)) in given.iter().enumerate() {
         let lower = name.to_ascii_lowercase();
         let problem = match (HeaderName::try_from(&lower), HeaderValue::from_str(value.expose())) {
             _ if reserved.contains(&lower.as_str()) || lower.starts_with(':') => {
                 format!("cannot set `{name}`: the protocol does")
             }
-            (Ok(header), Ok(value)) => {
+            (Ok(header), Ok(value)) if !headers.contains_key(&header) => {
                 headers.insert(header, value);
                 continue;
+            }
+            (Ok(_), Ok(_)) => {
+                let is_same = |(other, _): &&(String, Secret)| other.eq_ignore_ascii_case(name);
+                let first = given[..index].iter().find(is_same).map_or("", |(first, _)| first);
+                format!("has `{first}` and `{name}`, which are the same header")
             }
             (Err(_), _) => format!("has `{name}`, which is no header name"),
             (_, Err(_)) => {
@@ -40,4 +46,22 @@ pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str, reserved: &[&str]) ->
         fields.error_at(key, &problem);
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a header twice, in two spellings. Guarantee: an error names both, and no value is
+    /// dropped or shown.
+    #[test]
+    fn two_spellings_of_a_header_are_an_error() {
+        let text = "h: {X-A: one, x-b: three, x-a: two}";
+        let read = |fields: &mut Fields<'_>| read(fields, "h", "", &[]);
+        let (headers, diagnostics) = sluice_config::read_text("x", text, read);
+        assert_eq!(headers.len(), 2);
+        let said = diagnostics.render(false);
+        assert!(said.contains("`x.h` has `X-A` and `x-a`"), "{said}");
+        assert!(!said.contains("one") && !said.contains("two"), "{said}");
+    }
 }

@@ -234,7 +234,8 @@ fn retrying(delivery: &DeliveryPlan) -> String {
             let end = max_elapsed.map(duration).map_or("without end".to_owned(), |elapsed| {
                 format!("gives up after {elapsed}: then it is a dead letter")
             });
-            format!("Retries after {initial}, growing to {max}, {end}.")
+            let then = if backoff.initial < backoff.max { "growing to" } else { "then every" };
+            format!("Retries after {initial}, {then} {max}, {end}.")
         }
     }
 }

@@ -13,6 +13,10 @@ const FULL_BYTES: usize = 128 * 1024;
 /// A configured batch may grow to this size, if its item counts say so.
 const FULL_BYTES_CONFIGURED: usize = 1024 * 1024;
 
+/// Pauses between retries are not configured shorter than this: a backend that refuses nearly all
+/// requests would get many times its load.
+const PAUSE_LEAST: Duration = Duration::from_millis(100);
+
 /// Groups of request metadata that are gathered at a time, as in the Collector.
 const MAX_GROUPS: usize = 1000;
 
@@ -104,10 +108,9 @@ fn retry(config: &RetryConfig) -> RetryPolicy {
     }
     // The Collector's longest pause goes with the pauses that its files set.
     let longest = if config.initial_interval.is_some() { 30 } else { 5 };
-    let max = config.max_interval.unwrap_or(Duration::from_secs(longest));
     let backoff = Backoff {
-        initial: config.initial_interval.unwrap_or(Duration::from_millis(100)).min(max),
-        max,
+        initial: config.initial_interval.unwrap_or_default().max(PAUSE_LEAST),
+        max: config.max_interval.unwrap_or(Duration::from_secs(longest)).max(PAUSE_LEAST),
         multiplier: config.multiplier.unwrap_or(1.5),
         jitter: config.randomization_factor.unwrap_or(0.5),
     };
@@ -133,19 +136,26 @@ mod tests {
         assert_eq!(policy.batch.trigger, Trigger::Linger(Duration::from_millis(5)));
     }
 
+    /// Scenario: intervals of all sizes. Guarantee: the middle of the first three pauses is the
+    /// Collector's, which limits all pauses but the first, unless that is below 100 ms.
     #[test]
     fn pauses_are_as_long_as_the_collectors() {
-        let pauses = |initial_s, max_s: Option<u64>| {
+        let pauses = |initial_ms: Option<u64>, max_ms: Option<u64>| {
             let mut sending = Sending::default();
-            sending.retry.initial_interval = Some(Duration::from_secs(initial_s));
-            sending.retry.max_interval = max_s.map(Duration::from_secs);
+            sending.retry.initial_interval = initial_ms.map(Duration::from_millis);
+            sending.retry.max_interval = max_ms.map(Duration::from_millis);
             match policy(&sending, None, SETTING).retry {
-                RetryPolicy::Explicit { backoff, .. } => (backoff.initial, backoff.max),
+                RetryPolicy::Explicit { backoff, .. } => {
+                    [1, 2, 3].map(|failures| backoff.delay(failures, 0.5).as_millis())
+                }
                 _ => panic!("explicit"),
             }
         };
-        assert_eq!(pauses(6, None), (Duration::from_secs(6), Duration::from_secs(30)));
-        assert_eq!(pauses(3, Some(1)), (Duration::from_secs(1), Duration::from_secs(1)));
+        assert_eq!(pauses(Some(6_000), None), [6_000, 9_000, 13_500]);
+        assert_eq!(pauses(Some(60_000), None), [60_000, 30_000, 30_000]);
+        assert_eq!(pauses(Some(3_000), Some(1_000)), [3_000, 1_000, 1_000]);
+        assert_eq!(pauses(None, Some(0)), [100, 100, 100]);
+        assert_eq!(pauses(Some(0), Some(120)), [100, 120, 120]);
     }
 
     #[test]

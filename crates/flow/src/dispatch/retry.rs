@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-/// Exponential growth between two bounds with jitter.
+/// Exponential growth with jitter, as in `cenkalti/backoff`, which the Collector uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
+    /// The first delay. It may exceed `max`.
     pub initial: Duration,
+    /// Of the delays after the first.
     pub max: Duration,
     pub multiplier: f64,
     /// Share of the delay by which it varies at random, 0 to 1.
@@ -15,8 +17,11 @@ pub struct Backoff {
 impl Backoff {
     /// The delay before attempt `failures + 1`, where `failures` ≥ 1. `random` is uniform in 0..1.
     pub fn delay(&self, failures: u32, random: f64) -> Duration {
-        let growth = self.multiplier.max(1.0).powi(failures.saturating_sub(1).min(64) as i32);
-        let seconds = (self.initial.as_secs_f64() * growth).min(self.max.as_secs_f64());
+        let initial = self.initial.as_secs_f64();
+        let seconds = match failures.saturating_sub(1).min(64) as i32 {
+            0 => initial,
+            times => (initial * self.multiplier.max(1.0).powi(times)).min(self.max.as_secs_f64()),
+        };
         let varied = seconds * (1.0 - self.jitter + 2.0 * self.jitter * random);
         Duration::from_secs_f64(varied.max(0.0))
     }
@@ -130,5 +135,7 @@ mod tests {
         assert_eq!(backoff.delay(1, 0.0), Duration::from_millis(2500));
         assert!(backoff.delay(1, 0.999) < Duration::from_millis(7500));
         assert_eq!(backoff.delay(u32::MAX, 0.5), Duration::from_secs(30));
+        let steep = Backoff { max: Duration::from_secs(1), ..backoff };
+        assert_eq!([1, 2, 3].map(|failures| steep.delay(failures, 0.5).as_secs()), [5, 1, 1]);
     }
 }
