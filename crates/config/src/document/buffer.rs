@@ -156,10 +156,10 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
     ];
     let doc = "When senders get OK for their data. `memory`: as soon as the data is in memory, \
                like the Collector. `delivered`: when every delivery whose policy is `backpressure` \
-               has delivered it. `delivered_or_durable`: when every delivery has delivered it or \
-               it is on disk, where it is written after `flush_after`. `durable`: the same, but \
-               all data is written at once. Unset: `delivered_or_durable` with a directory, \
-               `memory` without.";
+               has delivered it. `delivered_or_durable`: when every delivery has delivered it, or \
+               when it is on disk; it is written after `flush_after`. `durable`: the same, but all \
+               data is written at once. Unset: `delivered_or_durable` with a directory, `memory` \
+               without.";
     let chosen = fields.optional_choice("ack", &choices, doc);
     place(fields, "ack", chosen)
 }
