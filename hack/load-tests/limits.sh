@@ -141,18 +141,18 @@ records_of_rows published "the Kyma telemetry load test, two nodes of 4 CPU, 20 
 
 # --- the document ----------------------------------------------------------------------------------------------
 
-cpu=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
 {
     cat <<END
 # Limits
 
-What Sluice and others take, measured with [\`sluice load-test\`](load-test.md) in the layout of the Kyma telemetry load test's own tables, whose
-published rows stand beside them (marked \\*: another machine, longer runs, two pods). Each subject had half of the machine's cores, generator and
-backends the other half; where those were the limit, a warning below says so. Loads lasted $duration s, those of the metric agent twice as long.
+Throughput and cost of Sluice and other engines, measured with [\`sluice load-test\`](load-test.md). The tables have the layout of the Kyma telemetry
+load test. Its published rows are included (marked \\*: another machine, longer runs, two pods). Each subject had half of the machine's cores;
+generator and backends had the other half. If generator and backends were the limit, a warning says so. Loads lasted $duration s, those of the
+metric agent twice as long.
 
-- CPU: ${cpu:-unknown}, $(nproc) cores
+- Machine: $(nproc) $(uname -m) cores
 - Made by \`hack/load-tests/limits.sh\` on $(date -u +%Y-%m-%d); the command of each run is below its target's tables.
-- A dash is what was not measured or could not be run here: the reasons are below the tables as well.
+- A dash means: not measured, or could not be run here. The reasons are below the tables as well.
 
 END
     "$sluice" load-test report "$results"

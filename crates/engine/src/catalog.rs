@@ -15,10 +15,8 @@ impl Default for Components<'_> {
     }
 }
 
-const FORWARD: Kind = Kind::new(
-    "forward",
-    "Passes what comes out of one pipeline on into others of the same signal.",
-);
+const FORWARD: Kind =
+    Kind::new("forward", "Passes the output of a pipeline to other pipelines of the same signal.");
 
 impl Catalog for Components<'_> {
     fn kinds(&self, class: Class) -> Vec<Kind> {

@@ -40,7 +40,7 @@ impl ClientOptions {
         highest_level: Option<i32>,
         request_limit_bytes: u64,
     ) -> ClientOptions {
-        let doc = "Deadline of one request. 0: the longest, an hour.";
+        let doc = "Time limit for one request. 0: an hour, which is the longest.";
         let timeout = fields.duration_in("timeout", timeout, Duration::ZERO..=TIMEOUT_MAX, doc);
         if !timeout.is_zero() && timeout < Duration::from_millis(1) {
             fields.error_at("timeout", "must be 0 or at least 1ms");
@@ -75,7 +75,7 @@ impl ClientOptions {
 
 /// Options of the Collector that Sluice does not have.
 pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
-    let buffers = "requests are written from where they lie; there is no such buffer";
+    let buffers = "requests are not copied into a buffer before they are written";
     fields.no_effect("read_buffer_size", buffers);
     fields.no_effect("write_buffer_size", buffers);
     fields.not_yet("middlewares", "middleware extensions");
@@ -83,9 +83,9 @@ pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
 
 /// `compression_params.level`. Unset or 0: the fastest level that compresses well.
 fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
-    fields.section_or_default("compression_params", "How hard to compress.", |fields| {
-        let doc = "gzip, zlib and deflate: 1 to 9, zstd: 1 to 22. Unset, 0 or -1: the fastest that \
-                   compresses well.";
+    fields.section_or_default("compression_params", "Options of compression.", |fields| {
+        let doc = "Level of compression: 1 to 9 for gzip, zlib and deflate, 1 to 22 for zstd. \
+                   Unset, 0 or -1: the fastest level that compresses well.";
         let level = fields.optional_integer("level", -1..=22, doc).filter(|level| *level > 0);
         match (level, highest) {
             (Some(_), None) => {

@@ -80,8 +80,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 impl Sending {
     /// Reads both sections.
     pub fn read(fields: &mut Fields<'_>) -> Sending {
-        let doc = "When requests that failed are sent again. Defaults are chosen for quick \
-                   recovery: pauses grow from 100 ms to 5 s, without end.";
+        let doc = "Retries of failed requests. The defaults recover quickly: pauses grow from 100 \
+                   ms to 5 s, and retries never end.";
         let retry = fields.section_or_default("retry_on_failure", doc, read_retry);
         let why =
             "it was experimental in the Collector and is gone there; use `sending_queue.batch`";
@@ -91,7 +91,7 @@ impl Sending {
 
     /// Reads `sending_queue` only, for exporters that never retry.
     pub fn read_queue(fields: &mut Fields<'_>) -> Sending {
-        let doc = "How much may wait to be sent, and how it is batched.";
+        let doc = "Limits of the backlog and of batches.";
         let queue = fields.section_or_default("sending_queue", doc, read_queue);
         Sending { queue, ..Sending::default() }
     }
@@ -100,19 +100,19 @@ impl Sending {
 fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let any = Duration::ZERO..=LONGEST;
     let mut retry = RetryConfig::default();
-    let doc = "If false, a request that fails once becomes a dead letter.";
+    let doc = "If false, a request becomes a dead letter when it fails for the first time.";
     retry.is_disabled = !fields.boolean("enabled", true, doc);
     let doc = "Pause before the first retry: at least, and if unset, 100 ms.";
     retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
-    let doc = "How far each pause is varied at random, as a share of it.";
+    let doc = "Each pause is varied at random by up to this share of it.";
     retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
-    let doc = "Each pause is longer than the one before by this factor.";
+    let doc = "Factor by which each pause is longer than the one before.";
     retry.multiplier = fields.optional_float("multiplier", 1.5, 1.0..=100.0, doc);
     let doc = "Longest pause after the first, at least 100 ms. Unset: 5 s, or 30 s where \
                `initial_interval` is set.";
     retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
-    let doc = "A request that could not be delivered within this time becomes a dead letter. Zero \
-               or unset: never.";
+    let doc = "A request that was not delivered within this time becomes a dead letter. 0 or \
+               unset: never.";
     retry.max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
     let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero() && !retry.is_disabled);
     let pauses =
@@ -127,24 +127,26 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
 
 fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let mut queue = QueueConfig::default();
-    let doc = "If false, senders wait until their request was delivered, as with \
-               `buffer.ack: delivered`: where the policy is `backpressure`.";
+    let doc = "If false, senders get their answer after delivery, as with `buffer.ack: delivered`. \
+               This applies where the policy is `backpressure`.";
     queue.is_disabled = !fields.boolean("enabled", true, doc);
-    queue.sizer = fields.choice("sizer", queue.sizer, &SIZERS, "What `queue_size` counts.");
+    queue.sizer = fields.choice("sizer", queue.sizer, &SIZERS, "Unit of `queue_size`.");
     let doc = "Extension `file_storage` whose directory stores waiting requests, so that they \
                survive a restart.";
     queue.storage = fields.optional_string("storage", doc).filter(|name| !name.is_empty());
-    queue.wait_for_result = fields.boolean("wait_for_result", false, "As `enabled: false`.");
-    let doc = "How requests are put together. Bounded by the backend's message size in any case.";
+    let doc = "If true, the same as `enabled: false`.";
+    queue.wait_for_result = fields.boolean("wait_for_result", false, doc);
+    let doc = "Limits of batches. A batch never exceeds the backend's message size.";
     let own_sizer = fields.is_present("sizer").then_some(queue.sizer);
     queue.batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
-    let doc = "At most this number of requests is in flight. Unset: found by measuring.";
+    let doc =
+        "Maximum number of requests in flight. Unset: Sluice finds the best number by measuring.";
     queue.num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
-    let doc = "With `sizer: bytes`, at most this much waits. Unset, or counted otherwise: what the \
-               budgets allow.";
+    let doc = "With `sizer: bytes`: limit of the delivery's backlog. Unset, or with another \
+               `sizer`: only the limits of `buffer` apply.";
     queue.queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
-    let doc = "Has no effect, and causes a warning: senders always wait, for a second at most, and \
-               then get a retryable refusal.";
+    let doc = "Has no effect, and causes a warning: on overflow senders always wait for up to a \
+               second, and then get a retryable refusal.";
     queue.block_on_overflow = fields.boolean("block_on_overflow", false, doc);
     if queue.storage.is_some() && queue.wait_for_result {
         fields.error_at("wait_for_result", "cannot be used with `storage`");
@@ -153,20 +155,21 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
 }
 
 fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<BatchConfig> {
-    let enabled = fields.boolean("enabled", true, "If false, the section counts as absent.");
+    let enabled = fields.boolean("enabled", true, "If false, this section is ignored.");
     let default = queue_sizer.filter(|sizer| *sizer != Sizer::Requests).unwrap_or(Sizer::Items);
-    let doc = "What the sizes count. Unset: the queue's `sizer`.";
+    let doc = "Unit of `min_size` and `max_size`. Unset: the queue's `sizer`.";
     let given = fields.optional_choice("sizer", &SIZERS[1..], doc);
-    let doc = "A batch goes out after this time at the latest.";
+    let doc = "Longest time that a batch waits for more data.";
     let range = Duration::from_nanos(1)..=LONGEST;
     let flush_timeout = fields.duration_in("flush_timeout", Duration::from_millis(200), range, doc);
-    let doc = "A batch of this size goes out at once.";
+    let doc = "A batch is sent as soon as it has this size.";
     let min_size = fields.integer("min_size", 8192, 0..=u64::MAX, doc);
-    let doc = "Larger batches are split. Zero: only the backend's limit.";
+    let doc = "Larger batches are split. 0: only the backend's limit applies.";
     let max_size = fields.integer("max_size", 0, 0..=u64::MAX, doc);
-    let doc = "Which requests may share a batch.";
+    let doc = "Limits batches to requests with the same metadata.";
     let metadata_keys = fields.section_or_default("partition", doc, |fields| {
-        let doc = "Requests whose metadata differ in these never share a batch.";
+        let doc = "Names of request metadata (headers). Requests that differ in them never share a \
+                   batch.";
         let keys = fields.string_list("metadata_keys", &[], doc);
         keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
     });

@@ -120,17 +120,17 @@ pub(crate) struct RunArguments {
     /// Number of worker threads; by default one for each core that the process may use
     #[arg(long, value_name = "COUNT", value_parser = up_to::<u16>(1024))]
     pub threads: Option<u16>,
-    /// How long deliveries may continue to send after SIGTERM
+    /// Time limit for deliveries to send their backlog after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub drain_timeout: Duration,
-    /// A rule of the read scheduler to do without, for benchmarks
+    /// Rule of the read scheduler to switch off, for benchmarks
     #[arg(long, value_name = "RULE", hide = true)]
     pub scheduler_without: Vec<Rule>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
-    /// How long the load lasts
+    /// Duration of the load
     #[arg(long, default_value = "30", value_parser = seconds)]
     pub seconds: Duration,
     /// Spans offered a second

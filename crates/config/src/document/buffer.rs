@@ -82,8 +82,8 @@ const DISK_LIMIT_MIB: u64 = 1 << 30;
 pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     let mut buffer = Buffer::default();
     let doc = "Directory in which telemetry is stored until it is delivered, so that it survives a \
-               crash. One process owns it. Unset: the directory of the `file_storage` that a \
-               `sending_queue.storage` names, or memory only.";
+               crash. Only one process can use it. Unset: the directory of the `file_storage` that \
+               a `sending_queue.storage` names; without one, telemetry is in memory only.";
     let directory = fields.optional_string("directory", doc);
     if directory.as_deref() == Some("") {
         fields.error_at("directory", "must not be empty");
@@ -101,13 +101,14 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
                once.";
     let range = Duration::ZERO..=Duration::from_secs(1);
     buffer.linger = fields.duration_in("linger", Buffer::LINGER, range, doc);
-    let doc = "Memory limit of the process in MiB. Unset: that of `memory_limiter`, or else half \
-               of the available memory, at most 1024.";
+    let doc = "Memory limit of the process in MiB. Unset: the limit of `memory_limiter`. Without \
+               `memory_limiter`: half of the available memory, at most 1024.";
     buffer.memory_limit_mib = read_memory(fields, doc).map(|placed| placed.value);
     let doc = "With a directory: limits of the disk.";
     fields.section_or_default("disk", doc, |fields| {
-        let doc = "Disk limit in MiB for everything together, which the backlogs of all deliveries \
-                   share. Unset: half of the free space of the file system.";
+        let doc = "Limit in MiB for the files of the log: backlogs, for which all deliveries share \
+                   it, and dead letters. Unset: half of the file system's free space, where the \
+                   log's own files count as free; more if the log already needs more.";
         buffer.disk_limit_mib = read_mib(fields, 64..=DISK_LIMIT_MIB, doc);
         let doc = "Length of a segment file in MiB. Space is freed in whole segments.";
         let segment = fields.integer("segment_mib", Buffer::SEGMENT_MIB, 1..=4096, doc);
@@ -116,24 +117,25 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
     buffer.policy = read_policy(fields);
     let doc = "Data that backends rejected for good, kept for each delivery with the reason.";
     buffer.dead_letters_limit_mib = fields.section_or_default("dead_letters", doc, |fields| {
-        let doc = "MiB for each delivery; beyond it the oldest are deleted. Without a directory \
-                   they are in memory, and take at most half of what backlogs and dead letters \
-                   have together, divided by the number of deliveries. Unset: 64 with a \
-                   directory; otherwise an eighth of the same, at most 32.";
+        let doc = "Limit for each delivery, in MiB. Beyond it the oldest dead letters are deleted. \
+                   With a directory: 64 if unset, and at most a quarter of the disk limit for all \
+                   deliveries together. Without: dead letters share memory with backlogs. They get \
+                   at most half of it for all deliveries together; if unset, an eighth, and at \
+                   most 32 MiB for each delivery.";
         fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
     });
     buffer
 }
 
 pub(super) fn read_for_pipeline(fields: &mut Fields<'_>) -> PipelineBuffer {
-    let doc = "How far each delivery of this pipeline may be behind, in MiB of memory. Unset: as \
-               far as all backlogs may take together. With a directory it limits the data that is \
-               being sent.";
+    let doc = "Limit of the backlog of each delivery in this pipeline, in MiB of memory. Unset: \
+               only the limit that all backlogs share. With a directory: limit of the delivery's \
+               data that is in memory while it is sent.";
     let memory_limit_mib = read_memory(fields, doc);
-    let doc = "With a directory: the disk budget.";
+    let doc = "With a directory: limits of the disk.";
     let disk_limit_mib = fields.section_or_default("disk", doc, |fields| {
-        let doc = "How far each delivery of this pipeline may be behind, in MiB of disk. Unset: as \
-                   far as all backlogs may take together.";
+        let doc = "Limit of the backlog of each delivery in this pipeline, in MiB of disk. Unset: \
+                   only the limit that all backlogs share.";
         read_mib(fields, 1..=DISK_LIMIT_MIB, doc)
     });
     PipelineBuffer { memory_limit_mib, disk_limit_mib, policy: read_policy(fields) }
@@ -152,12 +154,12 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
         ("delivered_or_durable", Acknowledge::DeliveredOrDurable),
         ("durable", Acknowledge::Durable),
     ];
-    let doc = "When a sender is answered OK. `memory`: as soon as the data is in memory, like the \
-               Collector. `delivered`: after every delivery whose policy is `backpressure` has \
-               delivered it. `delivered_or_durable`: after every delivery has delivered it, or \
-               when it is on disk, to which it is written after `flush_after`. `durable`: the \
-               same, but all data is written at once. Unset: `delivered_or_durable` with a \
-               directory, `memory` without.";
+    let doc = "When senders get OK for their data. `memory`: as soon as the data is in memory, \
+               like the Collector. `delivered`: when every delivery whose policy is `backpressure` \
+               has delivered it. `delivered_or_durable`: when every delivery has delivered it, or \
+               when it is on disk; it is written after `flush_after`. `durable`: the same, but all \
+               data is written at once. Unset: `delivered_or_durable` with a directory, `memory` \
+               without.";
     let chosen = fields.optional_choice("ack", &choices, doc);
     place(fields, "ack", chosen)
 }
@@ -179,13 +181,14 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
         ("drop_oldest", OverflowPolicy::DropOldest),
         ("isolate", OverflowPolicy::Isolate),
     ];
-    let doc = "What happens when a delivery is as far behind as it may be, or fills what all \
-               backlogs share. `backpressure`: senders wait, then get a retryable refusal. \
-               `drop_oldest`: its oldest data is dropped and counted. `isolate`: if its own \
-               backend is the reason and another delivery of the same receiver keeps up, drop the \
-               oldest data that another delivery has taken; else as `backpressure`. If the backend \
-               works and is only slower than others, answers to senders are delayed for up to 0.75 \
-               s first, which slows down senders that wait for them. Unset: `backpressure` where a \
-               receiver feeds one delivery, `isolate` where it feeds several.";
+    let doc = "Applies when a delivery's backlog reaches its limit, or is the largest while all \
+               backlogs together are near theirs. `backpressure`: senders wait, then get a \
+               retryable refusal. `drop_oldest`: the delivery's oldest data is dropped and \
+               counted. `isolate`: if the delivery's own backend is the reason and another \
+               delivery of the same receiver keeps up, the oldest data that another delivery has \
+               taken is dropped; else as `backpressure`. For a backend that is only slow, \
+               `isolate` first delays answers by up to 0.75 s, which slows down senders that wait \
+               for them. Unset: `backpressure` where a receiver feeds one delivery, `isolate` \
+               where it feeds several.";
     fields.optional_choice("policy", &choices, doc)
 }

@@ -64,7 +64,7 @@ fn read_all_but_components(fields: &mut Fields<'_>) -> Document {
         fields.node(class.key(), "map of sections", &doc);
     }
     let mut document = Document::default();
-    let doc = "How telemetry is stored until it is delivered.";
+    let doc = "Storage of telemetry until it is delivered.";
     document.buffer = fields.section_or_default("buffer", doc, buffer::read);
     let doc = "The pipelines that run, and Sluice's own telemetry.";
     fields.section_or_default("service", doc, |fields| {

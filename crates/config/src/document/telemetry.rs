@@ -86,7 +86,7 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
         let message = "makes no difference: the metrics are the same at every level but `none`";
         fields.warn_at("level", message);
     }
-    let doc = "Address for Prometheus to scrape, in the form of old Collector releases.";
+    let doc = "Address that Prometheus scrapes, as older Collector releases spell it.";
     let kind = "an address `host:port`";
     let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
@@ -121,7 +121,7 @@ fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
     let why = "Sluice's own metrics can be scraped by Prometheus, but not pushed yet";
     fields.not_yet("periodic", why);
     let pull = fields.section("pull", "Metrics that are scraped.", |fields| {
-        fields.section_or_default("exporter", "The kind of scraper.", |fields| {
+        fields.section_or_default("exporter", "The format in which they are scraped.", |fields| {
             let doc = "A listener for Prometheus, at `/metrics`.";
             fields.section("prometheus", doc, read_prometheus)
         })
@@ -174,15 +174,15 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
 }
 
 fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
-    let doc = "Of equal messages within `tick`, the first `initial` are written, then every \
+    let doc = "Within each `tick`, the first `initial` of equal messages are written, then every \
                `thereafter`th.";
     fields.section_or_default("sampling", doc, |fields| {
         let is_enabled = fields.boolean("enabled", true, "Turns sampling on.");
         let range = Duration::from_millis(1)..=Duration::MAX;
         let tick = fields.duration_in("tick", SAMPLING.tick, range, "The interval.");
-        let doc = "Number of messages that are always written.";
+        let doc = "Number of equal messages that are written in each interval.";
         let initial = fields.integer("initial", SAMPLING.initial, 0..=u64::MAX, doc);
-        let doc = "After those, one of this number is written; 0: none.";
+        let doc = "Of further equal messages, every n-th is written. 0: none.";
         let thereafter = fields.integer("thereafter", SAMPLING.thereafter, 0..=u64::MAX, doc);
         is_enabled.then_some(LogSampling { tick, initial, thereafter })
     })

@@ -104,64 +104,63 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Requests that wait for the delivery."),
         row!(gauges "otelcol_exporter_queue_capacity" by ["data_type"],
             |it: &Sample, series| it.add_of_signal(series, it.capacity_requests()),
-            "Requests that the delivery's budget holds, estimated from the mean size of those that \
-             wait."),
+            "Limit of the delivery's backlog in requests, estimated from the mean size of those \
+             that wait."),
         row!(gauge "sluice_delivery_backlog_items" = waiting.items,
             "Items that wait for the delivery."),
         row!(gauge "sluice_delivery_backlog" in "bytes" = waiting.bytes,
             "Bytes that wait for the delivery."),
         row!(gauge "sluice_delivery_budget" in "bytes" = limit_bytes,
-            "How far the delivery may lag, in bytes: all that backlogs may take, or its own \
-             limit."),
+            "Limit of the delivery's backlog: its own limit, or that of all backlogs together."),
         row!(gauge "sluice_delivery_oldest_age" in "seconds",
             |Sample { delivery, .. }: &Sample| {
                 let age = delivery.log.oldest_age(delivery.cursor);
                 age.unwrap_or_default().as_secs_f64()
             },
-            "Age of the oldest frame that is not resolved."),
+            "Age of the oldest request that waits for the delivery."),
         row!(gauge "sluice_delivery_budget_spent_in" in "seconds", Sample::seconds_left,
-            "Time until the delivery's budget is spent, at the rate of the last two minutes; \
-             0 while frames are dropped, +Inf while its backlog does not grow."),
+            "Time until the delivery's budget is spent, at the rate of the last two minutes; 0 \
+             while requests are dropped, +Inf while its backlog does not grow."),
         row!(counters "sluice_delivery_requests" by ["outcome"],
             |it: &Sample, series| add_each(series, &OUTCOMES, &it.delivery.stats.requests),
-            "Requests to the backend by what became of them."),
+            "Requests to the backend by outcome."),
         row!(counters "sluice_delivery_dead_letter_items" by ["reason"],
             |it: &Sample, series| add_each(series, &CAUSES, &it.delivery.stats.dead_items),
-            "Items that became dead letters: rejected by the backend, too_large for it one by one, \
-             given_up after max_elapsed_time, not_retried where retry_on_failure is disabled, \
-             not_prepared where nothing could be made of them that an exporter could send."),
+            "Items that became dead letters, by reason: rejected (by the backend), too_large (for \
+             the backend, even alone), given_up (after max_elapsed_time), not_retried \
+             (retry_on_failure is disabled), not_prepared (no request could be made of them)."),
         row!(counter "sluice_delivery_dead_letter_evicted_items" = dead_letters.evicted_items,
-            "Dead letters that gave way to newer ones, in items."),
+            "Items of dead letters that were deleted to make room for newer ones."),
         row!(counter "sluice_delivery_partly_rejected_items" = delivery.stats.partly_rejected_items,
-            "Items that the backend refused within requests that it took."),
+            "Items that the backend rejected from requests that it accepted (partial success)."),
         row!(counter "sluice_delivery_returned_items" = delivery.stats.returned_items,
-            "Items whose refusal was handed to the waiting sender."),
+            "Items that the backend refused, and whose waiting sender got the refusal."),
         row!(counter "sluice_delivery_dropped_items" = delivery.stats.dropped_items,
             "Items dropped because the budget was spent."),
         row!(gauge "sluice_delivery_dropped_items_ever",
             |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
-            "Items that were ever dropped because the budget was spent, \
-             also before a restart where there is a directory."),
+            "Items dropped because the budget was spent. With a directory, the count continues \
+             after a restart."),
         row!(counter "sluice_delivery_delayed_answers" = delivery.stats.delayed_answers,
-            "Answers to senders that were delayed while the delivery fell behind, so that it \
-             need not drop."),
+            "Answers to senders that were delayed so that this slow delivery need not drop data."),
         row!(counter "sluice_delivery_sent" in "bytes" = delivery.stats.sent_bytes,
-            "Bytes of requests that the backend has taken, as sent."),
+            "Bytes sent in requests that the backend has taken."),
         row!(gauge "sluice_delivery_in_flight_requests" = delivery.stats.in_flight,
             "Requests in flight."),
         row!(gauge "sluice_delivery_concurrency_limit" = delivery.stats.concurrency_limit,
             "Requests that may be in flight now."),
         row!(gauge "sluice_delivery_concurrency_max" = concurrency_max,
-            "Requests that may ever be in flight (num_consumers)."),
+            "Highest number of requests that can be in flight (num_consumers)."),
         row!(gauge "sluice_delivery_waiting_requests" = delivery.stats.waiting,
             "Requests that wait for their retry."),
         row!(gauge "sluice_delivery_held",
             |Sample { state, .. }| matches!(state, State::Held(_)).value(),
-            "1 while the delivery waits for a configuration to be mended."),
+            "1 while the delivery is held: its backend cannot be used as configured, and is probed \
+             until it can."),
         row!(gauge "sluice_delivery_outage",
             |Sample { state, .. }| matches!(state, State::Outage(_)).value(),
             "1 while the backend takes nothing."),
         row!(gauge "sluice_delivery_dead_letters" = dead_letters.letters,
-            "Dead letters that are kept."),
+            "Dead letters that are stored."),
     ],
 };

@@ -53,10 +53,11 @@ pub(super) const LOGS: Table<Sample> = Table {
     labels: &["signal"],
     metrics: &[
         row!(gauge "sluice_log_stored" in "bytes" = stored_bytes,
-            "Bytes of frames in memory that are not resolved everywhere."),
+            "Bytes of frames in memory that a delivery still needs."),
         row!(gauge "sluice_log_unwritten" in "bytes" = unwritten_bytes,
-            "Bytes of frames in memory that are neither resolved everywhere nor on disk."),
-        row!(gauge "sluice_log_trouble" = is_in_trouble, "1 while the disk does not work."),
+            "Bytes of frames in memory that a delivery still needs and that are not on disk."),
+        row!(gauge "sluice_log_trouble" = is_in_trouble,
+            "1 while reading from or writing to the disk fails."),
         row!(gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
             "Length of all segment files, reserved space included."),
         row!(gauge "sluice_log_segments" = stats.segments, "Segment files."),
@@ -70,20 +71,20 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(counter "sluice_log_read_frames" = stats.frames_read,
             "Frames read back from disk."),
         row!(counter "sluice_log_evicted_frames" = stats.frames_evicted,
-            "Frames let go from memory because they are on disk."),
+            "Frames removed from memory because they are on disk."),
         row!(counter "sluice_log_damaged_frames" = stats.frames_damaged,
-            "Frames on disk that were damaged, and passed over."),
+            "Damaged frames on disk that were skipped."),
         row!(counter "sluice_log_rewrites" = stats.rewrites,
-            "Segments written anew with only what is still wanted."),
+            "Segments rewritten with only the frames that a delivery still needs."),
         row!(counter "sluice_log_write_failures" = stats.failures,
             "Writes and syncs that failed."),
         row!(gauges "sluice_log_orphan_items" by ["delivery"],
             |it: &Sample, series| it.add_orphans(series, |held| held.items),
-            "Items on disk of a delivery that the configuration does not have.")
+            "Items on disk that wait for a delivery which is not in the configuration.")
         .only(WITH_ORPHANS),
         row!(gauges "sluice_log_orphan" by ["delivery"] in "bytes",
             |it: &Sample, series| it.add_orphans(series, |held| held.bytes),
-            "Bytes on disk of a delivery that the configuration does not have.")
+            "Bytes on disk that wait for a delivery which is not in the configuration.")
         .only(WITH_ORPHANS),
     ],
 };

@@ -18,7 +18,7 @@ pub(super) const PROCESS: Table<Instant> = Table {
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
         // In the Collector the name itself ends in the unit, whatever the naming.
         row!(counter "otelcol_process_cpu_seconds", |_| process::cpu_seconds(),
-            "CPU time in seconds that the process has used, user and system."),
+            "User and system CPU time of the process in seconds."),
         row!(gauge "otelcol_process_memory_rss" in "bytes", |_| process::resident_bytes() as f64,
             "Resident memory in bytes."),
     ],
@@ -33,7 +33,7 @@ pub(super) const RECEIVING: Table<ReceivingBudget> = Table {
             "Memory of requests that are being read."),
         row!(gauge "sluice_receiving_memory_limit" in "bytes",
             |it: &ReceivingBudget| it.limit_bytes() as f64,
-            "Memory that requests may take while they are read."),
+            "Limit of the memory for requests that are being read."),
     ],
 };
 
@@ -44,9 +44,11 @@ pub(super) const POOL: Table<PoolState> = Table {
     labels: &[],
     metrics: &[
         row!(gauge "sluice_backlog_pool" in "bytes" = used_bytes,
-            "Memory, or disk with a directory, that the backlogs of all deliveries take together."),
+            "Size of the backlogs of all deliveries together, in memory or, with a directory, on \
+             disk."),
         row!(gauge "sluice_backlog_pool_limit" in "bytes" = room_bytes,
-            "What they may take: the limit, or less where the file system is full before."),
+            "Limit of the backlogs of all deliveries together. It is lower while the file system \
+             has less room."),
     ],
 };
 

@@ -220,7 +220,8 @@ fn batching(delivery: &DeliveryPlan) -> String {
 fn retrying(delivery: &DeliveryPlan) -> String {
     match delivery.dispatch.retry {
         RetryPolicy::Disabled => {
-            "What fails once becomes a dead letter (retry_on_failure is disabled).".to_owned()
+            "A request that fails once becomes a dead letter (retry_on_failure is disabled)."
+                .to_owned()
         }
         RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => format!(
             "Retries after {}, {} where the backend takes little, up to every {} in an outage, \

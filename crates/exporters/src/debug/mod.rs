@@ -23,7 +23,7 @@ use crate::files;
 use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
-    Kind::new("debug", "Writes what it gets as text, for people").aliases(&["logging"]),
+    Kind::new("debug", "Writes telemetry as text for people to read").aliases(&["logging"]),
     |fields| Box::new(DebugConfig::read(fields)),
 );
 
@@ -48,15 +48,16 @@ const LEVELS: [(&str, Verbosity); 3] =
 
 impl DebugConfig {
     fn read(fields: &mut Fields<'_>) -> DebugConfig {
-        let doc = "`basic`: a line a request; `normal`: a line an item; `detailed`: every field.";
+        let doc = "`basic`: one line for each request; `normal`: one line for each item; \
+                   `detailed`: every field.";
         let verbosity = fields.choice("verbosity", Verbosity::Basic, &LEVELS, doc);
-        fields.no_effect("loglevel", "it is gone in the Collector; use `verbosity`");
-        let doc = "This number of requests is written in each second.";
+        fields.no_effect("loglevel", "the Collector has removed it; use `verbosity`");
+        let doc = "Number of requests that are written in each second.";
         let initial = fields.integer("sampling_initial", 2, 0..=u64::MAX, doc);
-        let doc = "Of the others in that second, every n-th is written. 0: none.";
+        let doc = "Of further requests in that second, every n-th is written. 0: none.";
         let thereafter = fields.integer("sampling_thereafter", 1, 0..=u64::MAX, doc);
-        let doc =
-            "Write to stderr, with time and level. If false, to `output_paths`, without them.";
+        let doc = "If true, write to stderr, with time and level. If false, write to \
+                   `output_paths`, without them.";
         let use_internal_logger = fields.boolean("use_internal_logger", true, doc);
         let doc = "`stdout`, `stderr` or files, if `use_internal_logger` is false.";
         let output_paths = fields.string_list("output_paths", &["stdout"], doc);

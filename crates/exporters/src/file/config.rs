@@ -32,17 +32,17 @@ pub(crate) struct FileConfig {
 impl FileConfig {
     pub(crate) fn read(fields: &mut Fields<'_>) -> FileConfig {
         let path = fields.required_string("path", "The file to write.");
-        let doc = "When the file is renamed and a new one begun.";
+        let doc = "Conditions for renaming the file and starting a new one.";
         let rotation = fields.section("rotation", doc, read_rotation);
         let formats = [("json", Format::Json), ("proto", Format::Proto)];
-        let doc = "`json`: a line a request; `proto`: messages, each after its length in 4 bytes, \
-                   big endian.";
+        let doc = "`json`: one line for each request. `proto`: one message for each request, \
+                   preceded by its length in 4 bytes, big endian.";
         let format = fields.choice("format", Format::Json, &formats, doc);
-        let doc = "`zstd`: each request is a frame after its length in 4 bytes, big endian, in \
-                   both formats.";
+        let doc = "`zstd`: each request is one frame, preceded by its length in 4 bytes, big \
+                   endian, in both formats.";
         let compress = fields.choice("compression", false, &[("zstd", true), ("", false)], doc);
-        let doc = "Continue a file that an earlier process left, as `rotation` always does. If \
-                   false, the first request empties it.";
+        let doc = "Append to the file of an earlier process; with `rotation` this is always so. If \
+                   false, the first request empties the file.";
         let append = fields.boolean("append", false, doc);
         let doc = "Create the directory if it is missing.";
         let create_directory = fields.boolean("create_directory", false, doc);
@@ -84,9 +84,9 @@ fn read_rotation(fields: &mut Fields<'_>) -> Rotation {
     fields.no_effect("localtime", "the names of old files always have UTC, so that they sort");
     let doc = "Largest size of a file, in MiB.";
     let max_megabytes = fields.integer("max_megabytes", 100, 1..=1 << 40, doc);
-    let doc = "Older files are removed. 0: whatever their age.";
+    let doc = "Old files are removed after this number of days. 0: no limit.";
     let max_days = fields.integer("max_days", 0, 0..=1_000_000, doc);
-    let doc = "This number of old files is kept. 0: all.";
+    let doc = "Maximum number of old files. 0: no limit.";
     let max_backups = fields.integer("max_backups", 100, 0..=1_000_000, doc);
     Rotation { max_megabytes, max_days, max_backups }
 }

@@ -48,7 +48,7 @@ impl OtlpConfig {
         if let (Err(error), false) = (Endpoint::parse(&endpoint), endpoint.is_empty()) {
             fields.error_at("endpoint", &format!("cannot be used: {error}"));
         }
-        let doc = "How requests are compressed.";
+        let doc = "Compression of requests.";
         let compression = fields.choice("compression", Encoding::Gzip, &COMPRESSIONS, doc);
         let levels = match compression {
             Encoding::Gzip => GZIP_LEVELS,
@@ -87,14 +87,14 @@ impl OtlpConfig {
 }
 
 fn keepalive(fields: &mut Fields<'_>) -> Option<Keepalive> {
-    let doc = "HTTP/2 pings, which notice a dead backend and keep middleboxes from forgetting the \
+    let doc = "HTTP/2 pings. They detect a dead backend and keep middleboxes from dropping the \
                connection.";
     fields.section("keepalive", doc, |fields| {
         let default = Duration::from_secs(10);
-        let doc = "Between two pings; at least 10 s, as in every gRPC client.";
+        let doc = "Time between two pings, at least 10 s as in every gRPC client.";
         let time = fields.duration("time", default, doc).max(KEEPALIVE_TIME_LEAST);
-        let timeout = fields.duration("timeout", default, "For the answer to a ping.");
-        let doc = "Ping also while no request is under way.";
+        let timeout = fields.duration("timeout", default, "Time limit for the answer to a ping.");
+        let doc = "Send pings also while no request is in flight.";
         let permit_without_stream = fields.boolean("permit_without_stream", false, doc);
         Keepalive { time, timeout, permit_without_stream }
     })

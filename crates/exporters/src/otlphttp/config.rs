@@ -64,9 +64,8 @@ impl OtlpHttpConfig {
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpHttpConfig {
         let urls = urls(fields);
         let formats = [("proto", Format::Proto), ("json", Format::Json)];
-        let format =
-            fields.choice("encoding", Format::Proto, &formats, "How requests are written.");
-        let doc = "How requests are compressed.";
+        let format = fields.choice("encoding", Format::Proto, &formats, "Format of requests.");
+        let doc = "Compression of requests.";
         let coding = fields.choice("compression", CODINGS[0].1, &CODINGS, doc);
         let client =
             ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
@@ -82,13 +81,13 @@ impl OtlpHttpConfig {
 
 fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
     let ((idle_connections, idle_timeout), keep_alive) = keep_alive(fields);
-    let doc = "Connections in all; requests beyond wait. 0 or unset: no limit.";
+    let doc = "Maximum number of connections; further requests wait for one. 0 or unset: no limit.";
     let connections = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
     let doc = "Offer HTTP/2 in the TLS handshake.";
     let http2 = fields.boolean("force_attempt_http2", true, doc);
-    let doc = "Between two HTTP/2 pings. 0: none.";
+    let doc = "Time between two HTTP/2 pings. 0: no pings.";
     let time = fields.duration("http2_read_idle_timeout", Duration::ZERO, doc);
-    let doc = "For the answer to an HTTP/2 ping.";
+    let doc = "Time limit for the answer to an HTTP/2 ping.";
     let timeout = fields.duration("http2_ping_timeout", Duration::from_secs(15), doc);
     let pings = Keepalive { time, timeout, permit_without_stream: true };
     HttpOptions {
@@ -104,13 +103,13 @@ fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
 
 /// `endpoint` with the signal's path behind it, or the signal's own endpoint as it stands.
 fn urls(fields: &mut Fields<'_>) -> [String; 3] {
-    let doc = "URL of the backend; `/v1/traces`, `/v1/metrics` and `/v1/logs` are put behind it.";
+    let doc = "URL of the backend, to which `/v1/traces`, `/v1/metrics` or `/v1/logs` is appended.";
     let base = fields.string("endpoint", "", doc);
     let own = Signal::ALL.map(|signal| {
-        let doc = format!("URL for {signal}, taken as it stands.");
+        let doc = format!("URL for {signal}, used unchanged.");
         fields.string(URL_OPTIONS[signal as usize], "", &doc)
     });
-    fields.no_effect("profiles_endpoint", "profiles are not carried");
+    fields.no_effect("profiles_endpoint", "profiles are not supported");
     if base.is_empty() && own.iter().all(String::is_empty) {
         fields.error_missing("endpoint");
     }
@@ -131,7 +130,7 @@ fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
     const FLAT: [&str; 4] =
         ["idle_conn_timeout", "max_idle_conns", "max_idle_conns_per_host", "disable_keep_alives"];
     let idle = idle_connections(fields);
-    let doc = "Each request has a connection of its own.";
+    let doc = "Use a new connection for each request.";
     let keep_alive = !fields.boolean(FLAT[3], false, doc);
     let flat = FLAT.into_iter().find(|key| fields.is_present(key));
     let doc =
@@ -149,9 +148,10 @@ fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
 /// The number of unused connections that are kept, and the time for it. There is one host, so the
 /// smaller of both limits applies. 0 means "no limit" for the first, "default" for the second.
 fn idle_connections(fields: &mut Fields<'_>) -> (usize, Duration) {
-    let doc = "Unused connections that are kept. 0: no limit.";
+    let doc = "Maximum number of unused connections that are kept. 0: no limit.";
     let all: usize = fields.integer("max_idle_conns", 100, 0..=100_000, doc);
-    let doc = "The same for the one host. 0 or unset: `max_idle_conns`.";
+    let doc = "As `max_idle_conns`, whose limit applies too: there is one host. 0 or unset: only \
+               `max_idle_conns`.";
     let host: Option<usize> = fields.optional_integer("max_idle_conns_per_host", 0..=100_000, doc);
     let all = if all == 0 { usize::MAX } else { all };
     let limit = host.filter(|limit| *limit > 0).map_or(all, |host| host.min(all));

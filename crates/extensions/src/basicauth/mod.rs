@@ -25,9 +25,9 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     )
     .aliases(&["basic_auth"]),
     |fields| {
-        let doc = "How requests to backends are authenticated.";
+        let doc = "Credentials for requests to backends.";
         let client = fields.section("client_auth", doc, ClientConfig::read);
-        let server = fields.section("htpasswd", "Who may send.", ServerConfig::read);
+        let server = fields.section("htpasswd", "Users that receivers accept.", ServerConfig::read);
         Extension {
             client: client.map(|client| Box::new(client) as _),
             server: server.map(|server| -> BuildServer {
@@ -77,7 +77,7 @@ struct ServerConfig {
 
 impl ServerConfig {
     fn read(fields: &mut Fields<'_>) -> ServerConfig {
-        let doc = "Lines as of an htpasswd file: hashes of bcrypt or {SHA}, or plain passwords.";
+        let doc = "Lines of an htpasswd file, with bcrypt or {SHA} hashes or plain passwords.";
         let inline = fields.secret("inline", doc).unwrap_or_default();
         let doc = "An htpasswd file; read again when it changes.";
         let file = optional_path(fields, "file", doc).map(PathBuf::from);

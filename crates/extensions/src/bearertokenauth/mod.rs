@@ -43,8 +43,8 @@ pub struct Config {
 
 impl Config {
     pub fn read(fields: &mut Fields<'_>) -> Config {
-        let token = fields.secret("token", "The token. Ignored beside `tokens`.");
-        let doc = "Several tokens: senders may show any, requests to backends show the first.";
+        let token = fields.secret("token", "The token. Ignored if `tokens` is set.");
+        let doc = "Several tokens. Receivers accept any of them; exporters send the first.";
         let tokens = fields.secret_list("tokens", doc);
         for (key, given) in [("token", token.as_slice()), ("tokens", &tokens)] {
             // An unset variable makes an empty token, which would be no secret.
@@ -56,14 +56,15 @@ impl Config {
             fields.warn_at("token", "is ignored beside `tokens`: move it there to keep it");
         }
         let tokens = if tokens.is_empty() { token.into_iter().collect() } else { tokens };
-        let doc = "File with a token a line; read again when it changes. It wins over both.";
+        let doc = "File with one token on each line; read again when it changes. Takes precedence \
+                   over `token` and `tokens`.";
         let filename = optional_path(fields, "filename", doc);
-        let header = fields.string("header", "Authorization", "The header that bears the token.");
+        let header = fields.string("header", "Authorization", "The header that carries the token.");
         let header = HeaderName::try_from(header).unwrap_or_else(|_| {
             fields.error_at("header", "is no header name");
             AUTHORIZATION
         });
-        let doc = "What stands before the token; may be empty.";
+        let doc = "Word before the token; may be empty.";
         let scheme = fields.string("scheme", "Bearer", doc);
         if tokens.is_empty() && filename.is_none() {
             fields.error_missing("token");

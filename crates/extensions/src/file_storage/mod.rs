@@ -8,8 +8,8 @@ use crate::extension::Extension;
 pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "file_storage",
-        "Directory in which telemetry is held, for exporters whose `sending_queue.storage` names \
-         it; as `buffer.directory`.",
+        "Directory in which telemetry is stored, if `sending_queue.storage` of an exporter names \
+         it. Same effect as `buffer.directory`.",
     ),
     |fields| Extension { file_storage: Some(read(fields)), ..Extension::default() },
 );
@@ -21,12 +21,13 @@ fn read(fields: &mut Fields<'_>) -> String {
     fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
     fields.no_effect(
         "compaction",
-        "segments that no delivery needs are removed, and thinly used ones rewritten, all the time",
+        "the log always removes segments that no delivery needs, and rewrites those with little \
+         live data",
     );
-    fields.no_effect("fsync", "what is acknowledged is always synced");
+    fields.no_effect("fsync", "every write is synced");
     fields.no_effect("create_directory", "the directory is created if it is missing");
     fields.no_effect("directory_permissions", "the directory is created with mode 0700");
-    let why = "what is damaged is passed over and counted, the rest is delivered";
+    let why = "damaged data is skipped and counted, the rest is delivered";
     fields.no_effect("recreate", why);
     let directory = fields.string("directory", DEFAULT_DIRECTORY, "Directory of the log.");
     if directory.is_empty() {

@@ -56,7 +56,7 @@ const ACTIONS: [(&str, HeaderAction); 4] = [
 
 impl Config {
     fn read(fields: &mut Fields<'_>) -> Config {
-        let doc = "What is done with which headers, in this order.";
+        let doc = "Rules that set or delete headers, applied in this order.";
         let headers = fields.sections("headers", doc, read_rule);
         let doc = "Another authentication extension whose headers are set first.";
         let additional_auth = fields.optional_string("additional_auth", doc);
@@ -65,13 +65,14 @@ impl Config {
 }
 
 fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
-    let doc = "`insert`: only if absent; `update`: only if there; `upsert`: either way; `delete`.";
+    let doc = "`insert` sets the header if it is absent, `update` if it is present, `upsert` in \
+               both cases; `delete` removes it.";
     let action = fields.choice("action", HeaderAction::Upsert, &ACTIONS, doc);
     let key = fields.required_string("key", "Name of the header.");
     let value = fields.secret("value", "A fixed value.");
-    let doc = "The request metadata of the sender that has the value.";
+    let doc = "Name of the sender's request metadata (header) that holds the value.";
     let from_context = fields.optional_string("from_context", doc);
-    let doc = "The value where the sender's request did not have it.";
+    let doc = "The value if the sender's request has no such metadata.";
     let default_value = fields.secret("default_value", doc);
     fields.not_yet("value_file", "header values from files");
     fields.not_yet("from_attribute", "header values from authentication attributes");

@@ -49,9 +49,9 @@ impl Config {
         let scopes = fields.string_list("scopes", &[], "Scopes to ask for.");
         let doc = "Further parameters of the token request, such as `audience`.";
         let endpoint_params = fields.string_map("endpoint_params", doc);
-        let doc = "A token is replaced this long before its end.";
+        let doc = "A token is replaced this long before it expires.";
         let expiry_buffer = fields.duration("expiry_buffer", Duration::from_secs(300), doc);
-        let doc = "For one request to the token endpoint.";
+        let doc = "Time limit for one request to the token endpoint.";
         let timeout = fields.duration("timeout", Duration::from_secs(10), doc);
         let config = Config {
             token_url,

@@ -5,9 +5,10 @@ use super::record::{FoundLimit, RunRecord, SubjectRecord};
 use super::table::Table;
 use super::tables::{group_title, subject_label};
 
-const NOTE: &str = "A rate is held with no loss, nothing turned away, all sent in time and no \
-                    growing backlog; it fails if it does so twice. The limit lies between the \
-                    highest rate that was held in all its tries and the lowest that failed.";
+const NOTE: &str = "A rate is held if nothing is lost or refused, all requests are sent in time, \
+                    and no backlog grows. It fails if it is not held in two tries. The limit lies \
+                    between the highest rate that was held in all its tries and the lowest that \
+                    failed.";
 
 /// A subject's search in a run.
 type Searched<'a> = (&'a RunRecord, &'a SubjectRecord, &'a FoundLimit);

@@ -59,7 +59,7 @@ mod tests {
         let runs: usize =
             records.iter().map(|record| record.subjects.iter().filter(measured).count()).sum();
         // Each target's second table has a line for each subject of a run, and head and rule.
-        let told = text.split("### What became of the items").skip(1).map(|rest| {
+        let told = text.split("### Integrity, latency and cost").skip(1).map(|rest| {
             rest.trim_start().lines().take_while(|line| line.starts_with('|')).count() - 2
         });
         assert_eq!(told.sum::<usize>(), runs, "{text}");

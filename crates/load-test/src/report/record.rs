@@ -41,7 +41,8 @@ pub struct RunRecord {
 /// The machine that the load test ran on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    pub cpu_model: Option<String>,
+    /// Instruction set, for instance `x86_64`.
+    pub architecture: Option<String>,
     /// Cores that this process may use.
     pub cores: u32,
     pub memory_bytes: Option<u64>,

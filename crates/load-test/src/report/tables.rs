@@ -274,7 +274,7 @@ fn all_entries<'a, 'b>(rows: &'b [Row<'a>]) -> impl Iterator<Item = (&'b Row<'a>
 fn integrity(rows: &[Row<'_>]) -> Table {
     // Published figures do not count the items.
     let entries = all_entries(rows).filter(|(_, entry)| entry.subject.was_to_run());
-    Table::of("What became of the items", &INTEGRITY, entries).with_note(
+    Table::of("Integrity, latency and cost", &INTEGRITY, entries).with_note(
         "Counts are of all turns together; other figures are medians, with the range of the turns.",
     )
 }

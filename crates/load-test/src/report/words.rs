@@ -25,12 +25,13 @@ pub fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
 
 fn when(record: &RunRecord) -> String {
     let machine = &record.machine;
-    let cpu = machine.cpu_model.as_deref().unwrap_or("a CPU of unknown model");
+    let architecture = machine.architecture.as_ref().map(|name| format!("{name} "));
+    let architecture = architecture.unwrap_or_default();
     let memory =
         machine.memory_bytes.map(|bytes| format!(", {:.0} MB memory", bytes as f64 / MEBIBYTE));
     let interrupted = if record.interrupted { ", interrupted" } else { "" };
     format!(
-        "{}, {:.0} s{interrupted}, sluice load-test {}, {cpu}, {} cores{}",
+        "{}, {:.0} s{interrupted}, sluice load-test {}, {} {architecture}cores{}",
         utc(record.started_unix_ms),
         record.duration_s,
         record.tool_version,

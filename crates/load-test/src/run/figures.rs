@@ -167,30 +167,30 @@ impl Figures<'_> {
         }
     }
 
-    /// A warning if it ended during the turn: how often, how, and the remedy.
+    /// A warning if the subject ended during the turn: how often, how, and the remedy.
     fn ends(&self) -> Option<Warning> {
         let lives = self.subject.lives();
         let how = lives
             .last_end
-            .map_or_else(|| "in a way that is not known".to_owned(), |status| status.to_string());
+            .map_or_else(|| "for an unknown reason".to_owned(), |status| status.to_string());
         let ended = match lives.restarts + u64::from(lives.is_down) {
             0 => return None,
-            1 => format!("it ended during the run ({how})"),
-            ends => format!("it ended {ends} times during the run (the last time: {how})"),
+            1 => format!("the subject ended during the run ({how})"),
+            ends => format!("the subject ended {ends} times during the run (the last time: {how})"),
         };
         let after = match (lives.restarts, lives.is_down) {
             (0, _) => " and was not started again",
-            (_, true) => ", and does not run at the end",
+            (_, true) => "; it was started again, but does not run at the end",
             (_, false) => " and was started again",
         };
         let words = self.subject.last_words();
-        let words = words.map_or_else(String::new, |words| format!("; its last words: {words}"));
+        let words = words.map_or_else(String::new, |words| format!("; its last output: {words}"));
         let remedy = match self.subject.oom_kills() {
             Some(1..) => {
-                "its memory limit ended it: give it more with --memory-limit, or lower the rate \
-                 with -r"
+                "it was killed at its memory limit: raise --memory-limit, or lower the rate with \
+                 -r"
             }
-            _ => "find out why it ended: --fail-if 'restarts>0' makes that a failure",
+            _ => "find out why it ended; with --fail-if 'restarts>0' such a run fails",
         };
         Some(Warning::new(format!("{ended}{after}{words}"), remedy))
     }

@@ -57,12 +57,9 @@ fn allowed_cores() -> Vec<usize> {
 }
 
 pub(super) fn describe(cores: &Cores) -> Machine {
-    let [cpus, memory] =
-        ["/proc/cpuinfo", "/proc/meminfo"].map(|file| fs::read_to_string(file).unwrap_or_default());
-    let mut models =
-        cpus.lines().filter_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     Machine {
-        cpu_model: models.next().map(|(_, model)| model.trim().to_owned()),
+        architecture: Some(std::env::consts::ARCH.to_owned()),
         cores: cores.all().len().max(1) as u32,
         memory_bytes: field_bytes(&memory, "MemTotal:"),
     }

@@ -70,20 +70,20 @@ pub struct Plan {
 // Options of the command line: its help would show a doc comment. Unset: as in the Kyma load test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct Requests {
-    /// How requests reach the subject [default: grpc]
+    /// Protocol of requests to the subject [default: grpc]
     #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
     pub protocol: Option<Protocol>,
-    /// How requests are compressed [default: none]
+    /// Compression of requests [default: none]
     #[arg(long = "compression", value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
     pub encoding: Option<Encoding>,
-    /// Items a request [default: traces 512, metrics and logs 100]
+    /// Items in each request [default: traces 512, metrics and logs 100]
     #[arg(long = "batch-size", value_name = "ITEMS", value_parser = count())]
     pub items: Option<u32>,
     /// Connections to the subject [default: traces 2, metrics 20, logs 4]
     #[arg(long, value_name = "COUNT", value_parser = count())]
     pub connections: Option<u32>,
-    /// Requests in flight at once on each connection; over HTTP each has a connection of its own
-    /// [default: traces 10, metrics 100, logs 8]
+    /// Requests in flight on each connection; over HTTP every request in flight has its own
+    /// connection [default: traces 10, metrics 100, logs 8]
     #[arg(long, value_name = "COUNT", value_parser = count())]
     pub streams: Option<u32>,
 }

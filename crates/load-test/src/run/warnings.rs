@@ -54,21 +54,20 @@ pub(super) fn warnings(facts: &Facts) -> Vec<Warning> {
         match bench_is_busy {
             true => "set a lower rate with -r: the bench does not keep up",
             false => {
-                "set a lower rate with -r: the subject does not keep up; where it is only slow to \
-                 answer, use more --streams"
+                "set a lower rate with -r: the subject does not keep up; if only its answers are \
+                 slow, use more --streams"
             }
         },
     );
     tell(
         facts.queue_is_unknown && lost > 0,
-        "its queue was not empty at the end of the drain and it does not say how many items it \
-         holds: they are counted as lost",
+        "its queue was not empty at the end of the drain, and it does not report the number of \
+         items in it: they are counted as lost",
         "wait longer with --drain-within",
     );
     tell(
         facts.is_still_draining && lost > 0,
-        "items were still coming when the time to drain was over: what had not come is counted as \
-         lost",
+        "items were still arriving when the time to drain was over: the rest is counted as lost",
         "wait longer with --drain-within",
     );
     tell(
@@ -126,7 +125,7 @@ mod tests {
                 "subject does not keep up",
             ),
             (|facts| facts.queue_is_unknown = true, "counted as lost", "--drain-within"),
-            (|facts| facts.is_still_draining = true, "still coming", "--drain-within"),
+            (|facts| facts.is_still_draining = true, "still arriving", "--drain-within"),
             (
                 |facts| facts.noise = Some(Noise { stolen: 0.05, others: 0.0 }),
                 "took 5 % of the cores' time (steal)",

@@ -63,7 +63,7 @@ pub type ClientAuths = HashMap<String, Arc<dyn ClientAuth>>;
 /// Reads `auth.authenticator`: the extension that authenticates requests.
 pub fn read_authenticator(fields: &mut Fields<'_>) -> Option<String> {
     let doc = "Name of the extension that authenticates requests, with its `/name` if it has one.";
-    let section = "How requests are authenticated.";
+    let section = "Authentication of requests.";
     let name = fields.section_unless_empty("auth", section, |fields| {
         fields.required_string("authenticator", doc)
     });

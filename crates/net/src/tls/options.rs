@@ -98,14 +98,14 @@ impl TlsOptions {
         let max_version = fields.choice("max_version", TLSv1_3, &VERSIONS, "Highest TLS version.");
         let names = cipher_suite_names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let doc = "Cipher suites of TLS 1.2; those of 1.3 are always there. Without it, all that \
-                   are secure.";
+        let doc = "Cipher suites of TLS 1.2. Unset: all that are secure. Those of TLS 1.3 are \
+                   always enabled.";
         let cipher_suites = fields.name_list("cipher_suites", &names, doc);
-        let doc = "Key exchange curves, the preferred one first. Without it, all.";
+        let doc = "Key exchange curves, the preferred one first. Unset: all.";
         let names = CURVES.map(|(name, _)| name);
         let curve_preferences = fields.name_list("curve_preferences", &names, doc);
-        let doc = "How often the files are looked at; 0: never. Unlike in the Collector, they are \
-                   looked at by default.";
+        let doc = "Interval at which the files are checked for changes. 0: never, which is the \
+                   Collector's default.";
         let reload_interval = fields.duration("reload_interval", DEFAULT_RELOAD_INTERVAL, doc);
         let reason = "insecure cipher suites are not available";
         fields.no_effect("include_insecure_cipher_suites", reason);
@@ -127,17 +127,17 @@ impl TlsOptions {
 impl ClientTlsOptions {
     /// Reads the section `tls` of a client: an exporter, a receiver that fetches, a token endpoint.
     pub fn read(fields: &mut Fields<'_>) -> ClientTlsOptions {
-        fields.section_or_default("tls", "TLS towards the backend.", Self::read_section)
+        fields.section_or_default("tls", "TLS of connections to the backend.", Self::read_section)
     }
 
     fn read_section(fields: &mut Fields<'_>) -> ClientTlsOptions {
         let doc = "Connect without TLS. An endpoint that starts with `https://` overrides it.";
         let insecure = fields.boolean("insecure", false, doc);
-        let doc = "Take any certificate of the backend. The connection is encrypted, but the \
+        let doc = "Accept any certificate of the backend. The connection is encrypted, but the \
                    backend may be an impostor.";
         let insecure_skip_verify = fields.boolean("insecure_skip_verify", false, doc);
         let doc =
-            "The name that the backend's certificate has to bear, instead of the endpoint's host.";
+            "The name that the backend's certificate must have, instead of the endpoint's host.";
         let server_name_override = fields.optional_string("server_name_override", doc);
         let server_name_override = server_name_override.filter(|name| !name.is_empty());
         if server_name_override.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
@@ -146,8 +146,7 @@ impl ClientTlsOptions {
         let doc = "Our certificate for mTLS, followed by its chain";
         let certificate = Pem::read(fields, "cert_file", "cert_pem", doc);
         let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
-        let doc = "The authorities that the backend's certificate may come from. Without it, the \
-                   system's";
+        let doc = "Authorities that may sign the backend's certificate (by default the system's)";
         let authorities = Pem::read(fields, "ca_file", "ca_pem", doc);
         let doc = "Trust the system's authorities in addition to `ca_file`.";
         let include_system_authorities = fields.boolean("include_system_ca_certs_pool", false, doc);

@@ -40,12 +40,14 @@ pub(crate) fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> Actions {
 }
 
 fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
-    let doc = "The attribute. Required for all actions but `delete` and `hash` with a `pattern`.";
+    let doc = "Key of the attribute. Required for all actions except `delete` and `hash` with a \
+               `pattern`.";
     let key = fields.string("key", "", doc);
     let name = read_name(fields);
     let source = read_source(fields);
-    let doc = "For `extract`: applied to the value; each group must have a name, which is the \
-               attribute that it sets. For `delete` and `hash`: which keys, besides `key`.";
+    let doc = "For `extract`: matched against the value. Each group must have a name; it sets the \
+               attribute of that name. For `delete` and `hash`: all attributes whose keys match, \
+               besides `key`.";
     let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
     let doc = "For `convert`: the new type.";
     let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
@@ -98,10 +100,10 @@ fn read_name(fields: &mut Fields<'_>) -> Option<(&'static str, Name)> {
         found.ok_or_else(|| "there is no such action".to_owned())
     };
     let kind = "one of `insert`, `update`, `upsert`, `delete`, `hash`, `extract`, `convert`";
-    let doc = "`insert` sets the attribute if it is not there, `update` if it is there, `upsert` \
-               in any case; `delete` removes it; `hash` replaces its value by the SHA-256 of it; \
-               `extract` sets other attributes from its string; `convert` changes the type of its \
-               value.";
+    let doc = "`insert` sets the attribute if it is absent, `update` if it is present, `upsert` in \
+               both cases; `delete` removes it; `hash` replaces its value by the SHA-256 of it; \
+               `extract` sets other attributes from parts of its value; `convert` changes the type \
+               of its value.";
     let name = fields.parsed("action", kind, None, doc, parse);
     if name.is_none() && !fields.is_present("action") {
         fields.error_missing("action");
@@ -112,15 +114,16 @@ fn read_name(fields: &mut Fields<'_>) -> Option<(&'static str, Name)> {
 fn read_source(fields: &mut Fields<'_>) -> Source {
     let doc = "For `insert`, `update` and `upsert`: the value, with its type.";
     let value = read_value(fields, "value", doc);
-    let doc = "The value of this attribute, if it is there.";
+    let doc = "The value comes from this attribute. If it is absent, `default_value` applies; \
+               without one, the action does nothing.";
     let from_attribute =
         fields.optional_string("from_attribute", doc).filter(|key| !key.is_empty());
     let kind = "`client.address` or `metadata.NAME`";
-    let doc = "A fact about the sender: its address, or request metadata (headers), for which the \
-               receiver needs `include_metadata`. Several values are joined by `;`. Nothing is \
-               done if it is not there.";
+    let doc = "The value comes from the sender: its address, or metadata (headers) of its request, \
+               for which the receiver needs `include_metadata`. Several values are joined by `;`. \
+               If there is none, `default_value` applies; without one, the action does nothing.";
     let from_context = fields.parsed("from_context", kind, None, doc, ContextKey::parse);
-    let doc = "The value if `from_attribute` or `from_context` has none.";
+    let doc = "The value if `from_context` and `from_attribute` yield none.";
     let default_value = read_value(fields, "default_value", doc);
     Source { value, from_context, from_attribute, default_value }
 }

@@ -4,31 +4,31 @@ use sluice_config::{ComponentKind, Fields, Kind};
 
 use crate::processor::{BatchLimits, ProcessorConfig};
 
-pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
-    Kind::new("batch", "Says how large and how old batches may become"),
-    |fields| ProcessorConfig::Batch(read(fields)),
-);
+pub(crate) const KIND: ComponentKind<ProcessorConfig> =
+    ComponentKind::new(Kind::new("batch", "Limits the size and the age of batches"), |fields| {
+        ProcessorConfig::Batch(read(fields))
+    });
 
 fn read(fields: &mut Fields<'_>) -> BatchLimits {
     let any = 0..=u32::MAX;
     let mut config = BatchLimits::default();
-    let doc = "A batch of this many spans, metric points or log records is full and goes out. 0: \
+    let doc = "A batch is sent as soon as it has this many spans, metric points or log records. 0: \
                only `timeout` counts.";
     config.send_batch_size =
         fields.integer("send_batch_size", config.send_batch_size, any.clone(), doc);
-    let doc = "How long a batch may wait for more. If senders wait for delivery, it goes out \
-               sooner, as soon as an exporter is free. 0: no waiting.";
+    let doc = "Longest time that a batch waits for more data. If senders wait for delivery, it is \
+               sent sooner: as soon as an exporter is free. 0: no waiting.";
     config.timeout = fields.duration("timeout", config.timeout, doc);
-    let doc = "The most items of a batch: larger requests are split. 0: no such limit. At least \
-               `send_batch_size`.";
+    let doc = "Maximum number of items in a batch; larger requests are split. 0: no such limit. \
+               Otherwise at least `send_batch_size`.";
     config.send_batch_max_size =
         fields.integer("send_batch_max_size", config.send_batch_max_size, any.clone(), doc);
-    let doc = "Names of request metadata (headers), in upper or lower case; requests that differ \
-               in them are batched apart.";
+    let doc = "Names of request metadata (headers), in upper or lower case. Requests that differ \
+               in them never share a batch.";
     let keys = fields.string_list("metadata_keys", &[], doc);
     config.metadata_keys = keys.into_iter().map(|key| key.to_lowercase()).collect();
-    let doc = "How many combinations of values of `metadata_keys` are batched at a time. 0: no \
-               limit but the delivery's budget and `timeout`.";
+    let doc = "Maximum number of combinations of `metadata_keys` values with an open batch. For \
+               one more, the oldest batch is sent at once. 0: no such limit.";
     let limit = config.metadata_cardinality_limit;
     config.metadata_cardinality_limit =
         fields.integer("metadata_cardinality_limit", limit, any, doc);

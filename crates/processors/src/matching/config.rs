@@ -20,8 +20,8 @@ const WITHOUT_MATCH_TYPE: &str =
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
     let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
-    let doc = "How strings are compared: exactly, or by regular expression, which matches anywhere \
-               in the text unless it is anchored. Required where there is a string to compare.";
+    let doc = "Compare strings exactly (`strict`) or by regular expression, which matches anywhere \
+               in the text unless it is anchored. Required if there is a string to compare.";
     let match_type = fields.optional_choice("match_type", &types, doc);
     fields.section("regexp", "Options of `match_type: regexp`.", |fields| {
         fields.no_effect("cacheenabled", WHY_NO_CACHE);
@@ -34,7 +34,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
     let properties = Properties {
         services: read(fields, "services", "Spans: `service.name` of the resource."),
         span_names: read(fields, "span_names", "Spans: the name."),
-        span_kinds: read(fields, "span_kinds", "Spans: the kind, as `SPAN_KIND_SERVER`."),
+        span_kinds: read(fields, "span_kinds", "Spans: the kind, for instance `SPAN_KIND_SERVER`."),
         log_bodies: read(fields, "log_bodies", "Log records: the body as text."),
         log_severity_texts: read(fields, "log_severity_texts", "Log records: the severity text."),
         log_severity_number: {
@@ -86,7 +86,7 @@ fn compile(
 fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
     let doc = "The lowest severity that matches (9 is INFO, 13 WARN, 17 ERROR, 21 FATAL).";
     let min = fields.integer("min", 0, 0..=24, doc);
-    let doc = "Whether records without a severity match.";
+    let doc = "If true, records without a severity match.";
     SeverityNumber { min, match_undefined: fields.boolean("match_undefined", false, doc) }
 }
 
@@ -98,8 +98,8 @@ fn read_attributes(
 ) -> Vec<AttributeMatcher> {
     fields.sections(key, doc, |fields| {
         let key = fields.required_string("key", "The attribute's key.");
-        let doc = "Its value, with its type; any if not given. With `match_type: regexp` a \
-                   pattern, which is matched against strings, numbers and booleans as text.";
+        let doc = "Its value, with its type. Unset: any value. With `match_type: regexp`: a \
+                   pattern, matched against the text of strings, numbers and booleans.";
         let node = fields.node("value", "string, number, boolean, list or map", doc);
         let Some(node) = node.filter(|node| !node.is_null()) else {
             return AttributeMatcher { key, value: ValueMatcher::Any };
@@ -128,7 +128,7 @@ fn read_libraries(fields: &mut Fields<'_>, match_type: Option<MatchType>) -> Vec
         "Spans and log records: the instrumentation scope. All must match, as in the Collector.";
     let libraries = fields.sections("libraries", doc, |fields| {
         let name = fields.string("name", "", "Name of the scope.");
-        let version = fields.optional_string("version", "Version of the scope; any if not given.");
+        let version = fields.optional_string("version", "Version of the scope. Unset: any.");
         Library {
             name: compile(vec![name], match_type, fields, "name"),
             version: version.map(|version| compile(vec![version], match_type, fields, "version")),

@@ -7,27 +7,28 @@ use crate::processor::{MemoryLimit, ProcessorConfig};
 const MIB: u64 = 1024 * 1024;
 
 pub(crate) const KIND: ComponentKind<ProcessorConfig> = ComponentKind::new(
-    Kind::new("memory_limiter", "Says how much memory the process may take"),
+    Kind::new("memory_limiter", "Sets the memory limit of the process"),
     |fields| ProcessorConfig::Memory(read(fields)),
 );
 
 fn read(fields: &mut Fields<'_>) -> MemoryLimit {
     fields.no_effect(
         "check_interval",
-        "what telemetry takes is accounted for with every request, not looked at now and then",
+        "memory is reserved and counted for each request, not checked at intervals",
     );
-    let doc = "Memory that the process may take, in MiB. Takes precedence over `limit_percentage`; \
-               one of the two is required.";
+    let doc = "Memory limit of the process, in MiB. Takes precedence over `limit_percentage`; one \
+               of the two is required.";
     let limit_mib = fields.integer("limit_mib", 0, 0..=u32::MAX, doc);
-    let doc = "Share of the limit, in MiB, that requests may take while they are received. 0: a \
-               fifth. It is kept between an eighth and a third of what is for payloads.";
+    let doc = "Part of the limit, in MiB, for requests that are being received. 0: a fifth of the \
+               limit. The value is kept between an eighth and a third of the memory that the \
+               process and its connections leave for telemetry.";
     let spike_mib = fields.integer("spike_limit_mib", 0, 0..=u32::MAX, doc);
-    let doc = "Memory that the process may take, in percent of the memory available to it (its \
-               cgroup's limit, or the machine's).";
+    let doc = "Memory limit of the process, in percent of the memory available to it (its cgroup's \
+               limit, or the machine's).";
     let limit = fields.integer("limit_percentage", 0, 0..=100, doc);
-    let doc = "The same in percent of the memory available.";
+    let doc = "As `spike_limit_mib`, in percent of the memory available to the process.";
     let spike = fields.integer("spike_limit_percentage", 0, 0..=100, doc);
-    let why = "memory is given back as soon as it is free, there is no garbage collection";
+    let why = "memory is freed as soon as it is unused, there is no garbage collection";
     for option in ["min_gc_interval", "max_gc_interval"] {
         fields.no_effect(&format!("{option}_when_soft_limited"), why);
         fields.no_effect(&format!("{option}_when_hard_limited"), why);

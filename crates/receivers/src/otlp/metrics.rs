@@ -90,24 +90,24 @@ pub(super) const METRICS: Table<Counters> = Table {
         .by_items(),
         row!(counters "otelcol_receiver_refused" by ["transport"],
             |it: &Counters, series| it.items(series, |cell| &cell.refused_items),
-            "Items of requests that were refused after they had been counted. Of those refused \
-             before, unread or while they were inflated, only the requests are known: see \
-             sluice_receiver_refused_requests.")
+            "Items of refused requests, if the items had been counted. Most requests are refused \
+             before that: only sluice_receiver_refused_requests counts those.")
         .by_items(),
         row!(counters "sluice_receiver_accepted_requests" by ["transport", "signal"],
             |it: &Counters, series| it.by_signal(series, |cell| &cell.accepted_requests),
             "Requests that were accepted."),
         row!(counters "sluice_receiver_accepted" by ["transport", "signal"] in "bytes",
             |it: &Counters, series| it.by_signal(series, |cell| &cell.accepted_bytes),
-            "Bytes of accepted requests, as sent."),
+            "Bytes of accepted requests, before decompression."),
         row!(counters "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
-            Counters::refused, "Requests that were refused, read or not."),
+            Counters::refused, "All refused requests, whether or not they were read."),
         row!(counter "sluice_receiver_unknown_requests",
             |it: &Counters| it.unknown_requests.value(),
-            "Requests to no known method or path, or with another HTTP method."),
+            "Requests to an unknown gRPC method or URL path, or with a wrong HTTP method."),
         row!(gauges "sluice_receiver_open_connections" by ["transport"],
-            Counters::open, "Connections that are open."),
+            Counters::open, "Open connections."),
         row!(counters "sluice_receiver_connections" by ["transport", "event"],
-            Counters::events, "What happened to connections."),
+            Counters::events,
+            "Connections by event, such as accepted, refused, evicted, tls_failure."),
     ],
 };

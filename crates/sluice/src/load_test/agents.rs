@@ -32,10 +32,10 @@ struct FarmArguments {
     /// Series of each metric
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = up_to::<u32>(1_000_000))]
     farm_series: u32,
-    /// How many of the metrics are counters, the others being gauges
+    /// Number of metrics of each target that are counters; the others are gauges
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     farm_counters: u32,
-    /// All series are replaced by new ones so often; 0: never
+    /// Interval at which all series are replaced by new ones; 0: never
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     farm_churn: Duration,
 }
@@ -49,7 +49,7 @@ struct LogArguments {
     #[arg(long, value_name = "MIB", default_value = "10")]
     #[arg(value_parser = number(0.01..=10_240.0, "give a number of MiB from 0.01 to 10240"))]
     log_rotate: f64,
-    /// How often the sizes of log files are looked at
+    /// Interval at which the sizes of log files are checked
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     log_rotate_every: Duration,
 }
@@ -59,12 +59,13 @@ impl AgentArguments {
     pub(super) fn check(&self, targets: &[Target]) -> Result<()> {
         if self.farm.is_some() && !targets.contains(&Target::MetricAgent) {
             bail!(
-                "the options --farm-… say what a metric agent scrapes: use them with -t metricagent"
+                "the options --farm-… describe what a metric agent scrapes: use them with -t \
+                 metricagent"
             );
         }
         if self.logs.is_some() && !targets.iter().any(|target| target.tails_files()) {
             bail!(
-                "the options --log-… say what a log agent tails: use them with -t logagent or \
+                "the options --log-… describe what a log agent tails: use them with -t logagent or \
                  -t logs-fluentbit"
             );
         }

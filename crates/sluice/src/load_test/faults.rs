@@ -13,7 +13,7 @@ const DEFAULT_SHARE: f64 = 0.7;
 
 #[derive(Debug, Args)]
 pub(super) struct FaultArguments {
-    /// Backends that answer a share of the requests 503 while the load lasts
+    /// Make the backends answer a share of the requests with 503 during the load
     #[arg(short = 'b', long, value_name = "BOOL")]
     #[arg(num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     backpressure: bool,
@@ -31,20 +31,20 @@ pub(super) struct FaultArguments {
 }
 
 const FAULT_HELP: &str = "\
-Make the backends sick; may be given several times. A FAULT is a kind and what else is to be said \
-of it, with commas between:
+Make the backends sick; may be given several times. A FAULT is a kind, followed by its settings, \
+separated by commas:
 
   refuse                   requests are answered 503 (gRPC: UNAVAILABLE)
   throttle[,retry-after=S] requests are answered 429 with Retry-After \
 (gRPC: RESOURCE_EXHAUSTED with RetryInfo) [default: 1]
-  delay,by=S               requests are taken after S seconds
-  stall                    requests are accepted and not answered until the fault ends
+  delay,by=S               requests are accepted after S seconds
+  stall                    requests are accepted, but not answered until the fault ends
   reset                    requests are broken off in the middle of the answer
-  outage                   connections are refused, and those that there are cut
+  outage                   new connections are refused, open ones are cut
 
-  share=SHARE              of the requests, above 0, up to 1 [default: 1]; not for outage
-  from=S, to=S             seconds of the load [default: from its beginning to its end]
-  pipeline=N[+N...]        with -m: the pipelines whose backends have it, from 0 [default: all]
+  share=SHARE              share of the requests, above 0, up to 1 [default: 1]; not for outage
+  from=S, to=S             start and end, in seconds of the load [default: the whole load]
+  pipeline=N[+N...]        with -m: pipelines with the fault, counted from 0 [default: all]
 
 Examples:
   --fault outage,from=20,to=30
@@ -53,7 +53,7 @@ Examples:
 impl FaultArguments {
     pub(super) fn schedule(&self, load: Duration, pipelines: usize) -> Result<FaultSchedule> {
         if !self.backpressure && (self.fault_share.is_some() || self.fault_delay.is_some()) {
-            bail!("--fault-share and --fault-delay say how backends refuse: add -b");
+            bail!("--fault-share and --fault-delay are settings of -b: add -b");
         }
         let faults = [self.of_backpressure(), self.fault.clone()].concat();
         FaultSchedule::new(faults, load, pipelines).map_err(|(fault, error)| {

@@ -12,15 +12,15 @@ const PRECISIONS: &str = "give a share from 0.01 to 1, for instance 0.05 for 5 %
 
 #[derive(Debug, Args)]
 pub(super) struct LimitArguments {
-    /// Search the highest rate that is held with no loss and no growing backlog; -r is then where
-    /// to begin
+    /// Search the highest rate that is held without loss and without a growing backlog; the search
+    /// starts at the rate of -r
     #[arg(long, conflicts_with_all = ["closed_loop", "turns"])]
     pub(super) find_limit: bool,
-    /// How long the search may take for each subject [default: 600]
+    /// Time limit of the search for each subject [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     find_limit_within: Option<Duration>,
-    /// How close the lowest rate that fails is to lie above the highest that is held, 0.01 to 1
-    /// [default: 0.05]
+    /// Precision of the search, 0.01 to 1: it ends when the lowest failed rate is above the highest
+    /// held one by at most this share [default: 0.05]
     #[arg(long, value_name = "SHARE", value_parser = number(0.01..=1.0, PRECISIONS))]
     find_limit_precision: Option<f64>,
 }

@@ -22,7 +22,7 @@ type Targets = Vec<Target>;
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArguments {
-    /// What is under load
+    /// The load: a kind of telemetry, or files and endpoints that an agent reads
     #[arg(short = 't', long, default_value = "traces")]
     #[arg(value_name = "TARGET", value_parser = targets())]
     target: Targets,
@@ -33,16 +33,16 @@ pub(super) struct LoadArguments {
     #[arg(short = 'm', long, value_name = "BOOL")]
     #[arg(num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
     pub(super) multi: bool,
-    /// How long the load lasts, with --find-limit each try [default: 60, with --find-limit 10]
+    /// Duration of the load; with --find-limit, of each try [default: 60, with --find-limit 10]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = load_seconds)]
     duration: Option<Duration>,
-    /// Items a second, open loop: sent by the clock, whatever the answers are [default: traces as
-    /// fast as they are answered, metrics 6667, metricagent every target once in 30 s, logs-otel
-    /// 1000, lines of log files as fast as they arrive]
+    /// Items a second, sent at a fixed rate even if answers are late (open loop) [default: traces
+    /// as fast as they are answered, metrics 6667, metricagent one scrape of every target in 30 s,
+    /// logs-otel 1000, lines of log files as fast as they arrive]
     #[arg(short = 'r', long, value_name = "ITEMS")]
     #[arg(value_parser = number(f64::MIN_POSITIVE..=1e9, "give a number of items above 0"))]
     rate: Option<f64>,
-    /// Send as fast as requests are answered, whatever the target's default is
+    /// Send the next request when one is answered, as fast as possible (closed loop)
     #[arg(long, conflicts_with = "rate")]
     closed_loop: bool,
     /// Bytes of a log record's body [default: logs-otel 2000, lines of log files 400]
@@ -50,7 +50,7 @@ pub(super) struct LoadArguments {
     pub(super) body_bytes: Option<u32>,
     #[command(flatten)]
     pub(super) requests: Requests,
-    /// How long the rest may take to arrive when the load has ended
+    /// Time limit for outstanding items to arrive after the load has ended
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(super) drain_within: Duration,
 }

@@ -46,7 +46,7 @@ pub(crate) struct LoadTestArguments {
     prometheus: PrometheusArguments,
     #[command(flatten)]
     output: OutputArguments,
-    /// Check everything, say what would be done, and do nothing
+    /// Check everything and print what would be done, but run nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -60,7 +60,7 @@ enum LoadTestCommand {
     #[command(after_help = "Examples:\n  sluice load-test report results-1.1 results-1.2\n  \
         sluice load-test report results-1.1 results-1.2 --output both")]
     Report {
-        /// Folders that `--output` wrote, or records
+        /// Records, or folders that `--output` wrote
         #[arg(required = true, value_name = "DIR")]
         places: Vec<PathBuf>,
         /// Write all reports into this folder

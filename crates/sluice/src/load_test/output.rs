@@ -14,10 +14,10 @@ use super::interruption::INTERRUPTED;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
-    /// Exit with 1 where this holds, for instance 'lost>0'; may be given several times
+    /// Exit with 1 if this condition holds, for instance 'lost>0'; may be given several times
     #[arg(long, value_name = "CONDITION")]
     pub(super) fail_if: Vec<Threshold>,
-    /// Show nothing while it runs
+    /// Show no progress during the run
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
     /// Write the record of the run to this file
@@ -26,8 +26,8 @@ pub(super) struct OutputArguments {
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write record and all reports into this folder; with -t all the records into folders below,
-    /// one a target
+    /// Write the record and all reports into this folder; with -t all, the record of each
+    /// target into a subfolder
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

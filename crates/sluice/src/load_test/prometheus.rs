@@ -15,14 +15,15 @@ pub(super) struct PrometheusArguments {
     /// at --metrics-listen
     #[arg(long, value_name = "URL", long_help = PROMETHEUS_HELP)]
     prometheus: Option<PrometheusUrl>,
-    /// Label matchers that select the subject's series there, for instance 'job="gateway"'
+    /// Label matchers that select the subject's series in Prometheus, for instance 'job="gateway"'
     /// [default: by the port]
     #[arg(long, value_name = "MATCHERS", requires = "prometheus", value_parser = matchers)]
     prometheus_selector: Option<String>,
-    /// How long it may take until it has scraped a subject that has started [default: 75]
+    /// Time limit for Prometheus to scrape a subject that has started [default: 75]
     #[arg(long, value_name = "SECONDS", requires = "prometheus", value_parser = seconds)]
     prometheus_within: Option<Duration>,
-    /// Where every subject serves its metrics [default: a free port; with --prometheus 8888]
+    /// Address at which every subject serves its metrics [default: a free port; with --prometheus
+    /// 8888]
     #[arg(long, value_name = "[IP:]PORT", value_parser = address)]
     metrics_listen: Option<SocketAddr>,
 }

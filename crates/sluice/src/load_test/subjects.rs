@@ -39,18 +39,18 @@ const QUOTAS: &str = "give a number of cores from 0.01 up, for instance 1 or 0.5
 pub(super) struct SubjectArguments {
     #[arg(long, value_name = "NAME", help = help())]
     subject: Vec<String>,
-    /// Another subject: a folder with `subject.json` and configuration templates; may be given
+    /// Folder of another subject, with `subject.json` and configuration templates; may be given
     /// several times
     #[arg(long, value_name = "DIR")]
     subject_dir: Vec<PathBuf>,
-    /// The program of a subject, where it is not in PATH; may be given several times
+    /// The program of a subject, if it is not in PATH; may be given several times
     #[arg(long, value_name = "NAME=PATH", value_parser = name_and_path)]
     subject_binary: Vec<(String, PathBuf)>,
     /// Turns of each subject, interleaved
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = up_to::<u16>(100))]
     pub(super) turns: u16,
-    /// CPU quota of each subject, as a pod has it, for instance 1 or 0.5 [default: none but its
-    /// cores]
+    /// CPU quota of each subject, like that of a pod, for instance 1 or 0.5 [default: no quota; the
+    /// subject has its own cores]
     #[arg(long, value_name = "CORES", value_parser = number(0.01..=1024.0, QUOTAS))]
     pub(super) cpus: Option<f64>,
     /// Memory limit of each subject [default: 500 MiB, and 1500 MiB a pipeline]

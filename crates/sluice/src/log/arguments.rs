@@ -19,18 +19,18 @@ pub(crate) enum LogCommand {
         sluice log show /var/lib/sluice --limit 1 --body | jq ."
     )]
     Show(ListArguments),
-    /// List what backends rejected for good, with the reason
+    /// List dead letters: data that backends rejected for good, with the reason
     #[command(after_help = "Examples:\n  sluice log dead-letters /var/lib/sluice\n  \
         sluice log dead-letters /var/lib/sluice --delivery 'logs -> otlp/backend' --body")]
     DeadLetters(ListArguments),
     /// Send dead letters to their delivery again, or write dead letters or a backlog to a file
     #[command(
         after_help = "Without --to-file, letters are appended to the log for their delivery, made \
-        durable, and only then removed. If this is interrupted nothing is lost; letters that were \
-        already appended are delivered twice when the command is repeated. No process may be \
+        durable, and only then removed. If the command is interrupted, nothing is lost. If it is \
+        repeated, letters that were already appended are delivered twice. No process may be \
         running on the directory.\n\nWith --to-file, the file gets one OTLP JSON object a line, as \
-        the Collector's file exporter writes it. Without --remove this changes nothing in the \
-        directory, and a process may be running on it.\n\nExamples:\n  \
+        the Collector's file exporter writes it. Without --remove the command changes \
+        nothing in the directory, and a process may be running on it.\n\nExamples:\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend'\n  \
         sluice log replay /var/lib/sluice --delivery 'traces -> otlp/backend' \
         --to-file letters.jsonl\n  \
@@ -48,7 +48,7 @@ pub(crate) enum LogCommand {
     /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         \
-        # only says what it would delete\n  \
+        # only prints what it would delete\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --yes\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old' --dead-letters --yes")]
     Drop(DropArguments),
@@ -118,10 +118,10 @@ pub(crate) struct ReplayArguments {
     /// Write the delivery's backlog instead of its dead letters. The backlog stays in the log
     #[arg(long, requires = "to_file")]
     pub backlog: bool,
-    /// Remove the dead letters when the file is durable
+    /// Remove the dead letters once the file is durable
     #[arg(long, requires = "to_file", conflicts_with = "backlog")]
     pub remove: bool,
-    /// Only this number of the oldest dead letters or frames
+    /// Only the oldest dead letters or frames, up to this number
     #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
     pub limit: u64,
 }
@@ -136,7 +136,7 @@ pub(crate) struct DropArguments {
     /// Delete its dead letters instead of its backlog
     #[arg(long)]
     pub dead_letters: bool,
-    /// Really delete; without this flag, only say what would be deleted
+    /// Delete. Without this flag, the command only prints what it would delete
     #[arg(long)]
     pub yes: bool,
 }

@@ -52,7 +52,9 @@ fn one_that_is_not_to_be_started_again_stays_down_and_the_warning_says_so() {
     assert_eq!(kpis(&record)["restarts"], json!(0), "{record}");
     let warnings = warnings(&record);
     assert!(
-        warnings.contains("it ended during the run (exit status: 7) and was not started again"),
+        warnings.contains(
+            "the subject ended during the run (exit status: 7) and was not started again"
+        ),
         "{warnings}"
     );
 }
@@ -88,7 +90,9 @@ fn sluice_killed_with_sigkill_is_started_again_and_goes_on() {
     assert!((1000.0..=6000.0).contains(&received), "{kpis}");
     let warnings = warnings(&record);
     assert!(
-        warnings.contains("it ended during the run (signal: 9 (SIGKILL)) and was started again"),
+        warnings.contains(
+            "the subject ended during the run (signal: 9 (SIGKILL)) and was started again"
+        ),
         "{warnings}"
     );
 }

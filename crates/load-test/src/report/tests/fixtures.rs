@@ -94,7 +94,7 @@ fn record(name: &str, started_unix_ms: u64, subjects: Vec<SubjectRecord>) -> Run
         format: FORMAT,
         tool_version: "0.1.0".to_owned(),
         machine: Machine {
-            cpu_model: Some("Example CPU".to_owned()),
+            architecture: Some("x86_64".to_owned()),
             cores: 4,
             memory_bytes: Some(16 << 30),
         },

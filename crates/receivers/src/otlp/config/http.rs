@@ -26,9 +26,9 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let url_paths = Signal::ALL.map(|signal| url_path(fields, signal));
     fields.no_effect("profiles_url_path", "profiles are not received");
     let mut shared = SharedConfig::read(fields, address, Protocols::Http1AndHttp2);
-    let doc = "Largest request in bytes, as sent and again after decompression. Larger ones are \
-               answered 413. 0 means the default. (The Collector's default is 20 MiB; OTLP \
-               recommends 64 MiB.)";
+    let doc = "Largest request in bytes, before and after decompression. Larger ones are answered \
+               413. 0 means the default. (The Collector's default is 20 MiB; OTLP recommends 64 \
+               MiB.)";
     let default = DEFAULT_LIMIT_BYTES as u64;
     let limit_bytes = fields.size("max_request_body_size", default, 0..=2 << 30, doc);
     if limit_bytes > 0 {
@@ -47,18 +47,19 @@ pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
 
 fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
     let key = format!("{signal}_url_path");
-    let path = fields.string(&key, signal.http_path(), &format!("Where {signal} are sent to."));
+    let doc = format!("URL path of requests with {signal}.");
+    let path = fields.string(&key, signal.http_path(), &doc);
     // The Collector takes the path with or without its slash.
     if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {
     let (body, server) = (&mut config.body_timeouts, &mut config.server);
-    let doc = "What the body of a request may take to arrive. 0 means the default.";
+    let doc = "Time limit for the body of a request to arrive. 0 means the default.";
     body.total = or_default(fields, "read_timeout", body.total, doc);
     body.gap = body.gap.min(body.total);
-    let doc = "What the headers of a request may take to arrive, from its first byte. 0 means the \
-               default.";
+    let doc = "Time limit for the headers of a request to arrive, from their first byte. 0 means \
+               the default.";
     server.read_header_timeout =
         or_default(fields, "read_header_timeout", server.read_header_timeout, doc);
     fields.no_effect("write_timeout", "answers are a few bytes");
@@ -86,14 +87,15 @@ fn keep_alive(fields: &mut Fields<'_>, server: &mut ServerOptions) -> bool {
 }
 
 fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
-    let section = fields.section("cors", "Which web pages may send. Without it, none.", |fields| {
+    let section = fields.section("cors", "Web pages that may send. Unset: none.", |fields| {
         let doc = "Origins such as `https://shop.example.com`; `*` in them stands for anything.";
         let origins = fields.string_list("allowed_origins", &[], doc);
         let doc = "Headers that pages may set beyond the usual ones.";
         let headers = fields.string_list("allowed_headers", &[], doc);
-        let doc = "Headers of the answer that pages may read.";
+        let doc = "Response headers that pages may read.";
         let exposed = fields.string_list("exposed_headers", &[], doc);
-        let doc = "Seconds for which browsers may remember this.";
+        let doc = "Seconds for which browsers may cache the answer to a preflight request. 0: \
+                   their default.";
         let max_age = fields.integer("max_age", 0_u64, 0..=86_400 * 365, doc);
         let max_age = (max_age > 0).then(|| Duration::from_secs(max_age));
         if origins.is_empty() {
@@ -107,9 +109,9 @@ fn cors(fields: &mut Fields<'_>) -> Option<Cors> {
 }
 
 fn encodings(fields: &mut Fields<'_>) -> Vec<(&'static str, Packing)> {
-    let doc = "Content codings that are taken besides `identity`: `gzip`, `zstd`, `snappy` (block \
-               or framed), `x-snappy-framed`, `deflate` and `zlib` (both the zlib format), `lz4` \
-               (frames).";
+    let doc = "Content codings that are accepted besides `identity`: `gzip`, `zstd`, `snappy` \
+               (block or framed), `x-snappy-framed`, `deflate` and `zlib` (both the zlib format), \
+               `lz4` (frames).";
     let all = ENCODINGS.map(|(name, _)| name);
     let mut encodings = vec![("identity", Packing::Known(Encoding::Identity))];
     for name in fields.string_list("compression_algorithms", &all, doc) {

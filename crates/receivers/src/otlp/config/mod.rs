@@ -83,8 +83,8 @@ impl OtlpConfig {
 
 /// `endpoint` and `transport`.
 fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
-    let doc = "Where to listen: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or the \
-               path of a Unix socket.";
+    let doc = "Address to listen on: `host:port`, `[ipv6]:port`, `:port` for all interfaces; or \
+               the path of a Unix socket.";
     let endpoint = fields.string("endpoint", default_endpoint, doc);
     // `None`: a path.
     let transports = [
@@ -93,8 +93,8 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
         ("tcp6", Some(Family::V6)),
         ("unix", None),
     ];
-    let doc = "`tcp4` and `tcp6` listen on addresses of that family alone; `unix` makes \
-               `endpoint` a path.";
+    let doc = "`tcp4` and `tcp6` listen only on addresses of that family. With `unix`, `endpoint` \
+               is a path.";
     let family = fields.choice("transport", Some(Family::Any), &transports, doc);
     if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"))
     {
@@ -133,12 +133,12 @@ fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
 impl SharedConfig {
     /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
-        let doc = "TLS. Without it, connections are not encrypted.";
+        let doc = "TLS. Unset: connections are not encrypted.";
         let tls = fields.section_unless_empty("tls", doc, tls);
         let authenticator = authenticator(fields);
-        let doc = "Keep those of the request's headers that `headers_setter`, `metadata_keys` or \
-                   `from_context` name. Requests whose kept headers differ are never merged where \
-                   an exporter reads them.";
+        let doc = "Keep the request headers that `headers_setter`, `metadata_keys` or \
+                   `from_context` name, and no others. Requests with different values of a header \
+                   are never merged for an exporter that reads it.";
         SharedConfig {
             address,
             tls,
@@ -151,10 +151,11 @@ impl SharedConfig {
     }
 
     fn read_connections(&mut self, fields: &mut Fields<'_>) {
-        let doc = "Connections at a time. A further one takes the place of the longest idle one, \
-                   or is closed. 0 or unset: as many as memory allows. Those of all receivers \
-                   together are sure of an eighth of the memory limit, which `sluice plan` shows. \
-                   (Sluice's own option.)";
+        let doc = "Maximum number of connections. One more replaces the connection that has been \
+                   idle longest; if none is idle, the new one is closed. 0 or unset: as many as \
+                   memory allows. An eighth of the memory limit, at most 256 MiB, is reserved for \
+                   the connections of all receivers; `sluice plan` shows it. (Sluice's own \
+                   option.)";
         let limit = fields.optional_integer("max_connections", 0..=1_000_000, doc);
         self.server.max_connections = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     }
@@ -176,9 +177,9 @@ fn or_default(fields: &mut Fields<'_>, key: &str, default: Duration, doc: &str) 
 
 /// `auth.authenticator`.
 fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
-    let doc = "Who may send. Without it, every client that can connect.";
+    let doc = "Authentication of senders. Unset: every client that can connect may send.";
     let name = fields.section_unless_empty("auth", doc, |fields| {
-        let doc = "Name of the extension that decides, with its `/name` if it has one.";
+        let doc = "Id of the extension that authenticates senders: `type` or `type/name`.";
         let name = fields.required_string("authenticator", doc);
         fields.no_effect("request_params", "authenticators see headers only");
         name
@@ -196,10 +197,10 @@ fn tls(fields: &mut Fields<'_>) -> TlsOptions {
     let client_ca_file = fields.optional_string("client_ca_file", doc);
     let protocol = TlsOptions::read_protocol(fields);
     fields.no_effect("client_ca_file_reload", "all files are read again when they change");
-    let why = "it has no meaning for a server: `client_ca_file` names the authorities of senders";
+    let why = "a server does not use it: `client_ca_file` names the authorities of senders";
     fields.no_effect("ca_file", why);
     fields.no_effect("ca_pem", why);
-    let why = "senders are never trusted for a certificate of the system's authorities";
+    let why = "certificates of the system's authorities are never accepted from senders";
     fields.no_effect("include_system_ca_certs_pool", why);
     if certificate.is_none() || key.is_none() {
         fields.error_with_hint("needs a certificate and its key", "set `cert_file` and `key_file`");
