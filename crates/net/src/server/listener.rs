@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use super::transport::Socket;
 const BACKLOG: u32 = 1024;
 /// Pause between probes of a TCP peer, as in Go; after nine without an answer it is gone.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Mode of a Unix socket: its owner and its group may connect. It does not depend on the umask.
+const SOCKET_MODE: u32 = 0o660;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -235,20 +238,48 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// A socket file without a process that answers is left over from a crash, and replaced.
+/// A socket file on which no process listens is left over from a crash, and replaced.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
+    match listen_unix(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let metadata = std::fs::symlink_metadata(path);
             let is_socket = metadata.is_ok_and(|metadata| metadata.file_type().is_socket());
-            if !is_socket || UnixStream::connect(path).await.is_ok() {
+            // Any other error comes from a process that is busy, or of another user.
+            let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if !is_socket || !UnixStream::connect(path).await.is_err_and(is_refused) {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)
+            listen_unix(path)
         }
         result => result,
     }
+}
+
+/// Before `listen` the kernel refuses every peer: none connects while the mode is another.
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let listening = set_socket_mode(path).and_then(|()| {
+        socket.listen(BACKLOG as i32)?;
+        socket.set_nonblocking(true)?;
+        UnixListener::from_std(socket.into())
+    });
+    listening.inspect_err(|_| {
+        let _ = std::fs::remove_file(path);
+    })
+}
+
+/// Follows no link: whoever may write to the directory could put one in the socket's place.
+fn set_socket_mode(path: &Path) -> io::Result<()> {
+    use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+    let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("the socket's file was replaced by another"));
+    }
+    let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(SOCKET_MODE))
 }
 
 #[cfg(test)]
@@ -342,6 +373,52 @@ mod tests {
             assert!(matches!(bound, Err(BindError::Held { .. })), "{family}");
         }
         assert!(Listener::bind_or_take_over(&tcp(&text), &held).await.is_ok());
+    }
+
+    /// Guarantee: owner and group may connect to a Unix socket, other users may not, whatever the
+    /// umask; also where it replaces one that a crash has left, with another mode.
+    #[tokio::test]
+    async fn other_users_cannot_connect_to_a_unix_socket() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let left = std::os::unix::net::UnixListener::bind(&path).expect("is bound");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).expect("is set");
+        drop(left);
+        let listener = Listener::bind(&Address::Unix(path.clone())).await.expect("is bound");
+        let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o660, "{mode:o}");
+        let (accepted, connected) = tokio::join!(listener.accept(), UnixStream::connect(&path));
+        assert!(accepted.is_ok() && connected.is_ok());
+    }
+
+    /// Scenario: another process took the place of a socket by a link to a file of ours.
+    #[test]
+    fn the_mode_of_no_other_file_is_changed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&file, "secret").expect("is written");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("is set");
+        std::os::unix::fs::symlink(&file, &link).expect("is linked");
+        assert!(set_socket_mode(&link).is_err() && set_socket_mode(&file).is_err());
+        let mode = std::fs::metadata(&file).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{mode:o}");
+    }
+
+    /// Scenario: the queue of connections of the process that listens is full. Guarantee: its
+    /// socket is not taken for one that a crash has left.
+    #[tokio::test]
+    async fn a_unix_socket_whose_process_is_busy_is_in_use() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let busy = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+        let busy = busy.expect("a socket");
+        busy.bind(&socket2::SockAddr::unix(&path).expect("an address")).expect("is bound");
+        busy.listen(0).expect("listens");
+        let _waiting = UnixStream::connect(&path).await.expect("waits to be accepted");
+        assert!(UnixStream::connect(&path).await.is_err(), "the queue is full");
+        let bound = Listener::bind(&Address::Unix(path.clone())).await;
+        assert!(matches!(bound, Err(BindError::InUse { .. })));
+        assert!(path.exists());
     }
 
     #[tokio::test]

@@ -94,7 +94,7 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
         ("unix", None),
     ];
     let doc = "`tcp4` and `tcp6` listen only on addresses of that family. With `unix`, `endpoint` \
-               is a path.";
+               is a path, to which Sluice's own user and group may connect (mode 0660).";
     let family = fields.choice("transport", Some(Family::Any), &transports, doc);
     if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"))
     {
