@@ -2,6 +2,10 @@
 //! does what it decides.
 
 #[cfg(test)]
+mod isolation_tests;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

@@ -32,8 +32,8 @@ pub fn unwritten(used_bytes: u64, limit_bytes: u64, deliveries: usize) -> PoolSt
     PoolState { limit_bytes, room_bytes: limit_bytes, used_bytes, firm_bytes: 0, deliveries }
 }
 
-/// The arriving bytes exceed that memory, or it is nearly full and a delivery of the route has more
-/// than a fair share of it. `of_route`: unwritten bytes of each.
+/// The arriving bytes exceed that memory, or a delivery of the route has more than a fair share
+/// while it is nearly full. `of_route`: unwritten bytes of each.
 pub fn is_unwritten_full(
     unwritten: &PoolState,
     arriving_bytes: u64,

@@ -36,12 +36,13 @@
 //!    limit, as far as they grow by inflating: refused, they would only be sent again.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
 //!    longer paced, after a second it is refused retryably. Why: no sender waits without end.
-//! 10. **slow disk** ([`disk::keep_unwritten_bytes`], [`disk::is_unwritten_full`]). When: half of the
-//!     memory for frames that are not on disk is used, or writes have failed for a second. Then:
-//!     deliveries give up unwritten frames as rules 5 and 6 let them; one that may not shed makes
-//!     its senders wait if it is late while writes fail, or has more than a fair share of that
-//!     memory while seven eighths are used; if all of it is used, requests wait, then are refused.
-//!     Why: a frame is acknowledged when it is on disk or delivered, never because it was dropped.
+//! 10. **slow disk** ([`disk::keep_unwritten_bytes`], [`disk::is_unwritten_full`]). When: half of
+//!     the memory for frames that are not on disk is used, or writes have failed for a second.
+//!     Then: deliveries give up unwritten frames as rules 5 and 6 let them; one that may not shed
+//!     makes its senders wait if it is late while writes fail, or has more than a fair share of
+//!     that memory while seven eighths are used; if all of it is used, requests wait, then are
+//!     refused. Why: a frame is acknowledged when it is on disk or delivered, never because it was
+//!     dropped.
 
 pub mod admission;
 pub mod budget;
