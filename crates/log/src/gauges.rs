@@ -69,6 +69,8 @@ pub struct ReaderGauges {
     pub alone_bytes: Gauge,
     /// The reader's budget.
     pub limit_bytes: Gauge,
+    /// Up to this lag the reader gives up nothing to make room for others.
+    pub reserve_bytes: Gauge,
     sheds: AtomicU8,
 }
 
@@ -76,6 +78,11 @@ impl ReaderGauges {
     /// True if more waits for the reader than its budget allows, a single frame excepted.
     pub fn is_over_budget(&self) -> bool {
         self.held_frames.get() > 1 && self.held_bytes.get() > self.limit_bytes.get()
+    }
+
+    /// True if the reader's lag exceeds its part of the reserve.
+    pub fn is_beyond_reserve(&self) -> bool {
+        self.held_bytes.get() > self.reserve_bytes.get()
     }
 
     pub fn may_shed(&self) -> Sheds {

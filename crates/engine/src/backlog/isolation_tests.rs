@@ -32,10 +32,8 @@ fn policy_of_the_sick() -> impl Strategy<Value = Policy> {
     prop_oneof![2 => Just(Policy::Isolate), 1 => Just(Policy::DropOldest)]
 }
 
-/// `drop_oldest` is left out: while a slow delivery under `isolate` has filled the pool and may not
-/// shed yet, a healthy delivery that may drop anything gives up the requests that it has not read.
 fn policy_of_the_healthy() -> impl Strategy<Value = Policy> {
-    prop_oneof![Just(Policy::Isolate), Just(Policy::Backpressure)]
+    prop_oneof![Just(Policy::Isolate), Just(Policy::Backpressure), Just(Policy::DropOldest)]
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {

@@ -287,10 +287,14 @@ impl Backlog {
             .iter()
             .zip(&sheds)
             .for_each(|(delivery, &sheds)| delivery.gauges.allow(sheds));
+        let pool = self.state();
+        for (delivery, state) in members.deliveries.iter().zip(&states) {
+            delivery.gauges.reserve_bytes.set(pool.reserve_bytes(state));
+        }
         let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
         let pinned =
             pinned.map(|((state, &sheds), it)| (sheds, state.pinned_bytes(), it.alone_bytes()));
-        let firm_bytes = budget::firm_bytes(self.state().used_bytes, pinned);
+        let firm_bytes = budget::firm_bytes(pool.used_bytes, pinned);
         self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
 
@@ -315,6 +319,7 @@ impl Backlog {
             }
             let candidates =
                 members.deliveries.iter().zip(0..).filter(|(_, it)| !is_exhausted[*it]);
+            let candidates = candidates.filter(|(it, _)| it.gauges.is_beyond_reserve());
             let candidates =
                 candidates.map(|(it, index)| (index, it.gauges.may_shed(), it.alone_bytes()));
             let else_alone = match budget::shed_first(&pool, candidates) {

@@ -1,7 +1,7 @@
 //! The pool that all backlogs share.
 
-use super::Sheds;
 use super::disk::BACKLOG_BYTES;
+use super::{DeliveryState, Policy, Sheds};
 
 /// Shedding keeps the room divided by this free, for frames of healthy deliveries in flight.
 const RESERVE_PART: u64 = 8;
@@ -35,6 +35,13 @@ impl PoolState {
     pub fn fair_share_bytes(&self) -> u64 {
         let share = |bytes| high_water(bytes) / self.deliveries.max(1) as u64;
         share(self.room_bytes).max(share(self.limit_bytes).min(BACKLOG_BYTES))
+    }
+
+    /// The lag up to which a delivery sheds nothing to make room in the pool: its part of the
+    /// reserve. Only `drop_oldest` needs it: the other policies let no healthy delivery shed.
+    pub fn reserve_bytes(&self, delivery: &DeliveryState) -> u64 {
+        let part = self.room_bytes / RESERVE_PART / self.deliveries.max(1) as u64;
+        if delivery.policy == Policy::DropOldest { part } else { 0 }
     }
 
     pub fn is_above_high_water(&self, arriving_bytes: u64) -> bool {

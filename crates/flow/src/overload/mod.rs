@@ -27,10 +27,11 @@
 //!    of the limit.
 //! 7. **high water** ([`budget::shed_first`], [`admission::admit`]). When: the pool is seven
 //!    eighths full. Then: the delivery that alone pins the most sheds; if several pin the same
-//!    frames, the oldest are dropped for all of them; a delivery that may not shed makes its
-//!    senders wait if it lags by more than a fair share or its backend takes nothing. Why: frames
-//!    of healthy deliveries in flight keep their memory. On disk the pool is no larger than the
-//!    room that the file system has for it ([`disk::room_bytes`]).
+//!    frames, the oldest are dropped for all of them; one that lags by no more than its part of the
+//!    reserve sheds nothing; a delivery that may not shed makes its senders wait if it lags by more
+//!    than a fair share or its backend takes nothing. Why: frames of healthy deliveries in flight
+//!    keep their memory. On disk the pool is no larger than the room that the file system has for
+//!    it ([`disk::room_bytes`]).
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
 //!    then are refused. Why: memory is bounded. Only requests that were admitted before exceed the
 //!    limit, as far as they grow by inflating: refused, they would only be sent again.

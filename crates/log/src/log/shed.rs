@@ -172,7 +172,9 @@ impl<T> Inner<T> {
 
     /// Whether every reader of a slot has resolved it or may give it up and has not leased it.
     pub(super) fn all_may_give_up(&self, slot: &Slot<T>, offset: Offset) -> bool {
-        let may = |cursor: &Cursor<T>| offset >= cursor.next && may_give_up(cursor, slot);
+        let may = |cursor: &Cursor<T>| {
+            offset >= cursor.next && cursor.gauges.is_beyond_reserve() && may_give_up(cursor, slot)
+        };
         if slot.unresolved == 1 {
             return self.cursors[slot.unresolved_ids].as_ref().is_some_and(may);
         }

@@ -271,7 +271,7 @@ fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     })
 }
 
-/// Follows no link: whoever may write to the directory could put one in the socket's place.
+/// Follows no link: any user that may write to the directory could put one in the socket's place.
 fn set_socket_mode(path: &Path) -> io::Result<()> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
     let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
