@@ -69,9 +69,8 @@ pub struct ReaderGauges {
     pub alone_bytes: Gauge,
     /// The reader's budget.
     pub limit_bytes: Gauge,
-    /// Up to this lag the reader gives up nothing to make room for others.
-    pub reserve_bytes: Gauge,
     sheds: AtomicU8,
+    reserve_bytes: Gauge,
 }
 
 impl ReaderGauges {
@@ -91,6 +90,11 @@ impl ReaderGauges {
             1 => Sheds::Taken,
             _ => Sheds::Everything,
         }
+    }
+
+    /// Up to this lag the reader gives up nothing to make room for others.
+    pub fn reserve(&self, bytes: u64) {
+        self.reserve_bytes.set(bytes);
     }
 
     /// Sets which frames the reader may give up from now on.

@@ -289,7 +289,7 @@ impl Backlog {
             .for_each(|(delivery, &sheds)| delivery.gauges.allow(sheds));
         let pool = self.state();
         for (delivery, state) in members.deliveries.iter().zip(&states) {
-            delivery.gauges.reserve_bytes.set(pool.reserve_bytes(state));
+            delivery.gauges.reserve(pool.reserve_bytes(state));
         }
         let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
         let pinned =
