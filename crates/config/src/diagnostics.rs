@@ -1,5 +1,6 @@
 //! All errors and warnings about a configuration.
 
+use crate::masking::mask_message;
 use crate::source::{Sources, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,9 @@ pub struct Diagnostics {
 const ITEMS_LIMIT: usize = 1000;
 
 impl Diagnostics {
-    pub fn push(&mut self, diagnostic: Diagnostic) {
+    pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        diagnostic.message = mask_message(diagnostic.message);
+        diagnostic.hint = diagnostic.hint.map(mask_message);
         // Aliases and merges can read one line many times: report it once.
         if self.items.contains(&diagnostic) {
             return;

@@ -1,7 +1,8 @@
 //! Keeps secrets out of the lines that messages show.
 //!
-//! Masked are the ranges that readers marked as values of secret options, and the values of keys
-//! whose names usually mean a secret: a file with a syntax error is never read that far.
+//! Masked are the ranges that readers marked as values of secret options, the values of keys whose
+//! names usually mean a secret, and users and passwords in URLs: a file with a syntax error is
+//! never read that far.
 
 use std::ops::Range;
 
@@ -56,7 +57,8 @@ pub(crate) fn mask_line(
     let within = here.map(|secret| {
         secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start
     });
-    let mut ranges: Vec<Range<usize>> = within.chain(telling_value(text, line.clone())).collect();
+    let by_text = telling_value(text, line.clone()).into_iter().chain(credentials(original));
+    let mut ranges: Vec<Range<usize>> = within.chain(by_text).collect();
     ranges.sort_by_key(|range| range.start);
     let mut replaced: Vec<Range<usize>> = Vec::new();
     for range in ranges.into_iter().filter(|range| !original[range.clone()].trim().is_empty()) {
@@ -70,6 +72,20 @@ pub(crate) fn mask_line(
         masked.replace_range(range.clone(), MASK);
     }
     MaskedLine { text: masked, replaced }
+}
+
+/// A message without the users and passwords of URLs.
+pub(crate) fn mask_message(mut message: String) -> String {
+    if let Some(range) = credentials(&message) {
+        message.replace_range(range, MASK);
+    }
+    message
+}
+
+/// All from the start of the first URL to the last `@`: a password may have any character.
+fn credentials(text: &str) -> Option<Range<usize>> {
+    let start = text.find("://")? + "://".len();
+    text.rfind('@').filter(|end| start < *end).map(|end| start..end)
 }
 
 /// The part of the line that is a secret by the name of its key or of an enclosing section.
@@ -157,6 +173,22 @@ mod tests {
             ("endpoint@: localhost:4317", "endpoint: localhost:4317"),
         ] {
             assert_eq!(masked(text), expected, "{text}");
+        }
+    }
+
+    /// Scenario: URLs with a user and a password, which may have any character. Guarantee: they are
+    /// shown neither in lines nor in messages.
+    #[test]
+    fn masks_users_and_passwords_in_urls() {
+        for (text, expected) in [
+            ("endpoint: https://me:p@host:1/a", "endpoint: https://[REDACTED]@host:1/a"),
+            ("a: {b: 'http://me:p /?#@@host', c: 1}", "a: {b: 'http://[REDACTED]@host', c: 1}"),
+            ("https://a and http://me:p@b", "https://[REDACTED]@b"),
+            ("a@b: http://c", "a@b: http://c"),
+            ("http://@a", "http://@a"),
+        ] {
+            assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);
+            assert_eq!(mask_message(text.to_owned()), expected);
         }
     }
 

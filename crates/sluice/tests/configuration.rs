@@ -218,6 +218,74 @@ fn mistakes_are_named_where_they_are() {
     assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
 }
 
+/// Scenario: URLs with a user and a password, as they stand and from the environment, in every
+/// option that is a URL; passwords with characters that end a URL's host. Guarantee: they are an
+/// error at the option, and no command prints a part of them.
+#[test]
+fn credentials_in_urls_are_errors_that_hide_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let oauth2 = "otlphttp: {endpoint: 'http://a'}\nextensions:\n  oauth2client: {client_id: a, ";
+    let options = [
+        ("otlphttp: {", "endpoint"),
+        ("otlphttp: {endpoint: 'http://a', ", "traces_endpoint"),
+        ("otlphttp: {endpoint: 'http://a', ", "metrics_endpoint"),
+        ("otlphttp: {endpoint: 'http://a', ", "logs_endpoint"),
+        ("otlp: {", "endpoint"),
+        (oauth2, "token_url"),
+    ];
+    let credentials =
+        ["me:s3cret", "s3cret", "me:s3^cret", "me:1#s3cret", "me/s3cret", "me?s3cret"];
+    for (section, option) in options {
+        for credentials in credentials {
+            for written in [credentials, "${env:CRED}"] {
+                let url = format!("{section}{option}: 'https://{written}@backend:4317'}}");
+                let said = refused(folder.path(), &url, credentials);
+                assert!(said.contains(&format!(".{option}`")), "{url}: {said}");
+            }
+        }
+    }
+}
+
+/// Scenario: URLs with credentials where something else is wrong, or where they are allowed.
+/// Guarantee: no command prints a part of them.
+#[test]
+fn credentials_in_urls_are_hidden_beside_other_mistakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for section in [
+        "otlp: {endpoint: 'me:s3cret@backend:4317'}",
+        "otlp: {endpoint: 's3cret@backend:4317', timeout: soon}",
+        "otlphttp: {endpoint: 'http://a', proxy_url: 'http://me:s3cret@proxy:1', timeout: soon}",
+        "otlphttp: {endpoint: 'http://a', proxy_url: 'http://me:1/s3cret@proxy:1'}",
+        "otlphttp: {endpoint: 'http://a', proxy_url: 'me:s3cret://@proxy:1'}",
+        "otlphttp: {endpoint: 'http://a', proxy: 'http://me:s3cret@proxy:1'}",
+        "otlphttp: {endpoint: 'http://a', timeout: 'http://me:s3cret@backend'}",
+        "otlphtp: {endpoint: 'http://me:s3cret@backend'}",
+        "otlphttp: {endpoint: 'http://me:s3cret@backend',, }",
+        "otlphttp: {endpoint: 'http://a'}\n  https://me:s3cret@backend: {}",
+    ] {
+        refused(folder.path(), section, "");
+    }
+}
+
+/// What the commands print about a file with these exporters, without the file's path. It must have
+/// no part of `s3cret` and `s3^cret`.
+fn refused(folder: &Path, section: &str, variable: &str) -> String {
+    let (before, rest) = GOOD.split_once("  otlp:\n    endpoint").expect("an exporter");
+    let after = &rest[rest.find("service:").expect("the section after it")..];
+    let path = write(folder, &format!("{before}  {section}\n{after}"));
+    let mut all = String::new();
+    for command in ["validate", "plan", "run"] {
+        let mut sluice = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let output = sluice.args([command, &path]).env("CRED", variable).output().expect("runs");
+        assert_eq!(output.status.code(), Some(1), "{command} with {section}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).replace(&path, "");
+        assert!(!said.contains("s3") && !said.contains("^cret"), "{command} {section}: {said}");
+        all += &said;
+    }
+    all
+}
+
 /// Guarantee: the configuration of the Kyma metric gateway, written for the Collector, has one
 /// error: the component that Sluice does not have. Without it the file is valid, as
 /// docs/migrating-from-the-collector.md says.

@@ -1,6 +1,6 @@
 //! Remarks about options beyond their values: no effect, not there yet, wrong in combination.
 
-use super::{Effect, Fields, Mode, OptionDoc};
+use super::{Effect, Fields, Mode, OptionDoc, mark_secret};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
 
@@ -38,6 +38,14 @@ impl<'a> Fields<'a> {
         let entry = self.find(key)?;
         let value = entry.value.span;
         Some(if value.start < value.end { value } else { entry.key_span })
+    }
+
+    /// Never shows the option's value: it may contain a secret, which it should not.
+    pub fn hide(&mut self, key: &str) {
+        let entry = self.find(key);
+        if let (Mode::Reading(reading), Some(entry)) = (&mut self.mode, entry) {
+            mark_secret(reading.diagnostics, &entry.value);
+        }
     }
 
     /// Reports that an option's value is wrong. The message continues "`path.key` ".

@@ -47,6 +47,9 @@ impl OtlpConfig {
         let endpoint = fields.required_string("endpoint", doc);
         if let (Err(error), false) = (Endpoint::parse(&endpoint), endpoint.is_empty()) {
             fields.error_at("endpoint", &format!("cannot be used: {error}"));
+            if endpoint.contains('@') {
+                fields.hide("endpoint");
+            }
         }
         let doc = "Compression of requests.";
         let compression = fields.choice("compression", Encoding::Gzip, &COMPRESSIONS, doc);

@@ -60,10 +60,8 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
     config.client.set_connect(&mut options.connect, tls, proxy)?;
     let channel = Channel::new(endpoint.target, options);
     let uri = |signal: Signal| {
-        channel.uri(signal.grpc_path()).map_err(|error| {
-            let url = config.channel.authority.as_ref().unwrap_or(&config.endpoint);
-            format!("the URL {url:?} cannot be used: {error}")
-        })
+        let reason = |error| format!("`authority` or `endpoint` cannot be used: {error}");
+        channel.uri(signal.grpc_path()).map_err(reason)
     };
     let grpc = Grpc {
         compression: config.compression,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use sluice_config::Fields;
-use sluice_net::client::{HttpOptions, Keepalive, Origin};
+use sluice_config::{Fields, Secret};
+use sluice_net::client::{HttpOptions, Keepalive, Origin, Proxy, UrlError};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::{ClientOptions, GZIP_LEVELS, ZSTD_LEVELS, declare_unsupported};
@@ -55,7 +55,7 @@ pub(crate) struct OtlpHttpConfig {
     pub format: Format,
     pub coding: Coding,
     pub client: ClientOptions,
-    pub proxy_url: Option<String>,
+    pub proxy_url: Option<Secret>,
     /// Without settings that depend on the URL.
     pub http: HttpOptions,
 }
@@ -69,9 +69,12 @@ impl OtlpHttpConfig {
         let coding = fields.choice("compression", CODINGS[0].1, &CODINGS, doc);
         let client =
             ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
-        let doc = "Proxy: `http://host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of \
-                   the environment decide.";
-        let proxy_url = fields.optional_string("proxy_url", doc).filter(|url| !url.is_empty());
+        let doc = "Proxy: `http://[user:password@]host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` \
+                   and `NO_PROXY` of the environment decide.";
+        let proxy_url = fields.secret("proxy_url", doc).filter(|url| !url.expose().is_empty());
+        if let Some(Err(error)) = proxy_url.as_ref().map(|url| Proxy::parse(url.expose())) {
+            fields.error_at("proxy_url", &format!("cannot be used: {error}"));
+        }
         let http = http_options(fields);
         fields.not_yet("cookies", "cookies of the backend");
         declare_unsupported(fields);
@@ -116,6 +119,9 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
     for (key, url) in URL_OPTIONS.into_iter().zip(&own).chain([("endpoint", &base)]) {
         if let (Err(error), false) = (Origin::of(url), url.is_empty()) {
             fields.error_at(key, &format!("cannot be used: {error}"));
+            if error == UrlError::Credentials {
+                fields.hide(key);
+            }
         }
     }
     Signal::ALL.map(|signal| match own[signal as usize].as_str() {

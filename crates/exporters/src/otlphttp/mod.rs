@@ -142,7 +142,7 @@ fn destinations(config: &OtlpHttpConfig) -> Result<[Option<Destination>; 3], Bui
 
 fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClient, BuildError> {
     let proxy = match &config.proxy_url {
-        Some(url) => Proxy::parse(url).map(Some),
+        Some(url) => Proxy::parse(url.expose()).map(Some),
         None => Proxy::from_environment(&target, tls),
     };
     let mut options = config.http.clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
-use sluice_net::client::Origin;
+use sluice_net::client::{Origin, UrlError};
 use sluice_net::tls::ClientTlsOptions;
 
 use crate::extension::{BuildError, ClientExtension, Extension};
@@ -67,11 +67,16 @@ impl Config {
         if config.client_id.is_unset() {
             fields.error_missing("client_id");
         }
-        if !fields.is_describing()
-            && !config.token_url.is_empty()
-            && Origin::of(&config.token_url).is_err()
-        {
-            fields.error_at("token_url", "is not a URL that starts with http:// or https://");
+        match Origin::of(&config.token_url) {
+            _ if config.token_url.is_empty() => {}
+            Ok(_) => {}
+            Err(UrlError::Credentials) => {
+                let hint = "set `client_id` and `client_secret`; an `@` in its path is written \
+                            `%40`";
+                fields.error_at_with_hint("token_url", "must not have credentials", hint);
+                fields.hide("token_url");
+            }
+            Err(error) => fields.error_at("token_url", &format!("cannot be used: {error}")),
         }
         config
     }

@@ -32,6 +32,10 @@ pub struct Endpoint {
     pub security: Security,
 }
 
+/// The endpoint itself is not shown: all before the `@` may be a password.
+const NOT_SENT: &str =
+    "has a user or a password, which Sluice does not send: set them in the extension `basicauth`";
+
 /// Why an endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint {0}")]
@@ -45,6 +49,7 @@ impl Endpoint {
                 let target = Target::Unix(PathBuf::from(path));
                 return Ok(Endpoint { target, security: Security::Unset });
             }
+            _ if text.contains('@') => return Err(EndpointError(NOT_SENT.to_owned())),
             ("http", rest) => (rest, Security::Plain),
             ("https", rest) => (rest, Security::Tls),
             ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unset),
@@ -157,31 +162,35 @@ pub struct Origin {
     pub tls: bool,
 }
 
-/// Why a URL cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the URL {0:?} cannot be used: {1}")]
-pub struct UrlError(String, &'static str);
+/// Why a URL cannot be used. The URL itself is not shown: it may contain a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("it {NOT_SENT}; an `@` in its path is written `%40`")]
+    Credentials,
+    #[error("it {0}")]
+    Other(&'static str),
+}
 
 impl Origin {
     pub fn of(url: &str) -> Result<Origin, UrlError> {
-        let wrong = |reason: &'static str| UrlError(url.to_owned(), reason);
-        let uri: Uri = url.parse().map_err(|_| wrong("it is not a URL"))?;
-        let tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(wrong("it must start with http:// or https://")),
-        };
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            // Not shown as a whole: it may be in a log.
-            let shown = url.rsplit('@').next().unwrap_or_default();
-            let reason =
-                "a user and a password before its host belong into the extension `basicauth`";
-            return Err(UrlError(shown.to_owned(), reason));
+        use UrlError::Other;
+        // Wherever the `@` is: a password with `/`, `?` or `#` would make the user the host.
+        if url.contains('@') {
+            return Err(UrlError::Credentials);
         }
-        let host =
-            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
+        let uri: Uri = url.parse().map_err(|_| Other("is not a URL"))?;
+        let (tls, default_port) = match uri.scheme_str() {
+            Some("http") => (false, 80),
+            Some("https") => (true, 443),
+            _ => return Err(Other("must start with http:// or https://")),
+        };
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or(Other("has no host"))?;
+        let port = match authority[host.len()..].strip_prefix(':').unwrap_or_default() {
+            "" => default_port,
+            port => port.parse().map_err(|_| Other("has a port that is not a number"))?,
+        };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         Ok(Origin { uri, target: Target::Host { host, port }, tls })
     }
 }
@@ -194,12 +203,41 @@ mod tests {
         Ok(Endpoint { target: Target::Host { host: host.to_owned(), port }, security })
     }
 
-    /// Guarantee: credentials in a URL, which would not be sent, are an error that hides them.
+    /// Scenario: passwords with characters that end a host, also without a scheme. Guarantee: they
+    /// are an error that hides them, since they would not be sent; none makes the user the host.
     #[test]
-    fn urls_with_credentials_are_refused() {
-        for url in ["http://user:secret@127.0.0.1:4318", "https://secret@backend/v1/traces"] {
-            let error = Origin::of(url).expect_err("has credentials").to_string();
+    fn credentials_are_refused() {
+        for url in [
+            "http://user:secret@127.0.0.1:4318",
+            "https://secret@backend/v1/traces",
+            "http://user:secret^@backend",
+            "http://user:1#secret@backend",
+            "http://user/secret@backend",
+            "http://user?secret@backend",
+            "user:secret@backend",
+        ] {
+            let error = Origin::of(url).expect_err(url).to_string();
             assert!(error.contains("basicauth") && !error.contains("secret"), "{error}");
+            let error = Endpoint::parse(url).expect_err(url).to_string();
+            assert!(error.contains("basicauth") && !error.contains("secret"), "{error}");
+        }
+        assert!(Endpoint::parse("unix:/run/user@1/socket").is_ok());
+    }
+
+    #[test]
+    fn urls_name_host_and_port() {
+        for (url, target) in [
+            ("http://backend", "backend:80"),
+            ("https://backend:/v1", "backend:443"),
+            ("http://[::1]:4318/v1", "[::1]:4318"),
+            ("https://[::1]", "[::1]:443"),
+        ] {
+            let shown = Origin::of(url).map(|origin| origin.target.to_string());
+            assert_eq!(shown.as_deref(), Ok(target));
+        }
+        for url in ["http://user:secret", "http://backend:70000", "http://:1", "backend:1", "a b"] {
+            let error = Origin::of(url).expect_err(url).to_string();
+            assert!(!error.contains(url) && !error.contains("secret"), "{error}");
         }
     }
 

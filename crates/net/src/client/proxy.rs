@@ -33,8 +33,14 @@ impl Proxy {
     /// itself is not supported.
     pub fn parse(url: &str) -> Result<Proxy, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        // The scheme is not shown: if the URL has none, all before `://` may be a password.
         if scheme != "http" {
-            return Err(format!("a proxy URL cannot start with {scheme}://, only with http://"));
+            return Err("a proxy URL can start only with http://".to_owned());
+        }
+        if rest.rfind('@').is_some_and(|at| rest[..at].contains(['/', '?', '#'])) {
+            let reason = "a proxy URL has `/`, `?` or `#` before its `@`: in a user or a password, \
+                          write %2F, %3F or %23";
+            return Err(reason.to_owned());
         }
         let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (credentials, address) = rest
@@ -175,7 +181,10 @@ mod tests {
         assert_eq!(chosen("backend", false, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
         assert_eq!(chosen("localhost", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
         assert_eq!(chosen("127.0.0.1", true, &[("HTTPS_PROXY", "http://proxy:3128")]), None);
-        assert!(Proxy::parse("socks5://proxy:1080").is_err());
+        for url in ["socks5://s3cret:1080", "me:s3cret://@proxy", "http://me:1/s3cret@proxy:1"] {
+            let error = Proxy::parse(url).expect_err(url);
+            assert!(!error.contains("s3cret"), "{error}");
+        }
     }
 
     /// Scenario: every form of `NO_PROXY`. Guarantee: it excludes the same targets as in Go, and no
