@@ -150,7 +150,7 @@ load test. Its published rows are included (marked \\*: another machine, longer 
 generator and backends had the other half. If generator and backends were the limit, a warning says so. Loads lasted $duration s, those of the
 metric agent twice as long.
 
-- Machine: $(nproc) $(uname -m) cores
+- Machine: $(nproc) $(uname -m | tr _ -) cores
 - Made by \`hack/load-tests/limits.sh\` on $(date -u +%Y-%m-%d); the command of each run is below its target's tables.
 - A dash means: not measured, or could not be run here. The reasons are below the tables as well.
 

@@ -25,7 +25,8 @@ pub fn about(record: &RunRecord) -> Vec<(Option<&'static str>, String)> {
 
 fn when(record: &RunRecord) -> String {
     let machine = &record.machine;
-    let architecture = machine.architecture.as_ref().map(|name| format!("{name} "));
+    // Markdown would need an escape for the underscore of `x86_64`.
+    let architecture = machine.architecture.as_ref().map(|name| name.replace('_', "-") + " ");
     let architecture = architecture.unwrap_or_default();
     let memory =
         machine.memory_bytes.map(|bytes| format!(", {:.0} MB memory", bytes as f64 / MEBIBYTE));
