@@ -7,6 +7,7 @@
 //!   that are a string literal, which are often texts that are compared as a whole.
 //! - `comment`: a block of `//` lines, or of `///` lines on an item that is not `pub`, has at most
 //!   `COMMENT_LINES` lines. Module heads (`//!`) and documentation of `pub` items may be longer.
+//! - `subject`: no comment begins with one of `HEADLESS`, a clause in the place of a subject.
 //! - `phrase`: no `BANNED_PHRASES`, whether in comments, in messages or in Markdown.
 //! - `identifier`: no `BANNED_IDENTIFIERS` in code. The field has another term for each of them.
 //! - `length`: a source file has at most `FILE_LINES` lines, a file of tests `TEST_FILE_LINES`.
@@ -37,6 +38,8 @@ const BANNED_PHRASES: &[&str] = &[
     concat!("would ", "else"),
     concat!("or it ", "is"),
 ];
+
+const HEADLESS: &[&str] = &["What", "Who", "Of what", "So many", "So much", "How many", "How much"];
 
 const BANNED_IDENTIFIERS: &[&str] = &[
     "Burial",
@@ -126,6 +129,14 @@ fn find_long_comments(text: &str, found: &mut Vec<Violation>) {
     let mut first = 0;
     for block in lines.chunk_by(|one, other| comment_marker(one) == comment_marker(other)) {
         let behind = first + block.len();
+        let marker = comment_marker(block[0]).unwrap_or_default();
+        let sentence = block[0].trim_start().strip_prefix(marker).unwrap_or_default().trim_start();
+        let is_headless = |word: &&str| {
+            sentence.strip_prefix(*word).is_some_and(|rest| rest.starts_with([' ', ',']))
+        };
+        if !marker.is_empty() && HEADLESS.iter().any(is_headless) && !sentence.contains('?') {
+            found.push((first + 1, "subject"));
+        }
         let bounded = match comment_marker(block[0]) {
             Some("//") => true,
             Some("///") => !is_public(&lines[behind..]),
@@ -302,6 +313,8 @@ fn long_comments_are_found_except_on_what_is_public() {
         [""; 0]
     );
     assert_eq!(rules_broken("src/a.rs", &block("//!", 9)), [""; 0]);
+    assert_eq!(rules_broken("src/a.rs", "/// What is left of it.\n"), ["subject"]);
+    assert_eq!(rules_broken("src/a.rs", "// Whatever is left. What is it?\n"), [""; 0]);
     let mixed = block("///", 3) + &block("//", 3) + "fn f() {}\n";
     assert_eq!(rules_broken("src/a.rs", &mixed), [""; 0]);
 }

@@ -239,7 +239,7 @@ impl World {
         self.frames.push_back(Frame { waits, is_taken, segment, sender, is_answered });
     }
 
-    /// What the engine does for a request: rules 6 to 8, then rule 10.
+    /// The engine's steps for a request: rules 6 to 8, then rule 10.
     fn is_admitted(&mut self, sender: usize) -> bool {
         let arrival = Arrival {
             bytes: FRAME_BYTES,

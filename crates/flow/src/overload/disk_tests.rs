@@ -35,7 +35,7 @@ fn rule_7_a_pool_on_disk_bridges_an_outage_and_then_loses_the_oldest_segments() 
     assert!(world.dropped()[1] > HOUR / 2 && world.refused() == [0, 0]);
     assert!(world.senders.iter().all(|sender| sender.longest_wait.is_zero()));
     world.assert_accounted();
-    // What is left arrives.
+    // The rest arrives.
     let dropped = world.dropped();
     world.readers[1].is_well = WELL;
     world.run(10 * MINUTE);

@@ -1,4 +1,4 @@
-//! What a connection does: its requests and answers, and since when it has none.
+//! The activity of a connection: its requests and answers, and since when it has none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ struct Times {
     standing: Standing,
 }
 
-/// What a connection's requests came to.
+/// The standing of a connection, by the fate of its requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     New,
@@ -107,7 +107,7 @@ impl Activity {
         Counted { activity: Arc::clone(self), undo }
     }
 
-    /// Something was read. What headers keep beside those of requests is charged: the peer's table
+    /// Something was read. Header memory beside that of requests is charged: the peer's table
     /// for the life of the connection, an unfinished block until its end. If there is no room the
     /// connection has to go, and at once if it goes on or amid a block.
     pub(super) fn note_read(&self, bytes: &[u8], headers: &mut HeaderBlocks) {
@@ -165,8 +165,8 @@ impl Activity {
     }
 }
 
-/// What a connection counts or is charged with until this is dropped: a stream beyond its request,
-/// or a request that is no progress of its connection.
+/// A count or a charge of a connection until this is dropped: a stream beyond its request, or a
+/// request that is no progress of its connection.
 pub(super) struct Counted {
     activity: Arc<Activity>,
     undo: fn(&Activity),

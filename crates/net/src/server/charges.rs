@@ -1,4 +1,4 @@
-//! What the requests of one connection hold, charged to the budget of all.
+//! Memory of the requests of one connection, charged to the budget of all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ const FURTHER_BLOCKS_PERCENT: usize = 25;
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
 
-/// What the requests in flight of one connection hold, charged to the budget in blocks.
+/// Memory of one connection's requests in flight, charged to the budget in blocks.
 pub(super) struct StreamCharges {
     pub(super) budget: Arc<ConnectionBudget>,
     needed_bytes: AtomicUsize,
     taken_bytes: AtomicUsize,
-    /// What is kept beside requests. Changed by the connection's task.
+    /// Memory kept beside requests. Changed by the connection's task.
     kept_bytes: AtomicUsize,
 }
 

@@ -8,7 +8,7 @@
 //!
 //! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
 
-/// Of one request: names, values and, in HTTP/2, 32 bytes a header.
+/// Limit of one request's headers: names, values and, in HTTP/2, 32 bytes a header.
 pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
 /// A place in a map of headers: an entry of 104 bytes and its share of the hashes.
 pub(super) const FIELD_BYTES: usize = 110;
@@ -143,16 +143,16 @@ impl HeaderBlocks {
         Ok(())
     }
 
-    /// What h2 may keep of headers beside those of requests: the buffers that the peer's table
-    /// keeps but for the first one, which is in the price of a connection, and a block until its
-    /// end.
+    /// Memory that h2 may keep for headers beside those of requests: the buffers that the peer's
+    /// table keeps but for the first one, which is in the price of a connection, and a block until
+    /// its end.
     pub(super) fn kept_bytes(&self) -> usize {
         let buffers = self.pins().saturating_sub(1) as usize;
         let block = if self.is_unfinished { self.block.decoded_bytes() } else { 0 };
         buffers * KEPT_BUFFER_BYTES + block
     }
 
-    /// How many buffers the peer's table may keep.
+    /// The number of buffers that the peer's table may keep.
     fn pins(&self) -> u32 {
         self.pins.count_ones()
     }
@@ -253,7 +253,7 @@ enum Field {
     Length(Text, Option<Integer>),
     /// The first byte of a name comes next; the length of the name.
     Name(Text, u32),
-    /// So many bytes of a string are left.
+    /// This many bytes of a string are left.
     Text(Text, u32),
 }
 
@@ -289,8 +289,8 @@ impl Integer {
 }
 
 impl Block {
-    /// What h2 may hold of it: its frames' buffers, texts, and places for fields, each of which has
-    /// a byte at least.
+    /// Memory that h2 may take for it: its frames' buffers, texts, and places for fields, each of
+    /// which has a byte at least.
     fn decoded_bytes(&self) -> usize {
         let fields = self.bytes.min(FIELDS_MAX);
         self.frames * KEPT_BUFFER_BYTES + self.bytes + fields * DECODED_FIELD_BYTES
@@ -380,7 +380,7 @@ fn after_index(is_inserted: Option<bool>, index: Result<u32, Integer>, slices: u
 }
 
 impl Text {
-    /// What follows, with so many bytes of the string left.
+    /// The next state, with this many bytes of the string left.
     fn rest(self, left: u32, ended: &mut Option<bool>) -> Field {
         if left > 0 {
             return Field::Text(self, left);

@@ -33,9 +33,9 @@ struct Module {
     file: PathBuf,
     /// Its child modules, in files or inline.
     children: BTreeSet<String>,
-    /// What it defines itself.
+    /// Items that it defines itself.
     items: BTreeSet<String>,
-    /// What it imports or re-exports, by the names that these have here.
+    /// Items that it imports or re-exports, by the names that these have here.
     imported: BTreeMap<String, Names>,
     /// The paths of `use …::*`.
     globs: Vec<Names>,
@@ -273,7 +273,7 @@ fn is_item(keyword: &Token) -> bool {
     matches!(keyword, Token::Word(word) if ITEMS.contains(&word.as_str()))
 }
 
-/// What follows an item, a statement or a field.
+/// The tokens after an item, a statement or a field.
 fn after_item(mut item: &[Token]) -> &[Token] {
     while let [Token::Mark('#'), _attribute, after @ ..] = item {
         item = after;

@@ -7,7 +7,7 @@ pub(crate) enum Token {
     /// `::`
     Colons,
     Mark(char),
-    /// What stands between two brackets, with the opening one.
+    /// The tokens between two brackets, with the opening one.
     Group(char, Vec<Token>),
 }
 
