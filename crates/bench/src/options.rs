@@ -1,4 +1,4 @@
-//! What to measure, with what, and for how long.
+//! The options of the bench: subjects, rows, turns and time.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -267,8 +267,8 @@ fn credentials_in_urls_are_hidden_beside_other_mistakes() {
     }
 }
 
-/// The output of the commands for a file with these exporters, without the file's path. It must have
-/// no part of `s3cret` and `s3^cret`.
+/// The output of the commands for a file with these exporters, without the file's path. It must
+/// have no part of `s3cret` and `s3^cret`.
 fn refused(folder: &Path, section: &str, variable: &str) -> String {
     let (before, rest) = GOOD.split_once("  otlp:\n    endpoint").expect("an exporter");
     let after = &rest[rest.find("service:").expect("the section after it")..];

@@ -227,7 +227,7 @@ fn rule_6_a_delivery_lags_by_no_more_than_its_own_limit() {
         assert_eq!((world.dropped(1) == 0, world.senders[0].refused > 0), (waits, waits));
         assert!(waits || world.senders[0].longest == 0);
         world.assert_accounted(1, world.senders[0].accepted);
-        // What is left arrives.
+        // The rest arrives.
         world.becomes(1, QUICK);
         let dropped = world.dropped(1);
         world.end_load();
