@@ -33,8 +33,8 @@
 //!    keep their memory. On disk the pool is no larger than the room that the file system has for
 //!    it ([`disk::room_bytes`]).
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same. Then: requests wait,
-//!    then are refused. Why: memory is bounded. Only requests that were admitted before exceed the
-//!    limit, as far as they grow by inflating: refused, they would only be sent again.
+//!    then are refused. Why: memory is bounded. A request that was inflated is judged again, with
+//!    the size that it has then: small compressed requests could fill any memory otherwise.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
 //!    longer paced, after a second it is refused retryably. Why: no sender waits without end.
 //! 10. **slow disk** ([`disk::keep_unwritten_bytes`], [`disk::is_unwritten_full`]). When: half of
