@@ -17,7 +17,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::{DeadLetter, dead_letter};
-use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
+use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
+use super::sending::{Charged, packing_bytes};
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
 
@@ -82,7 +83,7 @@ pub(crate) async fn run(
             if stopping == Stop::Drain && is_done && !task.dead_letters.is_storing() {
                 break;
             }
-            wake_at = task.dispatcher.next_wake();
+            wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
@@ -116,14 +117,16 @@ impl Task {
         let mut has_time = true;
         loop {
             let mut progressed = false;
-            while has_time && self.dispatcher.wants_more() && self.read(now) {
+            while has_time && self.may_send() && self.dispatcher.wants_more() && self.read(now) {
                 progressed = true;
                 has_time = now.elapsed() < TURN;
             }
             if draining {
                 self.dispatcher.drain();
             }
-            while let Some(batch) = self.dispatcher.next(now) {
+            while self.may_send()
+                && let Some(batch) = self.dispatcher.next(now)
+            {
                 if let Some(batch) = self.without_deserted(batch, now) {
                     self.send(batch);
                 }
@@ -148,6 +151,11 @@ impl Task {
         if self.in_flight.is_empty() && self.dispatcher.waiting_len() == 0 {
             self.delivery.health.note_idle();
         }
+    }
+
+    /// One request may always be in flight, and more while the memory for their copies has room.
+    fn may_send(&self) -> bool {
+        self.in_flight.is_empty() || self.delivery.sending.has_room()
     }
 
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.
@@ -189,7 +197,7 @@ impl Task {
             return Some(batch);
         }
         let packed = batch.packed.take();
-        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
         let (deserted, units) = std::mem::take(&mut batch.units).into_iter().partition(is_deserted);
         self.hand_back(deserted, "its sender has gone");
         batch.set_units(units);
@@ -209,8 +217,12 @@ impl Task {
     fn send(&mut self, mut batch: Batch<Lease>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
-        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
-        let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
+        let (sources, taken_bytes) = match &packed {
+            Some(packed) => (Vec::new(), packed.copied_bytes),
+            None => (payloads(&batch), packing_bytes(&batch, exporter.as_ref())),
+        };
+        let mut charged = Charged::new(&self.delivery, taken_bytes);
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
         // A probe is no sign of progress.
@@ -225,6 +237,7 @@ impl Task {
                     Err(reason) => return (None, Outcome::Rejected { reason }),
                 },
             };
+            charged.lower_to(packed.copied_bytes);
             let timeout = exporter.timeout();
             let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
             let outcome = outcome.unwrap_or_else(|_| {
@@ -285,7 +298,7 @@ impl Task {
             }
         }
         let Some(packed) = packed else { return 0 };
-        let copied = copied_bytes(&packed);
+        let copied = packed.copied_bytes;
         let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
         let waiting = self.packed_waiting.bytes() + copied;
         if waiting > limit_bytes {
@@ -402,7 +415,7 @@ impl Task {
         };
         while wanted_bytes > 0 || wants_less() {
             let Some(batch) = self.dispatcher.shed_oldest(may_go) else { break };
-            self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, copied_bytes));
+            self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, |it| it.copied_bytes));
             wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
             delivery.count_dropped(batch.items);
             let parts = batch.units.iter().map(|unit| &unit.lease.leased);
