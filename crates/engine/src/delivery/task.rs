@@ -43,6 +43,8 @@ struct Task {
     dead_letters: DeadLetterWriter,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
+    /// The log gave no more when it was last asked: it has none, or too much of it is unresolved.
+    has_read_enough: bool,
     /// Packed copies of batches that wait for a retry.
     packed_waiting: ChargedMemory,
 }
@@ -57,6 +59,7 @@ pub(crate) async fn run(
     let mut task = Task {
         dead_letters: DeadLetterWriter::new(delivery.clone()),
         has_read_all: false,
+        has_read_enough: false,
         packed_waiting: delivery.private.charge(0),
         delivery,
         preparer,
@@ -139,7 +142,7 @@ impl Task {
         if !has_time {
             self.delivery.wake.notify_one();
         }
-        self.settle_refused(self.has_read_all);
+        self.settle_refused(self.has_read_enough);
         let stats = &self.delivery.stats;
         for (shown, count) in [
             (&stats.in_flight, self.dispatcher.in_flight()),
@@ -159,9 +162,11 @@ impl Task {
     }
 
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.
-    fn settle_refused(&mut self, has_read_all: bool) {
-        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
+    fn settle_refused(&mut self, has_read_enough: bool) {
+        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_enough) {
             self.apply(Verdict::Dead { units, cause, reason });
+            // They may have been what kept the log from giving more.
+            self.delivery.wake.notify_one();
         }
     }
 
@@ -170,6 +175,7 @@ impl Task {
     fn read(&mut self, now: Instant) -> bool {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
+        self.has_read_enough = matches!(next, Next::Empty | Next::Full);
         let Next::Entry(offset, entry) = next else { return false };
         let leased = Leased::new(offset, entry);
         let entry = &leased.entry;

@@ -498,3 +498,22 @@ async fn copies_in_flight_stay_within_the_share_and_one_request() {
         assert_eq!(delivery.sending.used_bytes(), 0);
     }
 }
+
+/// Scenario: the backend refuses items in a row that are larger together than what the delivery may
+/// lease. Guarantee: they become dead letters, and the delivery goes on.
+#[tokio::test]
+async fn refused_items_that_fill_the_lease_become_dead_letters() {
+    const FRAMES: u64 = 10;
+    static PAYLOAD: [u8; 10_000] = [7; 10_000];
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("refuses", &log);
+    delivery.set_bounds(delivery.bounds(), 25_000);
+    (0..FRAMES).for_each(|_| append_frame(&log, &[delivery.cursor], None, frame(1, &PAYLOAD)));
+    let batch = BatchPolicy { max_items: 1, ..policy().batch };
+    let refused = Backend(Outcome::Rejected { reason: "too old".to_owned() });
+    let dispatch = DispatchPolicy { batch, ..policy() };
+    let _stop = start_with(&delivery, refused, Vec::new(), dispatch);
+    let resolved = timeout(Duration::from_secs(10), until_all_is_resolved(&delivery)).await;
+    resolved.expect("none is left");
+    assert_eq!(delivery.dead_letters.totals().letters, FRAMES);
+}
