@@ -21,6 +21,8 @@ pub struct Packed {
     /// The body, in order. Several chunks are one message: encoded requests merge by concatenation.
     pub chunks: Arc<[Bytes]>,
     pub len_bytes: usize,
+    /// Bytes that it takes beside its frames: all but those that it only refers to.
+    pub copied_bytes: usize,
     pub encoding: Encoding,
     /// Request metadata of the senders, for `headers_setter` and the like.
     pub metadata: Arc<Metadata>,
@@ -35,7 +37,9 @@ impl Packed {
         metadata: Arc<Metadata>,
     ) -> Packed {
         let len_bytes = chunks.iter().map(Bytes::len).sum();
-        Packed { signal, items, chunks: Arc::from(chunks), len_bytes, encoding, metadata }
+        let copied_bytes = chunks.iter().filter(|it| it.is_unique()).map(Bytes::len).sum();
+        let chunks = Arc::from(chunks);
+        Packed { signal, items, chunks, len_bytes, copied_bytes, encoding, metadata }
     }
 }
 

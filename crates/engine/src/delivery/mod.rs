@@ -6,6 +6,7 @@ mod dead_letter_writer;
 mod dead_letters;
 mod filling;
 mod prepare;
+mod sending;
 mod stats;
 mod task;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
 pub(crate) use prepare::Preparer;
+use sending::SendingMemory;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
@@ -66,7 +68,9 @@ pub(crate) struct Delivery {
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
-    /// With this much memory beside the log it reads no more frames.
+    /// Copies of requests in flight; beyond it only one request is.
+    pub sending: SendingMemory,
+    /// With this much memory beside the log, batches wait for a retry without inflated payloads.
     pub private_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
     /// Set by an append that found the delivery beyond its own limit.
@@ -117,6 +121,7 @@ impl Delivery {
             private,
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
+            sending: SendingMemory::default(),
             private_limit_bytes: AtomicU64::new(u64::MAX),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),

@@ -233,11 +233,6 @@ pub(super) fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
     batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
 }
 
-/// Bytes that a packed request takes beside its frames: none if it only refers to them.
-pub(super) fn copied_bytes(packed: &Packed) -> usize {
-    if packed.encoding == Encoding::Identity { 0 } else { packed.len_bytes }
-}
-
 pub(super) fn pack(
     exporter: &dyn Exporter,
     signal: Signal,

@@ -17,7 +17,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::{DeadLetter, dead_letter};
-use super::prepare::{Fate, Lease, Leased, Preparer, copied_bytes, pack, payloads};
+use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
+use super::sending::{Charged, packing_bytes};
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
 
@@ -42,6 +43,8 @@ struct Task {
     dead_letters: DeadLetterWriter,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
+    /// The log gave no more when it was last asked: it has none, or too much of it is unresolved.
+    has_read_enough: bool,
     /// Packed copies of batches that wait for a retry.
     packed_waiting: ChargedMemory,
 }
@@ -56,6 +59,7 @@ pub(crate) async fn run(
     let mut task = Task {
         dead_letters: DeadLetterWriter::new(delivery.clone()),
         has_read_all: false,
+        has_read_enough: false,
         packed_waiting: delivery.private.charge(0),
         delivery,
         preparer,
@@ -82,7 +86,7 @@ pub(crate) async fn run(
             if stopping == Stop::Drain && is_done && !task.dead_letters.is_storing() {
                 break;
             }
-            wake_at = task.dispatcher.next_wake();
+            wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
@@ -116,14 +120,16 @@ impl Task {
         let mut has_time = true;
         loop {
             let mut progressed = false;
-            while has_time && self.dispatcher.wants_more() && self.read(now) {
+            while has_time && self.may_send() && self.dispatcher.wants_more() && self.read(now) {
                 progressed = true;
                 has_time = now.elapsed() < TURN;
             }
             if draining {
                 self.dispatcher.drain();
             }
-            while let Some(batch) = self.dispatcher.next(now) {
+            while self.may_send()
+                && let Some(batch) = self.dispatcher.next(now)
+            {
                 if let Some(batch) = self.without_deserted(batch, now) {
                     self.send(batch);
                 }
@@ -136,7 +142,7 @@ impl Task {
         if !has_time {
             self.delivery.wake.notify_one();
         }
-        self.settle_refused(self.has_read_all);
+        self.settle_refused(self.has_read_enough);
         let stats = &self.delivery.stats;
         for (shown, count) in [
             (&stats.in_flight, self.dispatcher.in_flight()),
@@ -150,10 +156,17 @@ impl Task {
         }
     }
 
+    /// One request may always be in flight, and more while the memory for their copies has room.
+    fn may_send(&self) -> bool {
+        self.in_flight.is_empty() || self.delivery.sending.has_room()
+    }
+
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.
-    fn settle_refused(&mut self, has_read_all: bool) {
-        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_all) {
+    fn settle_refused(&mut self, has_read_enough: bool) {
+        for Refused { units, cause, reason } in self.dispatcher.take_at_fault(has_read_enough) {
             self.apply(Verdict::Dead { units, cause, reason });
+            // They may have been what kept the log from giving more.
+            self.delivery.wake.notify_one();
         }
     }
 
@@ -162,6 +175,7 @@ impl Task {
     fn read(&mut self, now: Instant) -> bool {
         let next = self.delivery.log.read(self.delivery.cursor);
         self.has_read_all = matches!(next, Next::Empty);
+        self.has_read_enough = matches!(next, Next::Empty | Next::Full);
         let Next::Entry(offset, entry) = next else { return false };
         let leased = Leased::new(offset, entry);
         let entry = &leased.entry;
@@ -189,7 +203,7 @@ impl Task {
             return Some(batch);
         }
         let packed = batch.packed.take();
-        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
         let (deserted, units) = std::mem::take(&mut batch.units).into_iter().partition(is_deserted);
         self.hand_back(deserted, "its sender has gone");
         batch.set_units(units);
@@ -209,8 +223,12 @@ impl Task {
     fn send(&mut self, mut batch: Batch<Lease>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
-        self.packed_waiting.give_back(packed.as_ref().map_or(0, copied_bytes));
-        let sources = if packed.is_some() { Vec::new() } else { payloads(&batch) };
+        self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
+        let (sources, taken_bytes) = match &packed {
+            Some(packed) => (Vec::new(), packed.copied_bytes),
+            None => (payloads(&batch), packing_bytes(&batch, exporter.as_ref())),
+        };
+        let mut charged = Charged::new(&self.delivery, taken_bytes);
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
         // A probe is no sign of progress.
@@ -225,6 +243,7 @@ impl Task {
                     Err(reason) => return (None, Outcome::Rejected { reason }),
                 },
             };
+            charged.lower_to(packed.copied_bytes);
             let timeout = exporter.timeout();
             let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
             let outcome = outcome.unwrap_or_else(|_| {
@@ -285,7 +304,7 @@ impl Task {
             }
         }
         let Some(packed) = packed else { return 0 };
-        let copied = copied_bytes(&packed);
+        let copied = packed.copied_bytes;
         let limit_bytes = self.delivery.packed_limit_bytes.load(Ordering::Relaxed) as usize;
         let waiting = self.packed_waiting.bytes() + copied;
         if waiting > limit_bytes {
@@ -402,7 +421,7 @@ impl Task {
         };
         while wanted_bytes > 0 || wants_less() {
             let Some(batch) = self.dispatcher.shed_oldest(may_go) else { break };
-            self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, copied_bytes));
+            self.packed_waiting.give_back(batch.packed.as_ref().map_or(0, |it| it.copied_bytes));
             wanted_bytes = wanted_bytes.saturating_sub(batch.bytes as u64);
             delivery.count_dropped(batch.items);
             let parts = batch.units.iter().map(|unit| &unit.lease.leased);

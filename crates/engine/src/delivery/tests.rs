@@ -13,7 +13,7 @@ use sluice_net::compress::compress;
 use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
 use sluice_processors::Processor;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use super::*;
@@ -63,7 +63,7 @@ struct Backend(Outcome);
 
 impl Exporter for Backend {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        Ok((chunks, Encoding::Gzip))
+        Ok((vec![chunks.concat().into()], Encoding::Gzip))
     }
 
     fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
@@ -442,4 +442,78 @@ async fn what_is_inflated_and_waits_is_bounded() {
         let used_bytes = delivery.private.used_bytes();
         assert!(used_bytes <= limit_bytes + LEN_BYTES as u64, "{used_bytes} of {limit_bytes}");
     }
+}
+
+/// Packs to a part of the size, and answers when it may.
+struct Hangs {
+    divisor: usize,
+    may_answer: Arc<Semaphore>,
+}
+
+impl Exporter for Hangs {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+        let packed = chunks.iter().map(|chunk| vec![7; chunk.len() / self.divisor].into());
+        Ok((packed.collect(), Encoding::Gzip))
+    }
+
+    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            self.may_answer.acquire().await.expect("is open").forget();
+            Outcome::Delivered
+        })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// Scenario: requests are packed for a backend that hangs, and later answers. Guarantee: packed
+/// copies in flight stay within the share and one request; any share lets one be sent, and all the
+/// requests arrive.
+#[tokio::test]
+async fn copies_in_flight_stay_within_the_share_and_one_request() {
+    const FRAMES: usize = 20;
+    static PAYLOAD: [u8; 10_000] = [7; 10_000];
+    for (limit_bytes, divisor, in_flight) in [(0, 1, 1), (25_000, 1, 3), (25_000, 10, 8)] {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("hangs", &log);
+        delivery.sending.set_limit(limit_bytes);
+        for _ in 0..FRAMES {
+            append_frame(&log, &[delivery.cursor], None, frame(1, &PAYLOAD));
+        }
+        let batch = BatchPolicy { max_items: 1, ..policy().batch };
+        let may_answer = Arc::new(Semaphore::new(0));
+        let backend = Hangs { divisor, may_answer: may_answer.clone() };
+        let dispatch = DispatchPolicy { batch, ..policy() };
+        let _stop = start_with(&delivery, backend, Vec::new(), dispatch);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(delivery.stats.in_flight.load(Ordering::Relaxed), in_flight);
+        let copied_bytes = in_flight * (PAYLOAD.len() / divisor) as u64;
+        assert_eq!(delivery.sending.used_bytes(), copied_bytes);
+        may_answer.add_permits(FRAMES);
+        timeout(Duration::from_secs(10), until_all_is_resolved(&delivery))
+            .await
+            .expect("all arrive");
+        assert_eq!(delivery.sending.used_bytes(), 0);
+    }
+}
+
+/// Scenario: the backend refuses items in a row that are larger together than what the delivery may
+/// lease. Guarantee: they become dead letters, and the delivery goes on.
+#[tokio::test]
+async fn refused_items_that_fill_the_lease_become_dead_letters() {
+    const FRAMES: u64 = 10;
+    static PAYLOAD: [u8; 10_000] = [7; 10_000];
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("refuses", &log);
+    delivery.set_bounds(delivery.bounds(), 25_000);
+    (0..FRAMES).for_each(|_| append_frame(&log, &[delivery.cursor], None, frame(1, &PAYLOAD)));
+    let batch = BatchPolicy { max_items: 1, ..policy().batch };
+    let refused = Backend(Outcome::Rejected { reason: "too old".to_owned() });
+    let dispatch = DispatchPolicy { batch, ..policy() };
+    let _stop = start_with(&delivery, refused, Vec::new(), dispatch);
+    let resolved = timeout(Duration::from_secs(10), until_all_is_resolved(&delivery)).await;
+    resolved.expect("none is left");
+    assert_eq!(delivery.dead_letters.totals().letters, FRAMES);
 }

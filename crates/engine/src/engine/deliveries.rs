@@ -245,6 +245,7 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     };
     delivery.set_bounds(bounds, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
+    delivery.sending.set_limit(plan.memory.sending_bytes);
     let private_bytes = (plan.memory.backlog_bytes / 2).min(planned.lease_bytes) / 2;
     delivery.private_limit_bytes.store(private_bytes, Ordering::Relaxed);
     let dead_letters_bytes =

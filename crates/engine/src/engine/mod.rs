@@ -325,6 +325,7 @@ mod tests {
                     running.delivery.packed_limit_bytes.load(Ordering::Relaxed),
                     memory.packed_bytes
                 );
+                assert_eq!(running.delivery.sending.limit_bytes(), memory.sending_bytes);
             }
         }
         engine.shutdown(Duration::ZERO).await;

@@ -147,6 +147,10 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Bytes sent in requests that the backend has taken."),
         row!(gauge "sluice_delivery_in_flight_requests" = delivery.stats.in_flight,
             "Requests in flight."),
+        row!(gauge "sluice_delivery_in_flight_copies" in "bytes",
+            |it: &Sample| it.delivery.sending.used_bytes() as f64,
+            "Memory of requests in flight beside the backlog: packed copies, and what is inflated \
+             to pack them."),
         row!(gauge "sluice_delivery_concurrency_limit" = delivery.stats.concurrency_limit,
             "Requests that may be in flight now."),
         row!(gauge "sluice_delivery_concurrency_max" = concurrency_max,

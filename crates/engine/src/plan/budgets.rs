@@ -18,7 +18,7 @@ pub struct MemoryPlan {
     pub best_effort_bytes: u64,
     /// Packed copies of requests that wait for a retry, of one delivery, at most.
     pub packed_bytes: u64,
-    /// For requests that are being packed and sent, beside the backlogs.
+    /// Copies of requests in flight, beside the backlogs, of one delivery.
     pub sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
@@ -62,9 +62,9 @@ impl MemoryPlan {
         let shared_work_bytes = payloads / 16;
         let waiting_bytes = receiving_bytes;
         let receives = waiting_bytes + receiving_bytes;
-        let sending_bytes = payloads / SENDING_PART;
-        let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes;
         let deliveries = deliveries.max(1) as u64;
+        let sending_bytes = payloads / SENDING_PART / deliveries;
+        let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes * deliveries;
         let share = rest_bytes / deliveries;
         let dead_letters_bytes =
             dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
@@ -101,8 +101,8 @@ mod tests {
                     [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))]
                 {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
-                    let letters = plan.dead_letters_bytes * deliveries.max(1) as u64;
-                    let backlogs = plan.backlog_bytes + plan.sending_bytes + letters;
+                    let each = plan.dead_letters_bytes + plan.sending_bytes;
+                    let backlogs = plan.backlog_bytes + each * deliveries.max(1) as u64;
                     let receiving = plan.receiving_bytes + plan.waiting_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(

@@ -4,8 +4,8 @@
 //! to single items. An item that is refused alone is at fault if the backend takes anything else.
 //! If it takes nothing else, all data is at fault (a schema, a quota), and none of it may be given
 //! up for that. So a refused item is kept until the backend takes something, or no data is left to
-//! send. A run of refused items without anything taken is a fault of all data: see
-//! [`refused_items_of_a_fault`].
+//! send, or the refused items leave no room to read more of it. A run of refused items without
+//! anything taken is a fault of all data: see [`refused_items_of_a_fault`].
 //!
 //! One sender may send many items in a row that are all at fault. So during a run, data from
 //! elsewhere is sent after each refused item: unsent data, or the part that has waited longest.
@@ -144,7 +144,7 @@ impl<L> Bisection<L> {
         std::mem::take(&mut self.refused).into_iter().map(|refused| Batch::new(refused.units))
     }
 
-    /// Items that are at fault. `is_last`: no answer is pending and no other data is left to send.
+    /// Items that are at fault. `is_last`: no answer is pending and no other data can be sent.
     pub(super) fn take_at_fault(&mut self, is_last: bool) -> Vec<Refused<L>> {
         if is_last && self.suspects.is_empty() {
             self.at_fault.append(&mut self.refused);

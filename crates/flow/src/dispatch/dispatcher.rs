@@ -279,9 +279,9 @@ impl<L> Dispatcher<L> {
     }
 
     /// Items that the backend refused and that are at fault themselves. To be called after
-    /// outcomes. `has_read_all`: no unit is left to be offered.
-    pub fn take_at_fault(&mut self, has_read_all: bool) -> Vec<Refused<L>> {
-        let is_last = has_read_all && self.in_flight() == 0 && self.batcher.is_empty();
+    /// outcomes. `has_read_enough`: no unit can be offered before one is resolved.
+    pub fn take_at_fault(&mut self, has_read_enough: bool) -> Vec<Refused<L>> {
+        let is_last = has_read_enough && self.in_flight() == 0 && self.batcher.is_empty();
         self.bisection.take_at_fault(is_last)
     }
 

@@ -145,6 +145,10 @@ impl Ingest {
         if items == 0 {
             return Ok((0, len_bytes));
         }
+        if payload.bytes.len() > len_bytes {
+            // It was admitted as it came: the backlogs may have no room for what it inflates to.
+            route.admit_at_once(0).map_err(|refusal| (refusal.into(), items))?;
+        }
         let request = Request { payload, items, metadata, position: None };
         let accepted = match route.submit(request, permit) {
             Ok(receipt) => receipt.accepted().await,
