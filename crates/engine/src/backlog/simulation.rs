@@ -11,7 +11,7 @@ use sluice_flow::{Frame, Payload};
 use sluice_log::Next;
 
 use super::*;
-use crate::delivery::{Bounds, DeadLetters, DeliveryId};
+use crate::delivery::{Bounds, DeadLetters, DeliveryId, SharedMemory};
 use crate::entry::Origin;
 use crate::intake::Route;
 use crate::receiving::ReceivingBudget;
@@ -147,8 +147,11 @@ impl World {
                         signal,
                         log.clone(),
                         DeadLetters::in_memory(0),
-                        receiving.clone(),
-                        backlog.private_memory(),
+                        SharedMemory {
+                            receiving: receiving.clone(),
+                            private: backlog.private_memory(),
+                            sending: Arc::default(),
+                        },
                         false,
                     );
                     delivery.set_bounds(

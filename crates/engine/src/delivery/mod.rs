@@ -20,7 +20,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
 pub(crate) use prepare::Preparer;
-use sending::SendingMemory;
+pub(crate) use sending::SendingMemory;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
@@ -68,8 +68,9 @@ pub(crate) struct Delivery {
     pub dead_letters: DeadLetters,
     /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
-    /// Copies of requests in flight; beyond it only one request is.
+    /// Copies of requests in flight; beyond it and the common part only one request is.
     pub sending: SendingMemory,
+    common_sending: Arc<SendingMemory>,
     /// With this much memory beside the log, batches wait for a retry without inflated payloads.
     pub private_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
@@ -91,6 +92,14 @@ pub(crate) struct Delivery {
     receiving: Arc<ReceivingBudget>,
 }
 
+/// Memory that a delivery uses together with other ones.
+pub(crate) struct SharedMemory {
+    pub receiving: Arc<ReceivingBudget>,
+    pub private: Arc<PrivateMemory>,
+    /// The common part of the memory for copies of requests in flight.
+    pub sending: Arc<SendingMemory>,
+}
+
 impl Delivery {
     /// Continues the backlog of a delivery of this name, if the log has one.
     pub(crate) fn new(
@@ -98,10 +107,10 @@ impl Delivery {
         signal: sluice_otlp::Signal,
         log: Arc<Log<Entry>>,
         dead_letters: DeadLetters,
-        receiving: Arc<ReceivingBudget>,
-        private: Arc<PrivateMemory>,
+        memory: SharedMemory,
         is_best_effort: bool,
     ) -> Self {
+        let SharedMemory { receiving, private, sending } = memory;
         let wake = Arc::new(Notify::new());
         let woken = wake.clone();
         let cursor = log.subscribe(Subscription {
@@ -122,6 +131,7 @@ impl Delivery {
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
             sending: SendingMemory::default(),
+            common_sending: sending,
             private_limit_bytes: AtomicU64::new(u64::MAX),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),

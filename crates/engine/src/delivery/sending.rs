@@ -11,7 +11,7 @@ use sluice_otlp::Encoding;
 use super::Delivery;
 use super::prepare::Lease;
 
-/// A delivery's share, and the part that is in use.
+/// The part in use of a delivery's own share, or of the memory that all deliveries share.
 #[derive(Debug)]
 pub(crate) struct SendingMemory {
     used_bytes: AtomicU64,
@@ -52,7 +52,9 @@ pub(super) struct Charged {
 impl Charged {
     pub(super) fn new(delivery: &Arc<Delivery>, bytes: usize) -> Self {
         let bytes = bytes as u64;
-        delivery.sending.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        for memory in [&delivery.sending, &delivery.common_sending] {
+            memory.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         Charged { delivery: delivery.clone(), bytes }
     }
 
@@ -60,10 +62,11 @@ impl Charged {
     pub(super) fn lower_to(&mut self, bytes: usize) {
         let less_bytes = self.bytes.saturating_sub(bytes as u64);
         self.bytes -= less_bytes;
-        let sending = &self.delivery.sending;
-        let before_bytes = sending.used_bytes.fetch_sub(less_bytes, Ordering::Relaxed);
-        if before_bytes >= sending.limit_bytes() && sending.has_room() {
-            self.delivery.wake.notify_one();
+        for memory in [&self.delivery.sending, &self.delivery.common_sending] {
+            let before_bytes = memory.used_bytes.fetch_sub(less_bytes, Ordering::Relaxed);
+            if before_bytes >= memory.limit_bytes() && memory.has_room() {
+                self.delivery.wake.notify_one();
+            }
         }
     }
 }

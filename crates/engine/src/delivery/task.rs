@@ -158,7 +158,9 @@ impl Task {
 
     /// One request may always be in flight, and more while the memory for their copies has room.
     fn may_send(&self) -> bool {
-        self.in_flight.is_empty() || self.delivery.sending.has_room()
+        self.in_flight.is_empty()
+            || self.delivery.sending.has_room()
+            || self.delivery.common_sending.has_room()
     }
 
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.

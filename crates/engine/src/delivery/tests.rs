@@ -25,8 +25,9 @@ use crate::steps::{Chain, Step};
 pub(crate) fn delivery(name: &str, log: &Arc<Log<Entry>>) -> Arc<Delivery> {
     let id = DeliveryId { pipeline: "traces".to_owned(), exporter: name.to_owned() };
     let (letters, receiving) = (DeadLetters::in_memory(1 << 20), ReceivingBudget::new(0));
-    let delivery =
-        Delivery::new(id, Signal::Traces, log.clone(), letters, receiving, Arc::default(), false);
+    let (private, sending) = Default::default();
+    let memory = SharedMemory { receiving, private, sending };
+    let delivery = Delivery::new(id, Signal::Traces, log.clone(), letters, memory, false);
     delivery.packed_limit_bytes.store(1 << 20, Ordering::Relaxed);
     Arc::new(delivery)
 }
@@ -469,16 +470,23 @@ impl Exporter for Hangs {
 }
 
 /// Scenario: requests are packed for a backend that hangs, and later answers. Guarantee: packed
-/// copies in flight stay within the share and one request; any share lets one be sent, and all the
-/// requests arrive.
+/// copies in flight stay within the share, or the common part, and one request; any share lets one be
+/// sent, and all the requests arrive.
 #[tokio::test]
 async fn copies_in_flight_stay_within_the_share_and_one_request() {
     const FRAMES: usize = 20;
     static PAYLOAD: [u8; 10_000] = [7; 10_000];
-    for (limit_bytes, divisor, in_flight) in [(0, 1, 1), (25_000, 1, 3), (25_000, 10, 8)] {
+    for (limit_bytes, common_bytes, divisor, in_flight) in [
+        (0, 0, 1, 1),
+        (25_000, 0, 1, 3),
+        (0, 25_000, 1, 3),
+        (25_000, 35_000, 1, 4),
+        (25_000, 0, 10, 8),
+    ] {
         let log = Arc::<Log<Entry>>::default();
         let delivery = delivery("hangs", &log);
         delivery.sending.set_limit(limit_bytes);
+        delivery.common_sending.set_limit(common_bytes);
         for _ in 0..FRAMES {
             append_frame(&log, &[delivery.cursor], None, frame(1, &PAYLOAD));
         }

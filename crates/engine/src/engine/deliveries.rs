@@ -15,7 +15,9 @@ use tokio::time::timeout_at;
 
 use super::{Engine, RunningDelivery, RunningExporter, Undelivered};
 use crate::backlog::Backlog;
-use crate::delivery::{self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, Stop};
+use crate::delivery::{
+    self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, SharedMemory, Stop,
+};
 use crate::error::StartError;
 use crate::plan::{DeliveryPlan, Path, Plan};
 use crate::steps::{self, Chain};
@@ -110,8 +112,11 @@ impl Engine {
                     planned.signal,
                     self.storage.log(planned.signal).clone(),
                     dead_letters.remove(&planned.id).unwrap_or_else(|| DeadLetters::in_memory(0)),
-                    self.receiving.clone(),
-                    self.backlog.private_memory(),
+                    SharedMemory {
+                        receiving: self.receiving.clone(),
+                        private: self.backlog.private_memory(),
+                        sending: self.sending.clone(),
+                    },
                     planned.best_effort,
                 );
                 RunningDelivery::new(planned.clone(), Arc::new(delivery))

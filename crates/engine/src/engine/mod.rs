@@ -24,7 +24,7 @@ use self::deliveries::Setup;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
-use crate::delivery::{Delivery, DeliveryId, Stop};
+use crate::delivery::{Delivery, DeliveryId, SendingMemory, Stop};
 use crate::error::StartError;
 use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
@@ -83,6 +83,7 @@ pub struct Engine {
     receiving: Arc<ReceivingBudget>,
     backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
+    sending: Arc<SendingMemory>,
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
     ending: JoinSet<(String, Streams)>,
@@ -137,6 +138,7 @@ impl Engine {
             receiving,
             backlog,
             shared_work: Arc::new(shared_work),
+            sending: Arc::default(),
             receivers: Vec::new(),
             ending: JoinSet::new(),
             streams: HashMap::new(),
@@ -201,6 +203,7 @@ impl Engine {
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.backlog.set_limit(plan.pool_bytes());
+        self.sending.set_limit(plan.memory.common_sending_bytes);
         let shared_work_bytes = plan.memory.shared_work_bytes;
         self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
         self.storage.apply(plan);

@@ -18,8 +18,10 @@ pub struct MemoryPlan {
     pub best_effort_bytes: u64,
     /// Packed copies of requests that wait for a retry, of one delivery, at most.
     pub packed_bytes: u64,
-    /// Copies of requests in flight, beside the backlogs, of one delivery.
+    /// Copies of requests in flight, beside the backlogs, of one delivery: its own share. All share
+    /// as much again.
     pub sending_bytes: u64,
+    pub common_sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
 }
@@ -63,8 +65,10 @@ impl MemoryPlan {
         let waiting_bytes = receiving_bytes;
         let receives = waiting_bytes + receiving_bytes;
         let deliveries = deliveries.max(1) as u64;
-        let sending_bytes = payloads / SENDING_PART / deliveries;
-        let rest_bytes = payloads - receives - shared_work_bytes - sending_bytes * deliveries;
+        let common_sending_bytes = payloads / SENDING_PART / 2;
+        let sending_bytes = common_sending_bytes / deliveries;
+        let all_sending_bytes = common_sending_bytes + sending_bytes * deliveries;
+        let rest_bytes = payloads - receives - shared_work_bytes - all_sending_bytes;
         let share = rest_bytes / deliveries;
         let dead_letters_bytes =
             dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
@@ -79,6 +83,7 @@ impl MemoryPlan {
             best_effort_bytes: (backlog_bytes / BEST_EFFORT_PART).min(16 * MIB),
             packed_bytes: backlog_bytes / PACKED_PART,
             sending_bytes,
+            common_sending_bytes,
             dead_letters_bytes,
         }
     }
@@ -102,7 +107,8 @@ mod tests {
                 {
                     let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
                     let each = plan.dead_letters_bytes + plan.sending_bytes;
-                    let backlogs = plan.backlog_bytes + each * deliveries.max(1) as u64;
+                    let all = each * deliveries.max(1) as u64 + plan.common_sending_bytes;
+                    let backlogs = plan.backlog_bytes + all;
                     let receiving = plan.receiving_bytes + plan.waiting_bytes;
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(
