@@ -18,8 +18,8 @@ withstand!(
 );
 
 /// Dead letters of an attack, at least.
-const SMALL_LETTERS: f64 = 1_000.0;
-const LARGE_LETTERS: f64 = 20.0;
+const SMALL_LETTERS: f64 = 200.0;
+const LARGE_LETTERS: f64 = 5.0;
 
 const fn in_memory(letters: f64) -> Scene {
     let scene = Scene { faults: refusing, ..DEAD_LOGS };

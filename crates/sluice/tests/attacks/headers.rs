@@ -14,13 +14,13 @@ use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS, Scene};
 use crate::{Target, withstand};
 
 withstand!(
-    many_streams_with_large_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 1_000.0),
-    many_streams_with_many_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 1_000.0),
+    many_streams_with_large_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
+    many_streams_with_many_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
     metadata_headers in Scene { config: PASSED_ON, ..DEAD_LOGS }.reaches(
         "sluice_backlog_pool_bytes", &[], 20e6,
     ),
     paths_in_the_table_of_headers in DEAD_LOGS
-        .reaches("sluice_receiver_unknown_requests_total", &[], 1_000.0),
+        .reaches("sluice_receiver_unknown_requests_total", &[], 200.0),
     sizes_of_the_table_of_headers in DEAD_LOGS
         .reaches(CONNECTIONS_TOTAL, &[("event", "failed")], 100.0),
     header_blocks_without_an_end in DEAD_LOGS
