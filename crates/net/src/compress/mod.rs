@@ -20,8 +20,8 @@ use bytes::Bytes;
 use sluice_otlp::Encoding;
 
 use self::deflate::Wrapping;
+pub use self::output::Ask;
 use self::output::Output;
-pub use self::output::{Ask, set_before_large};
 pub use self::snappy::compress_block as compress_snappy_block;
 
 /// The largest zstd window that is accepted and passed on: every zstd decoder has to support it

@@ -1,7 +1,6 @@
 //! The buffer that a payload is unpacked to. The caller is asked before it is allocated.
 
 use std::cell::RefCell;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 
@@ -13,18 +12,6 @@ const PIECE_BYTES: usize = 128 << 10;
 
 thread_local! {
     static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Payloads from here on take longer to unpack than an allocator to look through its lists.
-const LARGE_BYTES: usize = 1 << 20;
-
-static BEFORE_LARGE: OnceLock<fn()> = OnceLock::new();
-
-/// Sets the function that a thread calls before it takes memory for a payload of a megabyte or
-/// more: such payloads are freed by other threads, and an allocator may notice that late. The first
-/// call counts.
-pub fn set_before_large(call: fn()) {
-    let _ = BEFORE_LARGE.set(call);
 }
 
 /// Questions of unpacking to its caller.
@@ -94,9 +81,6 @@ impl<'a, R> Output<'a, R> {
         }
         self.ask(Ask::Hold { bytes: length + self.window_bytes.min(length) })?;
         if self.bytes.len() < length {
-            if let Some(call) = BEFORE_LARGE.get().filter(|_| length >= LARGE_BYTES) {
-                call();
-            }
             self.bytes = vec![0; length];
         }
         Ok(&mut self.bytes[..length])

@@ -9,9 +9,13 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::gateway::get;
+use crate::scene::{DEAD_LOGS, hit};
 use crate::{Target, withstand};
 
-withstand!(unfinished_heads_for_probes, unread_metrics);
+withstand!(
+    unfinished_heads_for_probes in DEAD_LOGS.hits(300.0),
+    unread_metrics in DEAD_LOGS.hits(30.0),
+);
 
 /// As in the attacks with headers: an earlier return would only use up the CPU.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -42,6 +46,7 @@ async fn unfinished_heads_for_probes(target: Target) {
         loop {
             let Ok(mut socket) = TcpStream::connect(port).await else { return };
             let _ = socket.write_all(head.as_bytes()).await;
+            hit();
             while socket.read(&mut [0; 100]).await.is_ok_and(|length| length > 0) {}
             sleep(AGAIN_AFTER).await;
         }
@@ -65,6 +70,7 @@ async fn unread_metrics(target: Target) {
             socket.set_recv_buffer_size(4 << 10).expect("is set");
             let Ok(mut socket) = socket.connect(target.metrics).await else { return };
             let _ = socket.write_all(&REQUEST.repeat(100)).await;
+            hit();
             sleep(Duration::from_secs(10)).await;
         }
     });

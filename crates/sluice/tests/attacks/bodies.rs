@@ -10,9 +10,14 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use crate::peers::{begin, connect, post_head, prefix, status};
+use crate::scene::DEAD_LOGS;
 use crate::{Target, withstand};
 
-withstand!(slow_bodies, lengths_that_are_only_announced, trickles_on_ten_connections);
+withstand!(
+    slow_bodies in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
+    lengths_that_are_only_announced in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
+    trickles_on_ten_connections in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
+);
 
 const LENGTHS: [usize; 4] = [3 << 20, 256 << 10, 64 << 10, 16 << 10];
 const AGAIN_AFTER: Duration = Duration::from_millis(20);

@@ -1,21 +1,35 @@
 //! Small bodies that are large once inflated.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use sluice_load_test::Faults;
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 use tokio::task::JoinSet;
 
 use crate::peers::{begin, connect, log_of, post, post_head, prefix, status};
+use crate::scene::{DEAD_LOGS, Scene};
 use crate::{Target, withstand};
 
 withstand!(
-    zstd_bombs,
-    deflate_bombs,
-    lz4_bombs,
-    bombs_of_several_gzip_members,
-    gzip_members_without_number,
-    requests_that_never_fit
+    zstd_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
+    deflate_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
+    lz4_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
+    bombs_of_several_gzip_members in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
+    gzip_bombs_that_fit in Scene { faults: slow, ..DEAD_LOGS }
+        .reaches("sluice_receiver_accepted_requests_total", &[("signal", "logs")], 10.0),
+    gzip_members_without_number in DEAD_LOGS.refuses(&[("reason", "unsupported_encoding")], 20.0),
+    requests_that_never_fit in DEAD_LOGS.refuses(&[("reason", "too_large")], 10.0),
 );
+
+/// They are taken, and inflated for a backend that takes none compressed.
+async fn gzip_bombs_that_fit(target: Target) {
+    const FITTING_BYTES: usize = 3 << 20;
+    let zeros = [Bytes::from(log_of(FITTING_BYTES))];
+    let bomb = compress::compress(Encoding::Gzip, &zeros, None).expect("packs").to_vec();
+    post_for_ever(target, "gzip", bomb).await;
+}
 
 const INFLATED_BYTES: usize = 60 << 20;
 const AT_ONCE: usize = 32;
@@ -33,6 +47,11 @@ async fn post_for_ever(target: Target, coding: &str, body: Vec<u8>) {
         }
     });
     attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Requests wait for it with all that was inflated.
+fn slow() -> Faults {
+    Faults { discard: true, ..Faults::delaying(Duration::from_millis(500)) }
 }
 
 fn zeros() -> [Bytes; 1] {

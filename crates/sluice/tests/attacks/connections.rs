@@ -14,17 +14,20 @@ use tokio::time::sleep;
 use crate::peers::{
     begin, begin_call, connect, log_of, post, post_head, prefix, status, unknown_frame,
 };
+use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS};
 use crate::{Target, withstand};
 
 withstand!(
-    many_connections,
-    unfinished_frames,
-    pipelining_without_reading,
-    rapid_refusals,
-    answers_without_a_window,
-    refused_streams_without_bodies,
-    unknown_methods_without_bodies,
-    streams_without_progress
+    many_connections in DEAD_LOGS.reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 2_000.0),
+    unfinished_frames in DEAD_LOGS.reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 2_404.0),
+    pipelining_without_reading in DEAD_LOGS
+        .reaches("sluice_receiver_unknown_requests_total", &[], 1_000.0),
+    rapid_refusals in DEAD_LOGS.refuses(&[("reason", "unrouted")], 1_000.0),
+    answers_without_a_window in DEAD_LOGS.refuses(&[("reason", "overloaded")], 500.0),
+    refused_streams_without_bodies in DEAD_LOGS.refuses(&[("reason", "unrouted")], 1_000.0),
+    unknown_methods_without_bodies in DEAD_LOGS
+        .reaches("sluice_receiver_unknown_requests_total", &[], 1_000.0),
+    streams_without_progress in DEAD_LOGS.reaches(CONNECTIONS_TOTAL, &[("event", "evicted")], 1.0),
 );
 
 /// Each connection shakes hands, and then does nothing.

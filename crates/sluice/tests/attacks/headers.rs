@@ -10,15 +10,21 @@ use tokio::time::sleep;
 use crate::peers::{
     AGAIN_AFTER, begin, connect, frame, log_of, post, post_head, send_frames, status,
 };
+use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS, Scene};
 use crate::{Target, withstand};
 
 withstand!(
-    many_streams_with_large_headers,
-    many_streams_with_many_headers,
-    metadata_headers,
-    paths_in_the_table_of_headers,
-    sizes_of_the_table_of_headers,
-    header_blocks_without_an_end
+    many_streams_with_large_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
+    many_streams_with_many_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
+    metadata_headers in Scene { config: PASSED_ON, ..DEAD_LOGS }.reaches(
+        "sluice_backlog_pool_bytes", &[], 20e6,
+    ),
+    paths_in_the_table_of_headers in DEAD_LOGS
+        .reaches("sluice_receiver_unknown_requests_total", &[], 200.0),
+    sizes_of_the_table_of_headers in DEAD_LOGS
+        .reaches(CONNECTIONS_TOTAL, &[("event", "failed")], 100.0),
+    header_blocks_without_an_end in DEAD_LOGS
+        .reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 2_400.0),
 );
 
 /// Of the 16 KiB that a request's headers may have.
@@ -52,6 +58,12 @@ async fn many_streams_with_many_headers(target: Target) {
     let headers = (0..400).map(|index| (format!("x{index}"), String::new()));
     many_streams_with(target, headers.collect()).await;
 }
+
+/// The backend of logs gets the header of the attack: else nothing would keep it.
+const PASSED_ON: &str = "extensions:
+  headers_setter: {headers: [{action: upsert, key: x-large, from_context: x-large}]}
+exporters: {otlp/dead: {auth: {authenticator: headers_setter}}}
+service: {extensions: [health_check, headers_setter]}";
 
 /// Small requests with large headers, which become metadata of data that cannot be delivered.
 async fn metadata_headers(target: Target) {

@@ -8,18 +8,23 @@ mod bodies;
 mod bombs;
 mod compressed;
 mod connections;
+mod dead_letters;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod headers;
+mod packed;
 mod peers;
+mod scene;
 mod waiting;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gateway::{Gateway, Options, SOON, alone, eventually, exporter};
-use sluice_load_test::{Backend, BackendOptions, Faults, Load, Protocol, Retry};
+use gateway::{Gateway, SOON, alone, eventually, exporter};
+use sluice_load_test::{Backend, BackendOptions, Load, Protocol, Retry};
 use sluice_otlp::Signal;
+
+use crate::scene::{Reached, Scene};
 
 const LIMIT_MIB: u64 = 128;
 const THREADS: [u16; 2] = [2, 16];
@@ -30,7 +35,7 @@ const DURATION: Duration = Duration::from_secs(2);
 /// Enough for all requests, so that none waits for the answer of another.
 const STREAMS: usize = 32;
 
-/// Addresses of the gateway. Traces are delivered, the backend of logs is dead, and no
+/// Addresses of the gateway. Traces are delivered, the backend of logs is that of the scene, and no
 /// pipeline takes metrics.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
@@ -51,20 +56,25 @@ fn config(healthy: &Backend, dead: &Backend) -> String {
     )
 }
 
-/// The tests of an attack, which is an `async fn(Target)` and goes on until it is dropped.
+/// The tests of an attack, which is an `async fn(Target)` and goes on until it is dropped, in its
+/// scene.
 macro_rules! withstand {
-    ($($attack:ident),* $(,)?) => {$(
+    ($($attack:ident in $scene:expr),* $(,)?) => {$(
         mod $attack {
+            use super::*;
+
+            const SCENE: crate::scene::Scene = $scene;
+
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn beside_it_each_request_is_accepted_within_the_memory_limit() {
-                crate::send_beside(Some(super::$attack)).await;
+                crate::send_beside(&SCENE, Some(super::$attack)).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "compares latencies, which needs a machine with nothing else to do"]
             async fn torture_requests_beside_it_are_answered_as_soon_as_without() {
-                let without = crate::send_beside(None::<crate::NoAttack>).await;
-                let beside = crate::send_beside(Some(super::$attack)).await;
+                let without = crate::send_beside(&SCENE, None::<crate::NoAttack>).await;
+                let beside = crate::send_beside(&SCENE, Some(super::$attack)).await;
                 crate::assert_as_soon(&without, &beside);
             }
         }
@@ -88,33 +98,39 @@ fn assert_as_soon(without: &[Duration], beside: &[Duration]) {
 
 /// Runs an attack, if there is one, beside a well-behaved client. Returns the time within which 99
 /// % of the client's requests were accepted, for each number of threads and transport.
-async fn send_beside<A: Future<Output = ()>>(attack: Option<fn(Target) -> A>) -> Vec<Duration> {
+async fn send_beside<A: Future<Output = ()>>(
+    scene: &Scene,
+    attack: Option<fn(Target) -> A>,
+) -> Vec<Duration> {
     let _alone = alone().await;
     let mut latencies = Vec::new();
     for threads in THREADS {
         let healthy = Backend::healthy().await.expect("a backend");
-        let dead = Backend::start(BackendOptions::default().faults(Faults::dead()))
+        let logs = Backend::start(BackendOptions::default().faults((scene.faults)()))
             .await
             .expect("a backend");
-        let args = vec!["--threads".to_owned(), threads.to_string()];
-        let gateway =
-            Gateway::start_with(&config(&healthy, &dead), Options { args, ..Options::default() })
-                .await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = scene.options(threads, &logs, directory.path());
+        let gateway = Gateway::start_with(&config(&healthy, &logs), options).await;
         let Gateway { grpc, http, metrics, health, .. } = gateway;
         let target = Target { grpc, http, metrics, health };
+        let reached = Reached::new(scene);
         let client = async {
             tokio::time::sleep(HEAD_START).await;
             behave_well(&gateway, &healthy).await
         };
-        let attack = async {
-            if let Some(attack) = attack {
-                attack(target).await;
+        let attacked = async {
+            match attack {
+                Some(attack) => tokio::join!(attack(target), reached.watch(metrics)),
+                None => std::future::pending().await,
             }
-            std::future::pending::<()>().await;
         };
         tokio::select! {
             p99 = client => latencies.extend(p99),
-            () = attack => {}
+            _ = attacked => {}
+        }
+        if attack.is_some() {
+            reached.assert(&gateway).await;
         }
         gateway.assert_memory_within(LIMIT_MIB);
     }

@@ -132,6 +132,16 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 
 /// A request of one log record whose body has this many equal letters.
 pub(crate) fn log_of(letters: usize) -> Vec<u8> {
-    let text = field(1, &vec![b'a'; letters]);
-    [5, 2, 2, 1].iter().fold(text, |content, number| field(*number, &content))
+    log_with(field(1, &vec![b'a'; letters]))
+}
+
+/// A request of one log record whose body is this many random bytes.
+pub(crate) fn random_log_of(length: usize) -> Vec<u8> {
+    let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(length).collect();
+    log_with(field(7, &bytes))
+}
+
+/// A request of one log record with this body, an encoded `AnyValue`.
+fn log_with(body: Vec<u8>) -> Vec<u8> {
+    [5, 2, 2, 1].iter().fold(body, |content, number| field(*number, &content))
 }

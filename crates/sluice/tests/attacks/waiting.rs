@@ -7,9 +7,13 @@ use tokio::time::timeout;
 
 use crate::headers::small_fields;
 use crate::peers::{AGAIN_AFTER, frame, log_of, post, post_head, prefix, send_frames};
+use crate::scene::DEAD_LOGS;
 use crate::{Target, withstand};
 
-withstand!(trailers, data_between_long_frames);
+withstand!(
+    trailers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 500.0),
+    data_between_long_frames in DEAD_LOGS.refuses(&[("reason", "overloaded")], 100.0),
+);
 
 const DATA: u8 = 0;
 /// Less than a window.
@@ -53,9 +57,12 @@ async fn wait_before(
     send_frames(target, connections, calls.collect(), AGAIN_AFTER).await;
 }
 
+/// As many as trailers may have: with more the connection would end.
+const TRAILER_FIELDS: usize = 64;
+
 async fn trailers(target: Target) {
     const END_STREAM_AND_HEADERS: u8 = 5;
-    let fields = small_fields(470);
+    let fields = small_fields(TRAILER_FIELDS);
     wait_before(target, 48, 60, 1, |stream| frame(1, END_STREAM_AND_HEADERS, stream, &fields))
         .await;
 }

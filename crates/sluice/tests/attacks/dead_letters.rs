@@ -1,0 +1,78 @@
+//! Data that the backend refuses for good: each part that is at fault becomes a dead letter.
+
+use bytes::Bytes;
+use sluice_load_test::Faults;
+use sluice_net::grpc::Code;
+use sluice_otlp::Signal;
+use tokio::task::JoinSet;
+
+use crate::peers::{log_of, post, post_head};
+use crate::scene::{DEAD_LOGS, Scene};
+use crate::{Target, withstand};
+
+withstand!(
+    small_dead_letters in in_memory(SMALL_LETTERS),
+    large_dead_letters in in_memory(LARGE_LETTERS),
+    small_dead_letters_on_disk in on_disk(SMALL_LETTERS),
+    large_dead_letters_on_disk in on_disk(LARGE_LETTERS),
+);
+
+/// Dead letters of an attack, at least.
+const SMALL_LETTERS: f64 = 200.0;
+const LARGE_LETTERS: f64 = 5.0;
+
+const fn in_memory(letters: f64) -> Scene {
+    let scene = Scene { faults: refusing, ..DEAD_LOGS };
+    scene.reaches("sluice_delivery_dead_letter_items_total", &[("reason", "rejected")], letters)
+}
+
+const fn on_disk(letters: f64) -> Scene {
+    let config = "buffer: {directory: '${env:DIRECTORY}'}";
+    Scene { config, ..in_memory(letters) }
+}
+
+/// What the backend takes shows that it refuses the rest for its own sake.
+fn refusing() -> Faults {
+    Faults { discard: true, ..Faults::refusing(0.9, Code::InvalidArgument) }
+}
+
+async fn post_for_ever(target: Target, body: Vec<u8>) {
+    const SENDERS: usize = 8;
+    let head = post_head(Signal::Logs, "", body.len());
+    let body = Bytes::from(body);
+    let attackers = (0..SENDERS).map(|_| {
+        let (head, body) = (head.clone(), body.clone());
+        async move {
+            loop {
+                post(target.http, &head, &body).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
+/// Requests of many small records, each of which becomes a letter.
+async fn post_small(target: Target) {
+    const RECORDS: usize = 100;
+    post_for_ever(target, log_of(2).repeat(RECORDS)).await;
+}
+
+async fn post_large(target: Target) {
+    post_for_ever(target, log_of(2 << 20)).await;
+}
+
+async fn small_dead_letters(target: Target) {
+    post_small(target).await;
+}
+
+async fn large_dead_letters(target: Target) {
+    post_large(target).await;
+}
+
+async fn small_dead_letters_on_disk(target: Target) {
+    post_small(target).await;
+}
+
+async fn large_dead_letters_on_disk(target: Target) {
+    post_large(target).await;
+}
