@@ -35,22 +35,22 @@ impl GrpcHandler {
         &self,
         sender: &'a Sender,
         request: Request<RequestBody>,
-    ) -> Result<Incoming<'a>, Response<ReplyBody>> {
+    ) -> Result<Incoming<'a>, Box<Response<ReplyBody>>> {
         if request.method() != Method::POST {
             self.ingest.counters.count_unknown();
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            return Err(response);
+            return Err(Box::new(response));
         }
         if !is_grpc(request.headers()) {
             self.ingest.counters.count_unknown();
-            return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+            return Err(Box::new(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE)));
         }
         let Some(signal) = Signal::from_grpc_path(request.uri().path()) else {
             self.ingest.counters.count_unknown();
             let path: String = request.uri().path().chars().take(200).collect();
             let message = format!("there is no method {path}");
-            return Err(trailers_only(&Status::new(Code::Unimplemented, message)));
+            return Err(Box::new(trailers_only(&Status::new(Code::Unimplemented, message))));
         };
         let (transport, format) = (Transport::Grpc, Format::Protobuf);
         Ok(Incoming { transport, signal, format, sender, request })
@@ -73,7 +73,7 @@ impl Handler for GrpcHandler {
             Ok(incoming) => {
                 Either::Left(self.ingest.receive(incoming, message_packing).map(answer))
             }
-            Err(response) => Either::Right(ready(response)),
+            Err(response) => Either::Right(ready(*response)),
         }
     }
 

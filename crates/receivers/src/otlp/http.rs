@@ -41,27 +41,27 @@ impl HttpHandler {
         &self,
         sender: &'a Sender,
         request: Request<RequestBody>,
-    ) -> Result<Incoming<'a>, Response<ReplyBody>> {
+    ) -> Result<Incoming<'a>, Box<Response<ReplyBody>>> {
         if let Some(response) = self.preflight(&request) {
-            return Err(response);
+            return Err(Box::new(response));
         }
         let Some(signal) = self.signal_of(&request) else {
             self.ingest.counters.count_unknown();
-            return Err(reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n"));
+            return Err(Box::new(reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")));
         };
         if request.method() != Method::POST {
             self.ingest.counters.count_unknown();
             let message = "405 method not allowed, supported: [POST]\n";
             let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, message);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-            return Err(response);
+            return Err(Box::new(response));
         }
         let counters = self.ingest.counters.of(signal, Transport::Http);
         let Some(format) = format_of(request.headers()) else {
             let message = "415 unsupported media type, supported: \
                            [application/json, application/x-protobuf]\n";
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
-            return Err(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message));
+            return Err(Box::new(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message)));
         };
         Ok(Incoming { transport: Transport::Http, signal, format, sender, request })
     }
@@ -168,7 +168,7 @@ impl Handler for HttpHandler {
                     })
                 }))
             }
-            Err(response) => Either::Right(ready(finish(response))),
+            Err(response) => Either::Right(ready(finish(*response))),
         }
     }
 
