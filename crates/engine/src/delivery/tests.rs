@@ -470,8 +470,8 @@ impl Exporter for Hangs {
 }
 
 /// Scenario: requests are packed for a backend that hangs, and later answers. Guarantee: packed
-/// copies in flight stay within the share, or the common part, and one request; any share lets one be
-/// sent, and all the requests arrive.
+/// copies in flight stay within the share, or the common part, and one request; any share lets one
+/// be sent, and all the requests arrive.
 #[tokio::test]
 async fn copies_in_flight_stay_within_the_share_and_one_request() {
     const FRAMES: usize = 20;
