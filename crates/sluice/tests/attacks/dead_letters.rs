@@ -31,7 +31,7 @@ const fn on_disk(letters: f64) -> Scene {
     Scene { config, ..in_memory(letters) }
 }
 
-/// What the backend takes shows that it refuses the rest for its own sake.
+/// A backend that takes a tenth: this shows that it refuses the rest for its own sake.
 fn refusing() -> Faults {
     Faults { discard: true, ..Faults::refusing(0.9, Code::InvalidArgument) }
 }
