@@ -13,7 +13,7 @@ use crate::scene::{DEAD_LOGS, hit};
 use crate::{Target, withstand};
 
 withstand!(
-    unfinished_heads_for_probes in DEAD_LOGS.hits(300.0),
+    unfinished_heads_for_probes in DEAD_LOGS.hits(100.0),
     unread_metrics in DEAD_LOGS.hits(30.0),
 );
 

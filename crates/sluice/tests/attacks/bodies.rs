@@ -14,9 +14,9 @@ use crate::scene::DEAD_LOGS;
 use crate::{Target, withstand};
 
 withstand!(
-    slow_bodies in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
-    lengths_that_are_only_announced in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
-    trickles_on_ten_connections in DEAD_LOGS.refuses(&[("reason", "overloaded")], 32.0),
+    slow_bodies in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
+    lengths_that_are_only_announced in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
+    trickles_on_ten_connections in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
 );
 
 const LENGTHS: [usize; 4] = [3 << 20, 256 << 10, 64 << 10, 16 << 10];

@@ -14,8 +14,8 @@ use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS, Scene};
 use crate::{Target, withstand};
 
 withstand!(
-    many_streams_with_large_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
-    many_streams_with_many_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 300.0),
+    many_streams_with_large_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 50.0),
+    many_streams_with_many_headers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 50.0),
     metadata_headers in Scene { config: PASSED_ON, ..DEAD_LOGS }.reaches(
         "sluice_backlog_pool_bytes", &[], 20e6,
     ),
@@ -24,7 +24,7 @@ withstand!(
     sizes_of_the_table_of_headers in DEAD_LOGS
         .reaches(CONNECTIONS_TOTAL, &[("event", "failed")], 100.0),
     header_blocks_without_an_end in DEAD_LOGS
-        .reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 2_400.0),
+        .reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 500.0),
 );
 
 /// Of the 16 KiB that a request's headers may have.

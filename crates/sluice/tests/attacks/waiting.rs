@@ -11,8 +11,8 @@ use crate::scene::DEAD_LOGS;
 use crate::{Target, withstand};
 
 withstand!(
-    trailers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 500.0),
-    data_between_long_frames in DEAD_LOGS.refuses(&[("reason", "overloaded")], 100.0),
+    trailers in DEAD_LOGS.refuses(&[("reason", "overloaded")], 50.0),
+    data_between_long_frames in DEAD_LOGS.refuses(&[("reason", "overloaded")], 20.0),
 );
 
 const DATA: u8 = 0;
