@@ -1,15 +1,11 @@
 //! Small bodies that are large once inflated.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use sluice_load_test::Faults;
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
-use tokio::task::JoinSet;
 
-use crate::peers::{begin, connect, log_of, post, post_head, prefix, status};
-use crate::scene::{DEAD_LOGS, Scene};
+use crate::peers::{begin, connect, log_of, post, post_for_ever, post_head, prefix, status};
+use crate::scene::{DEAD_LOGS, Scene, slow};
 use crate::{Target, withstand};
 
 withstand!(
@@ -28,30 +24,14 @@ async fn gzip_bombs_that_fit(target: Target) {
     const FITTING_BYTES: usize = 3 << 20;
     let zeros = [Bytes::from(log_of(FITTING_BYTES))];
     let bomb = compress::compress(Encoding::Gzip, &zeros, None).expect("packs").to_vec();
-    post_for_ever(target, "gzip", bomb).await;
+    post_packed(target, "gzip", bomb).await;
 }
 
 const INFLATED_BYTES: usize = 60 << 20;
 const AT_ONCE: usize = 32;
 
-/// Posts a body over and over again, many at a time.
-async fn post_for_ever(target: Target, coding: &str, body: Vec<u8>) {
-    let head = post_head(Signal::Logs, &format!("content-encoding: {coding}\r\n"), body.len());
-    let body = Bytes::from(body);
-    let attackers = (0..AT_ONCE).map(|_| {
-        let (head, body) = (head.clone(), body.clone());
-        async move {
-            loop {
-                post(target.http, &head, &body).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
-}
-
-/// Requests wait for it with all that was inflated.
-fn slow() -> Faults {
-    Faults { discard: true, ..Faults::delaying(Duration::from_millis(500)) }
+async fn post_packed(target: Target, coding: &str, body: Vec<u8>) {
+    post_for_ever(target, AT_ONCE, &format!("content-encoding: {coding}\r\n"), body).await;
 }
 
 fn zeros() -> [Bytes; 1] {
@@ -61,12 +41,12 @@ fn zeros() -> [Bytes; 1] {
 async fn deflate_bombs(target: Target) {
     let bomb =
         compress::compress(compress::Packing::Zlib, &zeros(), Some(9)).expect("packs").to_vec();
-    post_for_ever(target, "deflate", bomb).await;
+    post_packed(target, "deflate", bomb).await;
 }
 
 async fn lz4_bombs(target: Target) {
     let bomb = compress::compress(compress::Packing::Lz4, &zeros(), None).expect("packs").to_vec();
-    post_for_ever(target, "lz4", bomb).await;
+    post_packed(target, "lz4", bomb).await;
 }
 
 async fn bombs_of_several_gzip_members(target: Target) {
@@ -76,18 +56,18 @@ async fn bombs_of_several_gzip_members(target: Target) {
             .expect("packs")
             .to_vec()
     });
-    post_for_ever(target, "gzip", members.flatten().collect()).await;
+    post_packed(target, "gzip", members.flatten().collect()).await;
 }
 
 /// Each member costs time, however little is in it.
 async fn gzip_members_without_number(target: Target) {
     let member = compress::compress(Encoding::Gzip, &[Bytes::new()], None).expect("packs");
-    post_for_ever(target, "gzip", member.repeat(20_000)).await;
+    post_packed(target, "gzip", member.repeat(20_000)).await;
 }
 
 async fn zstd_bombs(target: Target) {
     let bomb = compress::compress(Encoding::Zstd, &zeros(), None).expect("packs").to_vec();
-    post_for_ever(target, "zstd", bomb).await;
+    post_packed(target, "zstd", bomb).await;
 }
 
 /// Each is refused for good, not with a retryable status.

@@ -1,12 +1,9 @@
 //! Data that the backend refuses for good: each part that is at fault becomes a dead letter.
 
-use bytes::Bytes;
 use sluice_load_test::Faults;
 use sluice_net::grpc::Code;
-use sluice_otlp::Signal;
-use tokio::task::JoinSet;
 
-use crate::peers::{log_of, post, post_head};
+use crate::peers::{log_of, post_for_ever};
 use crate::scene::{DEAD_LOGS, Scene};
 use crate::{Target, withstand};
 
@@ -36,29 +33,16 @@ fn refusing() -> Faults {
     Faults { discard: true, ..Faults::refusing(0.9, Code::InvalidArgument) }
 }
 
-async fn post_for_ever(target: Target, body: Vec<u8>) {
-    const SENDERS: usize = 8;
-    let head = post_head(Signal::Logs, "", body.len());
-    let body = Bytes::from(body);
-    let attackers = (0..SENDERS).map(|_| {
-        let (head, body) = (head.clone(), body.clone());
-        async move {
-            loop {
-                post(target.http, &head, &body).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
-}
+const SENDERS: usize = 8;
 
 /// Requests of many small records, each of which becomes a letter.
 async fn post_small(target: Target) {
     const RECORDS: usize = 100;
-    post_for_ever(target, log_of(2).repeat(RECORDS)).await;
+    post_for_ever(target, SENDERS, "", log_of(2).repeat(RECORDS)).await;
 }
 
 async fn post_large(target: Target) {
-    post_for_ever(target, log_of(2 << 20)).await;
+    post_for_ever(target, SENDERS, "", log_of(2 << 20)).await;
 }
 
 async fn small_dead_letters(target: Target) {

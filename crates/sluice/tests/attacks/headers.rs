@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use sluice_otlp::Signal;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::peers::{
-    AGAIN_AFTER, begin, connect, frame, log_of, post, post_head, send_frames, status,
+    AGAIN_AFTER, begin, connect, frame, log_of, post_for_ever, send_frames, status,
 };
 use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS, Scene};
 use crate::{Target, withstand};
@@ -68,17 +66,7 @@ service: {extensions: [health_check, headers_setter]}";
 /// Small requests with large headers, which become metadata of data that cannot be delivered.
 async fn metadata_headers(target: Target) {
     let header = format!("x-large: {}\r\n", "x".repeat(HEADER_BYTES));
-    let body = Bytes::from(log_of(2));
-    let head = post_head(Signal::Logs, &header, body.len());
-    let attackers = (0..8).map(|_| {
-        let (head, body) = (head.clone(), body.clone());
-        async move {
-            loop {
-                post(target.http, &head, &body).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
+    post_for_ever(target, 8, &header, log_of(2)).await;
 }
 
 /// Requests that end at once, each after a long frame of unknown type in the same buffer. Their

@@ -1,14 +1,9 @@
 //! Requests that are packed anew for their backends. The copies are held until an answer comes.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use sluice_load_test::Faults;
-use sluice_otlp::Signal;
-use tokio::task::JoinSet;
 
-use crate::peers::{post, post_head, random_log_of};
-use crate::scene::{DEAD_LOGS, Scene};
+use crate::peers::{post_for_ever, random_log_of};
+use crate::scene::{DEAD_LOGS, Scene, slow};
 use crate::{Target, withstand};
 
 withstand!(
@@ -33,24 +28,10 @@ service: {pipelines: {logs: {exporters: [otlp/a, otlp/b, otlp/c, otlp/d]}}}",
     ..DEAD_LOGS
 };
 
-fn slow() -> Faults {
-    Faults { discard: true, ..Faults::delaying(Duration::from_millis(500)) }
-}
-
 /// Bodies that packing makes no smaller.
 async fn post_large(target: Target) {
     const SENDERS: usize = 4;
-    let body = Bytes::from(random_log_of(BODY_BYTES));
-    let head = post_head(Signal::Logs, "", body.len());
-    let attackers = (0..SENDERS).map(|_| {
-        let (head, body) = (head.clone(), body.clone());
-        async move {
-            loop {
-                post(target.http, &head, &body).await;
-            }
-        }
-    });
-    attackers.collect::<JoinSet<()>>().join_all().await;
+    post_for_ever(target, SENDERS, "", random_log_of(BODY_BYTES)).await;
 }
 
 async fn packed_for_a_backend_that_hangs(target: Target) {

@@ -107,6 +107,21 @@ pub(crate) fn post_head(signal: Signal, headers: &str, length: usize) -> String 
     )
 }
 
+/// Posts logs over and over again, from as many senders at a time. `header`: further header lines.
+pub(crate) async fn post_for_ever(target: Target, senders: usize, header: &str, body: Vec<u8>) {
+    let head = post_head(Signal::Logs, header, body.len());
+    let body = Bytes::from(body);
+    let attackers = (0..senders).map(|_| {
+        let (head, body) = (head.clone(), body.clone());
+        async move {
+            loop {
+                post(target.http, &head, &body).await;
+            }
+        }
+    });
+    attackers.collect::<JoinSet<()>>().join_all().await;
+}
+
 /// Sends a request over a connection of its own. The status, if it was answered.
 pub(crate) async fn post(address: SocketAddr, head: &str, body: &[u8]) -> Option<u16> {
     let mut socket = TcpStream::connect(address).await.ok()?;

@@ -33,6 +33,11 @@ pub(crate) const CONNECTIONS_TOTAL: &str = "sluice_receiver_connections_total";
 pub(crate) const DEAD_LOGS: Scene =
     Scene { faults: Faults::dead, config: "{}", metric: "", labels: &[], at_least: 0.0 };
 
+/// A backend for which requests wait with all that was made of them.
+pub(crate) fn slow() -> Faults {
+    Faults { discard: true, ..Faults::delaying(Duration::from_millis(500)) }
+}
+
 impl Scene {
     pub(crate) const fn reaches(self, metric: &'static str, labels: Labels, least: f64) -> Self {
         Scene { metric, labels, at_least: least, ..self }
