@@ -198,6 +198,24 @@ fn rule_3_slowing_senders_is_tried_again_once_a_minute() {
     assert!(gaps.iter().all(|&gap| gap <= 80), "{gaps:?}");
 }
 
+/// Scenario: answers take about as long as a backend may take nothing before it counts as sick.
+/// Guarantee: senders with a rate of their own are slowed down as little as for other slow ones.
+#[test]
+fn rule_4_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
+    for (ticks, every) in (45..60).flat_map(|ticks| [2, 4, 8].map(|every| (ticks, every))) {
+        let route = [(Policy::Isolate, QUICK), (Policy::Isolate, Backend::Answers(ticks))];
+        let mut world = World::new(&[&route], vec![sender(0, Some(every)); 2]);
+        world.run(10 * MINUTE);
+        assert_eq!((world.refused(), world.dropped(0)), (0, 0));
+        let first: Vec<_> = world.history.iter().filter(|it| it.1 == 0).map(|it| it.0).collect();
+        let late = first.windows(2).map(|pair| (pair[1] - pair[0]).saturating_sub(every));
+        let late: u64 = late.sum();
+        let longest = world.senders.iter().map(|sender| sender.longest).max();
+        assert!(late <= 10 * 100, "{ticks} {every}: {late} ticks, a second a minute");
+        assert!(longest <= Some(100), "{ticks} {every}: {longest:?}");
+    }
+}
+
 #[test]
 fn rule_4_a_backend_that_refuses_more_than_half_is_sick_and_one_among_equals_is_not() {
     let refuses = Backend::Refuses(90);

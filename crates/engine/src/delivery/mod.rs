@@ -171,7 +171,7 @@ impl Delivery {
             unread_bytes: self.gauges.unread_bytes.get(),
             private_bytes: self.private.used_bytes(),
             is_far_behind: self.on_disk && disk::is_backlog(self.gauges.unread_bytes.get()),
-            backend: self.health.at(now, is_cpu_bound),
+            backend: self.health.judge(now, is_cpu_bound),
         }
     }
 

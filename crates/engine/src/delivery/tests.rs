@@ -163,7 +163,7 @@ async fn a_delivery_whose_own_work_takes_its_time_is_short_of_cpu() {
     let processor = Box::new(Computes);
     let step = Step { id: "computes".to_owned(), fingerprint: 8, processor };
     let _stop = start(&delivery, Outcome::Delivered, vec![Arc::new(step)]);
-    let is_short = |after| delivery.health.at(Instant::now() + after, false).is_short_of_cpu;
+    let is_short = |after| delivery.health.judge(Instant::now() + after, false).is_short_of_cpu;
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(is_short(Duration::ZERO));
     let left = log.held(delivery.cursor).frames;

@@ -174,7 +174,7 @@ impl World {
             unread_bytes: lag_bytes,
             private_bytes: 0,
             is_far_behind: disk::is_backlog(lag_bytes),
-            backend: reader.health.at(self.now(), false),
+            backend: reader.health.judge(self.now(), false),
         }
     }
 

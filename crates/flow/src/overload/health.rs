@@ -11,6 +11,9 @@ use crate::TakenShare;
 const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: answers may have arrived and not been read.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
+/// A backend that stood still counts as too slow for this long, though it takes requests again:
+/// longer than a sender is slowed down at most, so that the trial of rules 2 and 3 comes to an end.
+const STOOD_STILL: Duration = Duration::from_secs(2);
 /// Least time over which a task is judged to compute most of the time or not.
 const WORK_WINDOW: Duration = Duration::from_millis(250);
 /// A judgement counts for this long: longer than a task computes before it is judged again.
@@ -23,6 +26,8 @@ const OUTPACED: Duration = Duration::from_secs(60);
 pub struct BackendHealth {
     /// Time at which a request was taken, or the first one was sent after there was none.
     moved: Stamp,
+    /// Time at which a request was taken after none for `STILL`, although the CPU was not short.
+    stood_still: Stamp,
     /// Time at which a frame was dropped for the delivery.
     pub shed: Stamp,
     /// Time at which a request was not admitted because of the delivery.
@@ -31,6 +36,8 @@ pub struct BackendHealth {
     pub outpaced: Stamp,
     /// Time at which the delivery's task was found to compute most of the time.
     computes: Stamp,
+    /// Time at which the CPU was found to be short for the delivery.
+    short_of_cpu: Stamp,
     in_outage: AtomicBool,
     /// A request is in flight or waits for a retry.
     is_busy: AtomicBool,
@@ -45,6 +52,8 @@ pub struct Backend {
     pub in_outage: bool,
     /// It has requests and has taken none for `STILL`, or `STILL_CPU_BOUND` while the CPU is short.
     pub stands_still: bool,
+    /// It stood still within the last two seconds, and the CPU is not short now.
+    pub stood_still: bool,
     /// Slowing senders for it did not help within the last minute.
     pub is_outpaced: bool,
     /// All cores are busy, or the one that the delivery's own task can use.
@@ -69,6 +78,11 @@ impl BackendHealth {
     pub fn note_answer(&self, is_taken: bool, now: Instant) {
         self.taken_share.note(is_taken);
         if is_taken {
+            if !self.moved.is_within(STILL, now)
+                && !self.short_of_cpu.is_within(STILL_CPU_BOUND, now)
+            {
+                self.stood_still.set(now);
+            }
             self.moved.set(now);
         }
     }
@@ -84,13 +98,18 @@ impl BackendHealth {
         }
     }
 
-    pub fn at(&self, now: Instant, is_cpu_bound: bool) -> Backend {
+    /// The state now. Remembers if the CPU is short.
+    pub fn judge(&self, now: Instant, is_cpu_bound: bool) -> Backend {
         let is_short_of_cpu = is_cpu_bound || self.computes.is_within(COMPUTES, now);
+        if is_short_of_cpu {
+            self.short_of_cpu.set(now);
+        }
         let still = if is_short_of_cpu { STILL_CPU_BOUND } else { STILL };
         let is_moving = self.moved.is_within(still, now);
         Backend {
             in_outage: self.in_outage.load(Ordering::Relaxed),
             stands_still: self.is_busy.load(Ordering::Relaxed) && !is_moving,
+            stood_still: !is_short_of_cpu && self.stood_still.is_within(STOOD_STILL, now),
             is_outpaced: self.outpaced.is_within(OUTPACED, now),
             is_short_of_cpu,
             is_moving,
@@ -139,18 +158,41 @@ mod tests {
     #[test]
     fn a_backend_that_takes_nothing_stands_still_and_an_idle_one_does_not() {
         let health = BackendHealth::default();
-        let stands_still = |ms| health.at(after(ms), false).stands_still;
+        let stands_still = |ms| health.judge(after(ms), false).stands_still;
         assert!(!stands_still(0) && !stands_still(10_000), "it was sent nothing");
         health.note_begun(after(10_000));
         assert!(!stands_still(10_400) && stands_still(10_600));
-        assert!(!health.at(after(14_000), true).stands_still, "its answers may be there, unread");
-        assert!(health.at(after(15_100), true).stands_still);
+        assert!(
+            !health.judge(after(14_000), true).stands_still,
+            "its answers may be there, unread"
+        );
+        assert!(health.judge(after(15_100), true).stands_still);
         health.note_answer(false, after(15_200));
         assert!(stands_still(15_250), "a refusal is no sign of movement");
         health.note_answer(true, after(15_300));
         assert!(!stands_still(15_700));
         health.note_idle();
         assert!(!stands_still(60_000));
+    }
+
+    #[test]
+    fn a_backend_that_stood_still_counts_as_too_slow_for_two_seconds() {
+        let health = BackendHealth::default();
+        let stood_still = |ms, is_cpu_bound| health.judge(after(ms), is_cpu_bound).stood_still;
+        health.note_begun(after(1_000));
+        health.note_answer(true, after(1_490));
+        assert!(!stood_still(1_490, false));
+        health.note_answer(false, after(1_800));
+        health.note_answer(true, after(2_000));
+        assert!(stood_still(2_000, false) && !health.judge(after(2_000), false).stands_still);
+        health.note_answer(true, after(2_100));
+        health.note_idle();
+        health.note_begun(after(3_500));
+        health.note_answer(true, after(3_900));
+        assert!(stood_still(3_990, false) && !stood_still(4_000, false));
+        assert!(!stood_still(4_000, true), "the CPU is short");
+        health.note_answer(true, after(4_500));
+        assert!(!stood_still(4_500, false), "it was short a moment ago");
     }
 
     /// Turns of `works` ms of work and `waits` ms of waiting, for `ms` from `from` on.
@@ -174,9 +216,9 @@ mod tests {
         ] {
             let health = BackendHealth::default();
             work(&health, 60_000, 1_500, turn);
-            assert_eq!(health.at(after(61_500), false).is_short_of_cpu, expected, "{turn:?}");
-            assert!(!health.at(after(64_500), false).is_short_of_cpu, "{turn:?}: long ago");
-            assert!(health.at(after(64_500), true).is_short_of_cpu, "all cores are busy");
+            assert_eq!(health.judge(after(61_500), false).is_short_of_cpu, expected, "{turn:?}");
+            assert!(!health.judge(after(64_500), false).is_short_of_cpu, "{turn:?}: long ago");
+            assert!(health.judge(after(64_500), true).is_short_of_cpu, "all cores are busy");
         }
     }
 
@@ -185,15 +227,15 @@ mod tests {
         let health = BackendHealth::default();
         health.note_begun(after(1_000));
         work(&health, 1_000, 3_000, [100, 10]);
-        assert!(!health.at(after(4_000), false).stands_still);
-        assert!(health.at(after(6_500), false).stands_still, "it has stopped to compute");
+        assert!(!health.judge(after(4_000), false).stands_still);
+        assert!(health.judge(after(6_500), false).stands_still, "it has stopped to compute");
     }
 
     #[test]
     fn a_delivery_is_outpaced_for_a_minute() {
         let health = BackendHealth::default();
         health.outpaced.set(after(3_000));
-        let is_outpaced = |ms| health.at(after(ms), false).is_outpaced;
+        let is_outpaced = |ms| health.judge(after(ms), false).is_outpaced;
         assert!(is_outpaced(3_100) && is_outpaced(62_900) && !is_outpaced(63_100));
     }
 }

@@ -19,9 +19,11 @@
 //!    one takes, or rule 3. Then: the backend counts as the cause of the lag. Why: nothing is
 //!    dropped because the CPU is short. The CPU is short for a delivery while all cores are busy,
 //!    or while its task, which has one core, computes most of the time.
-//! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
-//!    keeps up. Then: the delivery may give up frames that another has taken; a frame that another
-//!    filtered out is not taken. Why: if no delivery keeps up, there is no single backend to blame.
+//! 5. **isolate** ([`isolation::sheds`]). When: rule 4, or the backend stood still within the last
+//!    two seconds; and another delivery of the same receiver keeps up. Then: the delivery may give
+//!    up frames that another has taken; a frame that another filtered out is not taken. Why: if no
+//!    delivery keeps up, there is no single backend to blame. Two seconds: otherwise each halt of
+//!    a backend would begin rule 2 anew.
 //! 6. **own limit** ([`admission::admit`]). When: a delivery lags by more than its own limit. Then:
 //!    it sheds, if it may; otherwise its senders wait, then are refused. Why: this is the purpose
 //!    of the limit.

@@ -24,7 +24,7 @@ pub(super) const OPEN_BYTES: usize = 18 << 10;
 pub(super) const TLS_BYTES: usize = 12 << 10;
 /// A request beside its headers and its body: h2's stream, the task that answers it. After the
 /// answer it is the stream, until the answer is sent and the body drained.
-pub(super) const STREAM_BYTES: usize = 3 << 10;
+pub(super) const STREAM_BYTES: usize = 4 << 10;
 /// The budget divided by this is left to streams by open connections.
 const STREAMS_PART: usize = 8;
 /// A new connection may have at least this many streams, and otherwise its share of the budget
