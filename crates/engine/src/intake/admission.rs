@@ -60,7 +60,11 @@ impl ReceiverRoute {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        match self.route.admit(arriving, of_route, may_be_paced, now) {
+        let admitted = self.route.admit(arriving, of_route, may_be_paced, now);
+        if admitted.is_err() && self.waits_for_cpu(bytes, now) {
+            self.door.resources.scheduler.note_paced();
+        }
+        match admitted {
             Ok(()) => {}
             Err(Obstacle::Paced) => return Ok(None),
             Err(Obstacle::Delivery(full)) => {
@@ -74,6 +78,14 @@ impl ReceiverRoute {
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
         admitted.inspect_err(|_| self.door.resources.scheduler.note_memory_short()).map(Some)
+    }
+
+    /// Whether a request that is not admitted waits for the CPU, to read or to send others: no
+    /// backlog is in its way. More of its kind need not be read.
+    fn waits_for_cpu(&self, bytes: usize, now: Instant) -> bool {
+        let bytes = bytes as u64;
+        self.door.resources.scheduler.is_cpu_bound()
+            && self.route.admit(bytes, bytes, false, now).is_ok()
     }
 
     /// Bytes of this request and of admitted ones that have not arrived yet: of all of them, for

@@ -97,13 +97,19 @@ impl Activity {
             self.times.lock().standing = Standing::Stalled;
             return None;
         }
-        Some(self.note_waits())
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let undo = |it: &Activity| _ = it.idle.fetch_sub(1, Ordering::Relaxed);
+        Some(Counted { activity: Arc::clone(self), undo })
     }
 
     /// A request waits, until this is dropped.
     pub(super) fn note_waits(self: &Arc<Self>) -> Counted {
         self.idle.fetch_add(1, Ordering::Relaxed);
-        let undo = |it: &Activity| _ = it.idle.fetch_sub(1, Ordering::Relaxed);
+        self.entry.waiting.fetch_add(1, Ordering::Relaxed);
+        let undo = |it: &Activity| {
+            it.idle.fetch_sub(1, Ordering::Relaxed);
+            it.entry.waiting.fetch_sub(1, Ordering::Relaxed);
+        };
         Counted { activity: Arc::clone(self), undo }
     }
 

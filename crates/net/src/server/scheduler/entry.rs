@@ -29,6 +29,8 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
+    /// Requests that wait, to be admitted or for the check of their credentials.
+    pub(in crate::server) waiting: AtomicUsize,
     /// Bytes that have come of these.
     pub(super) arriving_bytes: AtomicUsize,
     pub(super) all_have_arrived: Notify,
@@ -104,8 +106,10 @@ impl ConnectionEntry {
 
     /// Its weight against the limit: its requests in flight, or those to expect in its slice, or
     /// the bytes of one request if that is more. Zero while none of its requests can use the CPU.
-    pub(super) fn weight(&self, tick: u64, rules: Rules) -> usize {
-        if self.is_stalled(tick) || self.waits_for_slice() {
+    /// While requests are paced, those that wait do so for the CPU.
+    pub(super) fn weight(&self, tick: u64, rules: Rules, are_paced: bool) -> usize {
+        let waits_for_cpu = are_paced && self.waiting.load(Ordering::Relaxed) > 0;
+        if !waits_for_cpu && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
         let in_flight = self.in_flight();

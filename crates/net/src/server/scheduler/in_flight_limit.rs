@@ -27,6 +27,10 @@ pub(super) struct InFlightLimit {
     weight: AtomicUsize,
     /// Memory was found short in the current window.
     was_memory_short: AtomicBool,
+    /// Requests were paced in the current window.
+    was_paced: AtomicBool,
+    /// The same, or in the last one.
+    are_paced: AtomicBool,
 }
 
 impl InFlightLimit {
@@ -44,8 +48,19 @@ impl InFlightLimit {
         self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
 
+    pub(super) fn note_paced(&self) {
+        self.was_paced.store(true, Ordering::Relaxed);
+        self.are_paced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether requests wait because the CPU has enough to do.
+    pub(super) fn are_paced(&self) -> bool {
+        self.are_paced.load(Ordering::Relaxed)
+    }
+
     /// A window has ended. Memory that is found short meanwhile counts in the next one.
     pub(super) fn adapt(&self, cpu: CpuLoad) {
+        self.are_paced.store(self.was_paced.swap(false, Ordering::Relaxed), Ordering::Relaxed);
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
             _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
@@ -92,6 +107,16 @@ mod tests {
             limit.admits_beside(LEAST_WEIGHT)
                 && !limit.admits_beside(LEAST_WEIGHT + LEAST_WEIGHT / STEP_PART)
         );
+    }
+
+    #[test]
+    fn requests_are_paced_until_a_window_has_ended_without() {
+        let limit = InFlightLimit::default();
+        limit.note_paced();
+        limit.adapt(CpuLoad::Full);
+        assert!(limit.are_paced());
+        limit.adapt(CpuLoad::Full);
+        assert!(!limit.are_paced());
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! first 25 ms, and twice as many in each further 25 ms. Those with large requests are let in one
 //! every 40 ms. While the CPU is busy, slices end after 200 ms if other connections wait, and
 //! connections without progress do not count: requests that never end, or wait for a slow peer or
-//! backend, keep no connection out.
+//! backend, keep no connection out. Only requests that wait for the CPU do.
 //!
 //! The rules, and in brackets their purpose:
 //!
@@ -120,6 +120,12 @@ impl ReadScheduler {
         if self.rules.has(Rule::MemoryLimit) {
             self.limit.note_memory_short();
         }
+    }
+
+    /// A request waits for others that were admitted, or because deliveries have as much to do as
+    /// the CPU allows. Connections with waiting requests count until a window has ended without.
+    pub fn note_paced(&self) {
+        self.limit.note_paced();
     }
 
     /// Whether answers wait until all requests of their connection's slice are read: an answer

@@ -81,7 +81,8 @@ impl ReadQueue {
             entry.end_slice();
             entry.is_active.store(false, Ordering::Relaxed);
         }
-        let weight = || self.active.iter().map(|entry| entry.weight(tick, rules)).sum();
+        let are_paced = limit.are_paced();
+        let weight = || self.active.iter().map(|entry| entry.weight(tick, rules, are_paced)).sum();
         let is_admitted = !limit.is_bounded() || limit.admits_beside(weight());
         is_admitted.then(|| self.begin(0, tick)).flatten()
     }

@@ -209,6 +209,28 @@ fn large_requests_count_for_more_if_each_has_a_connection() {
     );
 }
 
+/// Guarantee: what waits for the CPU keeps others out, so that no more is read than memory has room
+/// for. What waits for a backend does not.
+#[test]
+fn requests_that_wait_for_the_cpu_count_without_progress() {
+    let scheduler = limited();
+    let [mut first, mut other] = queued(&scheduler);
+    park(&scheduler);
+    assert!(first.may_read());
+    let _arriving = first.begin(2 * LEAST_WEIGHT);
+    first.requests.waiting.store(2 * LEAST_WEIGHT, Ordering::Relaxed);
+    scheduler.ticks.store(STALLED_TICKS, Ordering::Relaxed);
+    scheduler.note_paced();
+    park(&scheduler);
+    assert!(!other.may_read());
+    first.requests.end_slice();
+    park(&scheduler);
+    assert!(!other.may_read(), "although it waits for its next slice");
+    (0..2).for_each(|_| scheduler.limit.adapt(CpuLoad::Full));
+    park(&scheduler);
+    assert!(other.may_read(), "nothing waits for the CPU any more");
+}
+
 #[test]
 fn requests_without_progress_do_not_count_for_long() {
     let scheduler = limited();
