@@ -79,7 +79,6 @@ impl Series {
         values.map(|value| value.filter(|value| value.is_finite())).collect()
     }
 
-    /// Adds a figure to the turns.
     pub(crate) fn put(&mut self, name: &str, values: Vec<Option<f64>>) {
         for (turn, value) in self.turns.iter_mut().zip(values).filter(|(turn, _)| turn.is_object())
         {

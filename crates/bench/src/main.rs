@@ -27,7 +27,6 @@ fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
     rows.chain(SCENARIOS.iter().map(|scenario| (scenario.id, scenario.title)))
 }
 
-/// Whether `--row` and `--case` name what there is.
 fn check_names(options: &Options) -> Result<()> {
     for id in &options.row {
         let is_known = listed().any(|(known, _)| known == id);

@@ -107,7 +107,6 @@ fn small(row: &mut Row, items_per_request: u32) {
     (row.items_per_request, row.bar) = (items_per_request, Bar::Times(0.5, "otelcol"));
 }
 
-/// All rows, in the order of the table.
 pub(crate) fn all_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (id, title, is_of_all, change) in ROWS {
@@ -134,7 +133,6 @@ pub(crate) fn all_rows() -> Vec<Row> {
 }
 
 impl Row {
-    /// The name of its case.
     pub(crate) fn case(&self) -> String {
         format!("{} {}", self.id, self.signal)
     }
@@ -144,7 +142,6 @@ impl Row {
         matches!(self.id, "plain" | "two" | "three")
     }
 
-    /// Runs one turn.
     pub(crate) async fn measure(&self, turn: Turn<'_>) -> Result<Figures> {
         let backends = vec![Faults::default(); self.pipelines];
         let mut setting = Setting::of(turn, 2000, DELIVERED)?.with_backends(backends, vec![]);

@@ -22,7 +22,6 @@ pub(crate) struct Scenario {
     pub(crate) title: &'static str,
     /// The cases, which take turns.
     pub(crate) cases: &'static [&'static str],
-    /// The head of the column of cases.
     pub(crate) case_head: &'static str,
     pub(crate) takes: fn(&Contestant, &str) -> bool,
     pub(crate) measure: for<'a> fn(Turn<'a>) -> Measuring<'a>,
@@ -95,7 +94,6 @@ impl Scenario {
         self.columns.iter().chain(&CORES)
     }
 
-    /// A table with a row for each series.
     pub(crate) fn table(&self, all: &[Series]) -> Table {
         let mut heads = vec!["Subject", self.case_head];
         heads.extend(self.columns().map(|(head, _)| *head));

@@ -157,7 +157,7 @@ impl Stage {
         let running =
             Load { duration: load.duration.or(Some(warm_up + counted)), ..load }.start()?;
         sleep(warm_up).await;
-        self.backends.iter().for_each(Backend::reset_latency);
+        self.backends.iter().for_each(|backend| backend.store().latency_us.reset());
         let counters =
             || anyhow::Ok((self.processes()?, self.arrived(), running.report().accepted));
         let before = counters()?;

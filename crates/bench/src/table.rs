@@ -11,7 +11,6 @@ use crate::rows::{Bar, Measure, Row, all_rows};
 use crate::scenario::{Section, Turn, in_turns};
 use crate::stage::{BASELINE, Contestant};
 
-/// Runs the rows that are wanted.
 pub(crate) async fn measure_rows(options: &Options) -> Vec<RowResult> {
     let is_wanted = |row: &Row| {
         (options.row.is_empty() || options.row.iter().any(|id| id == row.id))
@@ -162,7 +161,6 @@ pub(crate) fn further_pipeline(results: &[RowResult]) -> Option<f64> {
     Some(several.further_pipeline(results)?.median)
 }
 
-/// Everything that was measured.
 pub(crate) fn to_json(results: &[RowResult], sections: &[Section]) -> Value {
     let scenarios = sections.iter().map(|section| (section.id.to_owned(), section.json.clone()));
     json!({

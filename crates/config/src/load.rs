@@ -85,18 +85,15 @@ fn source_at(scheme: &str, rest: &str, environment: &dyn Environment) -> Step<So
     match scheme {
         "file" => {
             let path = PathBuf::from(rest);
-            let text = environment.read_file(&path, TEXT_LIMIT_BYTES as u64);
-            let text = text.map_err(|why| {
-                error(format!("the configuration file `{rest}` cannot be read: {why}"))
-            })?;
+            let failed =
+                |why| error(format!("the configuration file `{rest}` cannot be read: {why}"));
+            let text = environment.read_file(&path, TEXT_LIMIT_BYTES as u64).map_err(failed)?;
             Ok(Source { path: Some(path), ..Source::new(rest, text) })
         }
         "env" => {
-            let text = environment.variable(rest).ok_or_else(|| {
-                error(format!(
-                    "the environment variable `{rest}` with the configuration is not set"
-                ))
-            })?;
+            let unset =
+                || format!("the environment variable `{rest}` with the configuration is not set");
+            let text = environment.variable(rest).ok_or_else(|| error(unset()))?;
             Ok(Source::new(format!("env:{rest}"), text))
         }
         "yaml" => Ok(Source::new("yaml:", rest)),

@@ -14,7 +14,7 @@ use sluice_net::server::{
 use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::error::StartError;
+use crate::error::{Result, StartError};
 use crate::metrics;
 use crate::plan::Plan;
 use crate::status::EngineStatus;
@@ -45,10 +45,7 @@ impl AdminPlan {
     }
 
     /// Listens. Requests are answered until the server is dropped.
-    pub(crate) async fn serve(
-        &self,
-        status: &Arc<EngineStatus>,
-    ) -> Result<AdminServer, StartError> {
+    pub(crate) async fn serve(&self, status: &Arc<EngineStatus>) -> Result<AdminServer> {
         let (what, option) = match &self.health_path {
             None => ("the metrics endpoint", "service.telemetry.metrics.address"),
             Some(_) => ("the health check", "extensions.health_check.endpoint"),

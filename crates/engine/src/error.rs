@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use sluice_config::Class;
 
+pub(crate) type Result<T, E = StartError> = std::result::Result<T, E>;
+
 /// Why an engine could not start, or not take over another configuration. For people: it names the
 /// component or the option at fault.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use sluice_extensions::Extension;
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
 
-use crate::error::StartError;
+use crate::error::{Result, StartError};
 
 /// Authenticators, by the names of their extensions.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    pub(crate) fn build(planned: &BTreeMap<String, Extension>) -> Result<Extensions, StartError> {
+    pub(crate) fn build(planned: &BTreeMap<String, Extension>) -> Result<Extensions> {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
             if let Some(server) = &extension.server {
@@ -32,9 +32,9 @@ impl Extensions {
             planned.iter().filter_map(|(id, extension)| Some((id, extension.client.as_ref()?)));
         // An extension is built before those that build on it.
         let (building, foundations): (Vec<_>, Vec<_>) =
-            clients.partition(|(_, client)| client.builds_on().is_some());
+            clients.partition(|(_, client)| client.builds_on.is_some());
         for (id, client) in foundations.into_iter().chain(building) {
-            let built = client.build(&extensions.clients);
+            let built = (client.build)(&extensions.clients);
             let client = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
             extensions.clients.insert(id.clone(), client);
         }

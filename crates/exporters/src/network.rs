@@ -23,8 +23,6 @@ pub(crate) type Built<P> = Result<NetworkExporter<P>, BuildError>;
 
 /// The part of an exporter that differs by protocol.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    fn passes_through(&self) -> Option<Encoding>;
-
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
 
     fn send(&self, request: &Packed, headers: &HeaderMap) -> impl Future<Output = Answered> + Send;
@@ -34,6 +32,8 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 
 pub(crate) struct NetworkExporter<P> {
     pub(crate) protocol: P,
+    /// Payloads of this encoding go out as they are stored.
+    passes_through: Option<Encoding>,
     /// By the encoding of a request.
     headers: HashMap<Encoding, HeaderMap>,
     options: ClientOptions,
@@ -44,6 +44,7 @@ impl<P: Protocol> NetworkExporter<P> {
     /// `headers`: those of all requests of an encoding.
     pub(crate) fn new(
         protocol: P,
+        passes_through: Option<Encoding>,
         headers: impl Fn(Encoding) -> HeaderMap,
         options: &ClientOptions,
         context: &BuildContext<'_>,
@@ -58,7 +59,8 @@ impl<P: Protocol> NetworkExporter<P> {
         };
         let auth = options.authenticator.as_ref().map(find).transpose()?;
         let headers = Encoding::ALL.map(|encoding| (encoding, headers(encoding))).into();
-        Ok(NetworkExporter { protocol, headers, options: options.clone(), auth })
+        let options = options.clone();
+        Ok(NetworkExporter { protocol, passes_through, headers, options, auth })
     }
 
     async fn deliver(&self, request: &Packed) -> Outcome {
@@ -83,7 +85,7 @@ impl<P: Protocol> NetworkExporter<P> {
 
 impl<P: Protocol> Exporter for NetworkExporter<P> {
     fn passes_through(&self) -> Option<Encoding> {
-        self.protocol.passes_through()
+        self.passes_through
     }
 
     fn pass_through_limit_bytes(&self) -> usize {

@@ -12,7 +12,7 @@ pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Default)]
 pub struct Extension {
     /// Its client side: credentials of requests that exporters, or receivers that fetch, send.
-    pub client: Option<Box<dyn ClientExtension>>,
+    pub client: Option<ClientExtension>,
     /// Its server side: who may send to receivers.
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
@@ -21,20 +21,27 @@ pub struct Extension {
 }
 
 /// The client side of an extension.
-pub trait ClientExtension: Send + Sync {
+pub struct ClientExtension {
     /// Name of the extension whose headers are set first. That one is built before.
-    fn builds_on(&self) -> Option<&str> {
-        None
-    }
-
+    pub builds_on: Option<String>,
     /// Whether another extension may build on this one.
-    fn is_foundation(&self) -> bool {
-        true
-    }
+    pub is_foundation: bool,
+    pub build: BuildClient,
+}
 
-    /// Makes the client side. `others` has the extension that [`ClientExtension::builds_on`] names.
-    /// Reads certificates, does not connect.
-    fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError>;
+/// Makes the client side. Its input has the extension that `builds_on` names. Reads certificates,
+/// does not connect.
+pub type BuildClient =
+    Box<dyn Fn(&ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> + Send + Sync>;
+
+impl ClientExtension {
+    /// One with credentials of its own.
+    pub(crate) fn foundation<A: ClientAuth + 'static>(
+        build: impl Fn() -> Result<A, BuildError> + Send + Sync + 'static,
+    ) -> Self {
+        let build = move |_: &ClientAuths| build().map(|it| Arc::new(it) as Arc<dyn ClientAuth>);
+        ClientExtension { builds_on: None, is_foundation: true, build: Box::new(build) }
+    }
 }
 
 /// Makes the server side of an extension. Reads files with credentials.

@@ -17,7 +17,9 @@ mod secret;
 
 use sluice_config::{ComponentKind, ComponentKinds};
 
-pub use extension::{BuildError, BuildServer, ClientExtension, Extension, HealthCheck};
+pub use extension::{
+    BuildClient, BuildError, BuildServer, ClientExtension, Extension, HealthCheck,
+};
 
 /// The kinds of extensions in this build.
 pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sluice_config::{Fields, Secret};
+use sluice_config::Secret;
 use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::reload::{Reloading, Snapshot};
 
@@ -121,11 +121,6 @@ impl ClientAuth for SecretHeader {
 /// The value of `authorization` for a user name and a password (RFC 7617).
 pub(crate) fn basic_credentials(username: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
-}
-
-/// An option that names a file; an empty path counts as none.
-pub(crate) fn optional_path(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<String> {
-    fields.optional_string(key, doc).filter(|path| !path.is_empty())
 }
 
 /// A header value that is never shown.

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 const BODY_LIMIT_BYTES: usize = 16 << 20;
 pub(crate) const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
 
-/// One line of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub name: String,
@@ -24,7 +23,6 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// All samples of one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
     pub samples: Vec<Sample>,

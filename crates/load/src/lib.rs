@@ -26,7 +26,6 @@ pub use generate::{Ending, Load, LoadReport, Pace, Protocol, Retry, RunningLoad,
 pub use latency::Latency;
 pub use sluice_net::grpc::Code;
 
-/// Nanoseconds since the epoch.
 pub fn unix_ns() -> u64 {
     let since_epoch =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange};
 use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
-use crate::types::{Charge, Holding, Offset, Wake};
+use crate::types::{Charge, Holding, Offset, Wake, unix_now_ns};
 
 /// Above this many the lowest are joined: the offsets between them count as not taken.
 const UNTAKEN_RANGES_IN_MEMORY: usize = 16 << 10;
@@ -239,29 +239,23 @@ impl<T> Cursor<T> {
     }
 
     /// Records the frames of the reader that a policy dropped between `start` and `end`.
-    pub(crate) fn note_dropped_range(
-        &mut self,
-        start: Offset,
-        end: Offset,
-        dropped: Holding,
-        now_unix_ns: u64,
-    ) {
+    pub(crate) fn note_dropped_range(&mut self, start: Offset, end: Offset, dropped: Holding) {
         if dropped.frames == 0 {
             return;
         }
         self.dropped.add(dropped);
         self.is_changed = true;
+        let dropped_unix_ns = unix_now_ns();
         // A reader that lags for hours loses a frame at each append: one range grows.
         if let Some(last) = self.dropped_ranges.back_mut().filter(|last| last.end == start) {
             last.end = end;
             last.dropped.add(dropped);
-            last.dropped_unix_ns = now_unix_ns;
+            last.dropped_unix_ns = dropped_unix_ns;
             return;
         }
         if self.dropped_ranges.len() == DROPPED_RANGES_LIMIT {
             self.dropped_ranges.pop_front();
         }
-        let range = DroppedRange { start, end, dropped, dropped_unix_ns: now_unix_ns };
-        self.dropped_ranges.push_back(range);
+        self.dropped_ranges.push_back(DroppedRange { start, end, dropped, dropped_unix_ns });
     }
 }

@@ -1,5 +1,6 @@
 //! The file of one reader: two slots written in turn. The newer one that is whole counts.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
-use crate::types::Offset;
+use crate::types::{CursorId, Offset};
 
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
@@ -23,6 +24,9 @@ const STEM_LIMIT_BYTES: usize = 200;
 /// More offsets than can lie between the heads of two slots, or in one segment. If the disk
 /// refuses the slot that may be newer, offsets skip this many: none in that slot is given again.
 pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
+
+/// Open cursor files, by reader.
+pub(crate) type CursorFiles = HashMap<CursorId, CursorFile>;
 
 /// A reader's file, open for writing.
 pub struct CursorFile {

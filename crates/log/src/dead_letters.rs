@@ -107,8 +107,18 @@ impl DeadLetters {
         let mut segments =
             list_segments(&*letters.disk, &letters.directory)?.into_iter().peekable();
         while let Some((name, len_bytes)) = segments.next() {
-            let next = segments.peek().map(|(next, _)| next.first_offset);
-            letters.recover(name, len_bytes, next)?;
+            let stored = match letters.look_into(name) {
+                // It stays until it is the oldest when room is needed.
+                Err(FileError::Io { .. }) => {
+                    let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
+                    let next = segments.peek().map(|(next, _)| next.first_offset);
+                    let end = next.unwrap_or(name.first_offset + most);
+                    Some(Stored { name, len_bytes, totals: Footer::default(), end })
+                }
+                looked => looked?,
+            };
+            letters.head = letters.head.max(stored.as_ref().map_or(0, |stored| stored.end));
+            letters.stored.extend(stored);
         }
         // If a segment cannot be removed, this is tried again when room is needed.
         let _ = letters.remove_resolved();
@@ -359,22 +369,6 @@ impl DeadLetters {
             }
         });
         result
-    }
-
-    /// Adds a segment of an earlier run. If the disk refuses to read it, it stays until it is the
-    /// oldest when room is needed. `next`: first number of the segment behind it.
-    fn recover(&mut self, name: SegmentName, len_bytes: u64, next: Option<u64>) -> Result<()> {
-        let stored = match self.look_into(name) {
-            Err(FileError::Io { .. }) => {
-                let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
-                let end = next.unwrap_or(name.first_offset + most);
-                Some(Stored { name, len_bytes, totals: Footer::default(), end })
-            }
-            looked => looked?,
-        };
-        self.head = self.head.max(stored.as_ref().map_or(0, |stored| stored.end));
-        self.stored.extend(stored);
-        Ok(())
     }
 
     /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment

@@ -1,20 +1,24 @@
-//! Paths, options and id of a log on disk, which its threads share.
+//! Paths, options, id and cursor files of a log on disk, which its threads share.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use crate::cursor_file::CursorFiles;
 use crate::error::Result;
 use crate::format::{FileKind, SegmentHeader, VERSION};
-use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
 use crate::options::OpenOptions;
 use crate::segment::{ReaderOptions, SegmentReader, SegmentWriter, random_u64};
-use crate::types::Offset;
+use crate::types::{Offset, unix_now_ns};
 
 #[derive(Clone)]
 pub(crate) struct Home {
     /// As they were at the start. The store has the current values of what a reload changes.
     pub(crate) options: OpenOptions,
     pub(crate) cursors_directory: PathBuf,
+    pub(crate) cursor_files: Arc<Mutex<CursorFiles>>,
     /// Rewritten segments are created here before they replace old ones.
     pub(crate) rewrite_directory: PathBuf,
     pub(crate) log_id: u128,

@@ -1,7 +1,7 @@
 //! Types that a log and its users share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Position in a log: the number of frames appended before. An offset is never given twice.
 pub type Offset = u64;
@@ -171,4 +171,9 @@ pub struct LogStats {
     pub rewrites: u64,
     /// Writes that failed.
     pub failures: u64,
+}
+
+/// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.
+pub(crate) fn unix_now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -61,7 +61,7 @@ async fn exactly_the_poison_is_set_aside(faults: Faults, items: u64, every: u64)
         "{} missing, {dead} dead letters of {poisonous} to be; {state:?}",
         report.missing_at(&backend)
     );
-    let seen = &backend.all_seen()[&report.generator];
+    let seen = &backend.store().seen[&report.generator].clone();
     for sequence in 0..items {
         assert_eq!(seen.contains(sequence), !sequence.is_multiple_of(every), "item {sequence}");
     }

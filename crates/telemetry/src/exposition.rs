@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::table::{Declared, MetricKind, Read, Table};
+use crate::table::{Declared, MetricKind, Table};
 
 /// The form of metrics' names. The Collector's names carry `_total` and unit suffixes or not,
 /// depending on its own configuration: dashboards exist for both.
@@ -75,11 +75,7 @@ impl<'a> Exposition<'a> {
             table.labels.iter().copied().zip(labels.iter().copied()).collect();
         for metric in table.metrics {
             let (declared, table_labels) = (&metric.declared, &table_labels);
-            let mut series = Series { exposition: self, declared, table_labels };
-            match metric.read {
-                Read::One(read) => series.add(&[], read(source)),
-                Read::Many(read) => read(source, &mut series),
-            }
+            (metric.read)(source, &mut Series { exposition: self, declared, table_labels });
         }
     }
 
@@ -159,7 +155,7 @@ fn escaped(label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Metric;
+    use crate::row;
 
     fn rendered<S: 'static>(
         naming: &Naming,
@@ -199,11 +195,8 @@ mod tests {
         ];
         assert_eq!(names, expected);
         let naming = Naming { constant_labels, ..Naming::default() };
-        const TABLE: Table<()> = Table {
-            title: "",
-            labels: &["pipeline"],
-            metrics: &[Metric::gauge("a", "A.", |()| 1.0)],
-        };
+        const TABLE: Table<()> =
+            Table { title: "", labels: &["pipeline"], metrics: &[row!(Gauge "a", |()| 1.0, "A.")] };
         let text = rendered(&naming, &TABLE, &["own"], &());
         assert!(
             text.contains("a{pipeline=\"own\",gr__e=\"g\"") && !text.contains("pipeline=\"f\""),
@@ -218,12 +211,12 @@ mod tests {
             title: "",
             labels: &[],
             metrics: &[
-                Metric::counters("b", &["x"], "B.", |count, series| {
+                row!(Counter "b" by ["x"], |count, series| {
                     series.add(&["a\"b\\c\n"], *count as f64);
                     series.add(&["d"], 2.0);
-                }),
-                Metric::gauge("a", "A.", |_| 1.5).unit("bytes"),
-                Metric::gauge("c", "C.", |_| f64::INFINITY),
+                }, "B."),
+                row!(Gauge "a" in "bytes", |_| 1.5, "A."),
+                row!(Gauge "c", |_| f64::INFINITY, "C."),
             ],
         };
         assert_eq!(
@@ -246,8 +239,8 @@ mod tests {
             title: "",
             labels: &[],
             metrics: &[
-                Metric::counter("process_uptime", "Up.", |()| 0.25).unit("seconds"),
-                Metric::counter("sluice_wait", "Waiting.", |()| 1.0).unit("seconds"),
+                row!(Counter "process_uptime" in "seconds", |()| 0.25, "Up."),
+                row!(Counter "sluice_wait" in "seconds", |()| 1.0, "Waiting."),
             ],
         };
         let text = rendered(&naming, &TABLE, &[], &());
@@ -269,9 +262,9 @@ mod tests {
         const TABLE: Table<()> = Table {
             title: "T",
             labels: &["receiver"],
-            metrics: &[Metric::counters("taken", &["transport"], "Taken.", |(), series| {
+            metrics: &[row!(Counter "taken" by ["transport"], |(), series| {
                 series.add_items("spans", &["grpc"], 1.0);
-            })
+            }, "Taken.")
             .by_items()
             .only("sometimes")],
         };

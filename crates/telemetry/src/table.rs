@@ -16,10 +16,7 @@ pub enum MetricKind {
 
 impl MetricKind {
     pub const fn as_str(self) -> &'static str {
-        match self {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-        }
+        ["counter", "gauge"][self as usize]
     }
 }
 
@@ -54,7 +51,8 @@ impl Number for AtomicU64 {
     }
 }
 
-/// A row of a table: its value is a field of the table's `Sample`, or read by a function.
+/// A row of a table: its value is a field of the table's `Sample`, or read by a function. With `by`
+/// and its labels the function adds series.
 #[macro_export]
 macro_rules! row {
     ($kind:ident $name:literal $(in $unit:literal)? = $($field:ident).+, $meaning:literal) => {
@@ -62,27 +60,23 @@ macro_rules! row {
             |it: &Sample| $crate::table::Number::value(&it.$($field).+), $meaning)
     };
     ($kind:ident $name:literal $(in $unit:literal)?, $read:expr, $meaning:literal) => {
-        $crate::table::Metric::$kind($name, $meaning, $read)$(.unit($unit))?
+        $crate::row!($kind $name by [] $(in $unit)?, |it, series| {
+            let read: fn(&_) -> f64 = $read;
+            series.add(&[], read(it));
+        }, $meaning)
     };
     ($kind:ident $name:literal by [$($label:literal),*] $(in $unit:literal)?, $read:expr,
      $meaning:literal) => {
-        $crate::table::Metric::$kind($name, &[$($label),*], $meaning, $read)$(.unit($unit))?
+        $crate::table::Metric::new(
+            $crate::table::MetricKind::$kind, $name, concat!($($unit)?), &[$($label),*], $meaning,
+            $read)
     };
 }
 
 /// One metric: its declaration, and how it is read.
 pub struct Metric<S: 'static> {
     pub(crate) declared: Declared,
-    pub(crate) read: Read<S>,
-}
-
-type ReadMany<S> = fn(&S, &mut Series<'_, '_>);
-type Text = &'static str;
-type Labels = &'static [Text];
-
-pub(crate) enum Read<S> {
-    One(fn(&S) -> f64),
-    Many(ReadMany<S>),
+    pub(crate) read: fn(&S, &mut Series<'_, '_>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,40 +95,18 @@ pub struct Declared {
 }
 
 impl<S> Metric<S> {
-    pub const fn counter(name: Text, meaning: Text, read: fn(&S) -> f64) -> Self {
-        Self::new(name, MetricKind::Counter, &[], meaning, Read::One(read))
-    }
-
-    pub const fn gauge(name: Text, meaning: Text, read: fn(&S) -> f64) -> Self {
-        Self::new(name, MetricKind::Gauge, &[], meaning, Read::One(read))
-    }
-
-    /// Several series, told apart by `labels`.
-    pub const fn counters(name: Text, labels: Labels, meaning: Text, read: ReadMany<S>) -> Self {
-        Self::new(name, MetricKind::Counter, labels, meaning, Read::Many(read))
-    }
-
-    /// Several series, told apart by `labels`.
-    pub const fn gauges(name: Text, labels: Labels, meaning: Text, read: ReadMany<S>) -> Self {
-        Self::new(name, MetricKind::Gauge, labels, meaning, Read::Many(read))
-    }
-
-    const fn new(
-        name: Text,
+    /// As [`crate::row`] writes it.
+    pub const fn new(
         kind: MetricKind,
-        labels: Labels,
-        meaning: Text,
-        read: Read<S>,
+        name: &'static str,
+        unit: &'static str,
+        labels: &'static [&'static str],
+        meaning: &'static str,
+        read: fn(&S, &mut Series<'_, '_>),
     ) -> Self {
-        let (unit, by_items, condition) = ("", false, None);
+        let (by_items, condition) = (false, None);
         let declared = Declared { name, kind, unit, labels, meaning, by_items, condition };
         Metric { declared, read }
-    }
-
-    #[must_use]
-    pub const fn unit(mut self, unit: &'static str) -> Self {
-        self.declared.unit = unit;
-        self
     }
 
     /// The name ends in the `items` of [`Series::add_items`].

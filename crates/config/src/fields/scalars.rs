@@ -49,6 +49,11 @@ impl<'a> Fields<'a> {
         self.scalar(key, OptionDoc::new("string", "", doc), string_of)
     }
 
+    /// A string that may be absent. An empty string counts as absent.
+    pub fn non_empty_string(&mut self, key: &str, doc: &str) -> Option<String> {
+        self.optional_string(key, doc).filter(|text| !text.is_empty())
+    }
+
     /// A required string. If the file does not have it, that is an error and the string is empty.
     pub fn required_string(&mut self, key: &str, doc: &str) -> String {
         let value = self.scalar(key, OptionDoc::new("string, required", "", doc), string_of);
@@ -80,19 +85,11 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> T {
-        self.any_integer(key, Some(default), range, doc).unwrap_or(default)
+        self.optional_integer(key, Some(default), range, doc).unwrap_or(default)
     }
 
+    /// A whole number within a range, if the file has it. `default` is for the documentation.
     pub fn optional_integer<T: Integer>(
-        &mut self,
-        key: &str,
-        range: RangeInclusive<T>,
-        doc: &str,
-    ) -> Option<T> {
-        self.any_integer(key, None, range, doc)
-    }
-
-    fn any_integer<T: Integer>(
         &mut self,
         key: &str,
         default: Option<T>,
@@ -136,19 +133,11 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Duration {
-        self.any_duration(key, Some(default), range, doc).unwrap_or(default)
+        self.optional_duration(key, Some(default), range, doc).unwrap_or(default)
     }
 
+    /// A duration within a range, if the file has it. `default` is for the documentation.
     pub fn optional_duration(
-        &mut self,
-        key: &str,
-        range: RangeInclusive<Duration>,
-        doc: &str,
-    ) -> Option<Duration> {
-        self.any_duration(key, None, range, doc)
-    }
-
-    fn any_duration(
         &mut self,
         key: &str,
         default: Option<Duration>,
@@ -221,19 +210,11 @@ impl<'a> Fields<'a> {
         doc: &str,
     ) -> T {
         let shown = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| *name);
-        self.any_choice(key, shown, choices, doc).unwrap_or(default)
+        self.optional_choice(key, shown, choices, doc).unwrap_or(default)
     }
 
+    /// One of several names, if the file has it. `default` is for the documentation.
     pub fn optional_choice<T: Clone>(
-        &mut self,
-        key: &str,
-        choices: &[(&str, T)],
-        doc: &str,
-    ) -> Option<T> {
-        self.any_choice(key, None, choices, doc)
-    }
-
-    fn any_choice<T: Clone>(
         &mut self,
         key: &str,
         default: Option<&str>,

@@ -282,19 +282,14 @@ impl Backlog {
                 sheds[index] = sheds[index].max(isolation::sheds(&states[index], &view));
             }
         }
-        members
-            .deliveries
-            .iter()
-            .zip(&sheds)
-            .for_each(|(delivery, &sheds)| delivery.gauges.allow(sheds));
         let pool = self.state();
-        for (delivery, state) in members.deliveries.iter().zip(&states) {
+        let mut pinned = Vec::with_capacity(states.len());
+        for ((delivery, state), sheds) in members.deliveries.iter().zip(&states).zip(sheds) {
+            delivery.gauges.allow(sheds);
             delivery.gauges.reserve(pool.reserve_bytes(state));
+            pinned.push((sheds, state.pinned_bytes(), delivery.alone_bytes()));
         }
-        let pinned = states.iter().zip(&sheds).zip(&members.deliveries);
-        let pinned =
-            pinned.map(|((state, &sheds), it)| (sheds, state.pinned_bytes(), it.alone_bytes()));
-        let firm_bytes = budget::firm_bytes(pool.used_bytes, pinned);
+        let firm_bytes = budget::firm_bytes(pool.used_bytes, pinned.into_iter());
         self.firm_bytes.store(firm_bytes, Ordering::Relaxed);
     }
 

@@ -62,6 +62,9 @@ pub(crate) struct Lease {
     charged: Option<Arc<ChargedCopy>>,
 }
 
+/// The units of a frame or of a unit, or the reason for which it becomes a dead letter.
+type Units = Result<Vec<Unit<Lease>>, String>;
+
 pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
     /// Memory that units take beside their frames.
@@ -77,13 +80,8 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    /// The units of an entry. None at all if its items were filtered out. Fails with the reason for
-    /// which the frame becomes a dead letter.
-    pub(crate) fn units(
-        &self,
-        leased: &Arc<Leased>,
-        limits: SplitLimits,
-    ) -> Result<Vec<Unit<Lease>>, String> {
+    /// The units of an entry. None at all if its items were filtered out.
+    pub(crate) fn units(&self, leased: &Arc<Leased>, limits: SplitLimits) -> Units {
         let frame = &leased.entry.frame;
         if let Some(reason) = self.exporter.refuses(&frame.metadata) {
             return Err(reason);
@@ -206,7 +204,7 @@ impl Preparer {
         }
     }
 
-    fn parts(&self, lease: &Lease, limits: SplitLimits) -> Result<Vec<Unit<Lease>>, String> {
+    fn parts(&self, lease: &Lease, limits: SplitLimits) -> Units {
         let parts = split(lease.leased.entry.frame.signal, &lease.payload.bytes, limits)
             .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))?;
         let unit = |Part { bytes, items }| {
@@ -216,11 +214,7 @@ impl Preparer {
     }
 
     /// Cuts a unit that the backend found too large or refused.
-    pub(crate) fn divide(
-        &self,
-        unit: Unit<Lease>,
-        limits: SplitLimits,
-    ) -> Result<Vec<Unit<Lease>>, String> {
+    pub(crate) fn divide(&self, unit: Unit<Lease>, limits: SplitLimits) -> Units {
         let mut lease = unit.lease;
         self.inflate(&mut lease)?;
         let parts = self.parts(&lease, limits)?;

@@ -238,12 +238,10 @@ impl Task {
             self.delivery.health.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {
-            let packed = match packed {
-                Some(packed) => packed,
-                None => match pack(exporter.as_ref(), signal, items, sources, metadata) {
-                    Ok(packed) => packed,
-                    Err(reason) => return (None, Outcome::Rejected { reason }),
-                },
+            let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
+            let packed = match packed.map_or_else(pack, Ok) {
+                Ok(packed) => packed,
+                Err(reason) => return (None, Outcome::Rejected { reason }),
             };
             charged.lower_to(packed.copied_bytes);
             let timeout = exporter.timeout();

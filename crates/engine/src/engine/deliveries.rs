@@ -18,7 +18,7 @@ use crate::backlog::Backlog;
 use crate::delivery::{
     self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, SharedMemory, Stop,
 };
-use crate::error::StartError;
+use crate::error::Result;
 use crate::plan::{DeliveryPlan, Path, Plan};
 use crate::steps::{self, Chain};
 
@@ -154,7 +154,7 @@ impl Engine {
     pub(super) async fn open_dead_letters(
         &self,
         plan: &Plan,
-    ) -> Result<HashMap<DeliveryId, DeadLetters>, StartError> {
+    ) -> Result<HashMap<DeliveryId, DeadLetters>> {
         let mut opened = HashMap::new();
         for DeliveryPlan { id, signal, .. } in &plan.deliveries {
             if self.deliveries.contains_key(id) {

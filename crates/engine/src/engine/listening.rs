@@ -10,7 +10,7 @@ use sluice_receivers::{BindContext, BoundReceiver, ReceiverContext, ReceiverCoun
 
 use super::{Engine, RunningReceiver, USER_AGENT};
 use crate::admin::{AdminPlan, AdminServer};
-use crate::error::StartError;
+use crate::error::{Result, StartError};
 use crate::plan::{Plan, ReceiverPlan};
 
 /// Tries to bind a port that one of our servers is about to leave, and the pause between them.
@@ -29,7 +29,7 @@ type CountersBefore = HashMap<String, Arc<dyn ReceiverCounters>>;
 impl Engine {
     /// Binds the ports of receivers that are new or changed. Nothing that runs is touched:
     /// listeners whose address stays are shared with their successors.
-    pub(super) async fn bind_receivers(&self, plan: &Plan) -> Result<BoundReceivers, StartError> {
+    pub(super) async fn bind_receivers(&self, plan: &Plan) -> Result<BoundReceivers> {
         let ending = self.receivers.iter().filter(|running| !running.is_in(plan));
         let held: Vec<_> = ending.flat_map(|running| running.handle.listeners()).collect();
         let mut bound = BoundReceivers::new();
@@ -55,7 +55,7 @@ impl Engine {
         &mut self,
         plan: &Plan,
         mut bound: BoundReceivers,
-    ) -> Result<(), StartError> {
+    ) -> Result<()> {
         let (kept, ended): (Vec<_>, Vec<_>) = std::mem::take(&mut self.receivers)
             .into_iter()
             .partition(|running| running.is_in(plan));
@@ -125,7 +125,7 @@ impl Engine {
         });
     }
 
-    pub(super) async fn apply_admin(&mut self, plan: &Plan) -> Result<(), StartError> {
+    pub(super) async fn apply_admin(&mut self, plan: &Plan) -> Result<()> {
         let planned = AdminPlan::all(plan);
         let status = self.status.clone();
         for wanted in &planned {
@@ -154,8 +154,8 @@ impl Engine {
 /// Tries again until a server that was just ended has freed its port.
 async fn started_soon(
     mut error: StartError,
-    start: impl AsyncFn() -> Result<AdminServer, StartError>,
-) -> Result<AdminServer, StartError> {
+    start: impl AsyncFn() -> Result<AdminServer>,
+) -> Result<AdminServer> {
     for _ in 0..PORT_TRIES {
         tokio::time::sleep(PORT_PAUSE).await;
         match start().await {

@@ -25,7 +25,7 @@ pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId, SendingMemory, Stop};
-use crate::error::StartError;
+use crate::error::{Result, StartError};
 use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
@@ -104,10 +104,7 @@ pub struct Engine {
 
 impl Engine {
     /// Starts the components of a plan. `scheduler`, if any, decides which connections are read.
-    pub async fn start(
-        plan: Plan,
-        scheduler: Option<Arc<ReadScheduler>>,
-    ) -> Result<Engine, StartError> {
+    pub async fn start(plan: Plan, scheduler: Option<Arc<ReadScheduler>>) -> Result<Engine> {
         let storage = Arc::new(Storage::open(&plan).await?);
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
         let memory = plan.memory;
@@ -167,7 +164,7 @@ impl Engine {
 
     /// Applies another plan to the running engine. If that fails, the old plan stays in force. If
     /// this is dropped before it ends, only [`Engine::shutdown`] may follow.
-    pub async fn reload(&mut self, plan: Plan) -> Result<(), StartError> {
+    pub async fn reload(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
@@ -195,7 +192,7 @@ impl Engine {
         metrics.map(|(_, server)| server.addr)
     }
 
-    async fn apply(&mut self, plan: &Plan) -> Result<(), StartError> {
+    async fn apply(&mut self, plan: &Plan) -> Result<()> {
         let extensions = Extensions::build(&plan.extensions)?;
         let exporters = self.build_exporters(plan, &extensions).await?;
         let dead_letters = self.open_dead_letters(plan).await?;
@@ -238,7 +235,7 @@ impl Engine {
         &self,
         plan: &Plan,
         extensions: &Extensions,
-    ) -> Result<HashMap<String, RunningExporter>, StartError> {
+    ) -> Result<HashMap<String, RunningExporter>> {
         let mut exporters = HashMap::new();
         for (id, planned) in &plan.exporters {
             let fingerprint = planned.fingerprint;

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
 use sluice_flow::overload::disk;
 use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request};
-use sluice_flow::{BoxFuture, Frame, Metadata, Payload, Refusal};
+use sluice_flow::{BoxFuture, Frame, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ use crate::ack::{Ack, Awaited};
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
-use crate::shared_work::{Processed, SharedWorkMemory};
+use crate::shared_work::SharedWorkMemory;
 use crate::steps;
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
@@ -142,9 +142,9 @@ type Answer = oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverRoute {
     /// Puts a frame into the log. Returns the answer to wait for, and whether to slow down.
-    fn append(&self, request: Request) -> Result<(Option<Answer>, bool), Refusal> {
+    fn append(&self, mut request: Request) -> Result<(Option<Answer>, bool), Refusal> {
+        self.prepare(&mut request)?;
         let Request { payload, items, metadata, position } = request;
-        let (payload, items) = self.prepare(payload, items, &metadata)?;
         if items == 0 {
             // Nothing is left of it that could be lost.
             position.iter().for_each(Position::resolve);
@@ -183,21 +183,16 @@ impl ReceiverRoute {
     }
 
     /// Runs the steps that all deliveries share.
-    fn prepare(
-        &self,
-        payload: Payload,
-        items: u32,
-        metadata: &Metadata,
-    ) -> Result<(Payload, u32), Refusal> {
+    fn prepare(&self, request: &mut Request) -> Result<(), Refusal> {
         let prefix = &self.route.prefix;
         if prefix.is_empty() {
-            return Ok((payload, items));
+            return Ok(());
         }
-        let processed = steps::inflated(&payload)
-            .and_then(|bytes| steps::run(prefix, self.signal, bytes, items, metadata));
-        let Processed { payload, items, .. } =
-            processed.map_err(|reason| Refusal::Invalid { reason })?;
-        Ok((payload, items))
+        let run = |bytes| steps::run(prefix, self.signal, bytes, request.items, &request.metadata);
+        let processed = steps::inflated(&request.payload).and_then(run);
+        let processed = processed.map_err(|reason| Refusal::Invalid { reason })?;
+        (request.payload, request.items) = (processed.payload, processed.items);
+        Ok(())
     }
 }
 

@@ -14,12 +14,12 @@ pub(super) const PROCESS: Table<Instant> = Table {
     title: "Process",
     labels: &[],
     metrics: &[
-        row!(counter "otelcol_process_uptime" in "seconds",
+        row!(Counter "otelcol_process_uptime" in "seconds",
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
         // In the Collector the name itself ends in the unit, whatever the naming.
-        row!(counter "otelcol_process_cpu_seconds", |_| process::cpu_seconds(),
+        row!(Counter "otelcol_process_cpu_seconds", |_| process::cpu_seconds(),
             "User and system CPU time of the process in seconds."),
-        row!(gauge "otelcol_process_memory_rss" in "bytes", |_| process::resident_bytes() as f64,
+        row!(Gauge "otelcol_process_memory_rss" in "bytes", |_| process::resident_bytes() as f64,
             "Resident memory in bytes."),
     ],
 };
@@ -28,10 +28,10 @@ pub(super) const RECEIVING: Table<ReceivingBudget> = Table {
     title: "Receiving",
     labels: &[],
     metrics: &[
-        row!(gauge "sluice_receiving_memory" in "bytes",
+        row!(Gauge "sluice_receiving_memory" in "bytes",
             |it: &ReceivingBudget| it.used_bytes() as f64,
             "Memory of requests that are being read."),
-        row!(gauge "sluice_receiving_memory_limit" in "bytes",
+        row!(Gauge "sluice_receiving_memory_limit" in "bytes",
             |it: &ReceivingBudget| it.limit_bytes() as f64,
             "Limit of the memory for requests that are being read."),
     ],
@@ -43,10 +43,10 @@ pub(super) const POOL: Table<PoolState> = Table {
     title: "Backlogs",
     labels: &[],
     metrics: &[
-        row!(gauge "sluice_backlog_pool" in "bytes" = used_bytes,
+        row!(Gauge "sluice_backlog_pool" in "bytes" = used_bytes,
             "Size of the backlogs of all deliveries together, in memory or, with a directory, on \
              disk."),
-        row!(gauge "sluice_backlog_pool_limit" in "bytes" = room_bytes,
+        row!(Gauge "sluice_backlog_pool_limit" in "bytes" = room_bytes,
             "Limit of the backlogs of all deliveries together. It is lower while the file system \
              has less room."),
     ],

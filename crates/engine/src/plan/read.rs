@@ -161,7 +161,7 @@ impl Reader<'_> {
 
     /// The extension that this one builds on.
     fn builds_on(&self, name: &str) -> Option<&str> {
-        self.extensions.get(name)?.client.as_ref()?.builds_on()
+        self.extensions.get(name)?.client.as_ref()?.builds_on.as_deref()
     }
 
     /// Changes when the component's options change, or those of the extensions that it uses and of
@@ -187,9 +187,8 @@ impl Reader<'_> {
     fn check_additional_auth(&mut self) {
         for component in &self.document.extensions {
             if let Some(name) = self.builds_on(&component.id.to_string()).map(str::to_owned) {
-                self.check_authenticator(component, &name, |it| {
-                    it.client.as_ref().is_some_and(|client| client.is_foundation())
-                });
+                let fits = |it: &Extension| it.client.as_ref().is_some_and(|it| it.is_foundation);
+                self.check_authenticator(component, &name, fits);
             }
         }
     }

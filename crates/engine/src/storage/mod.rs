@@ -14,7 +14,7 @@ pub(crate) use watch::{LogWatch, watch};
 
 use crate::delivery::{DeadLetters, DeliveryId, OnDisk};
 use crate::entry::Entry;
-use crate::error::StartError;
+use crate::error::{Result, StartError};
 use crate::plan::{DiskPlan, Plan};
 
 /// State that all logs share.
@@ -34,7 +34,7 @@ struct OwnedDirectory {
 }
 
 impl Storage {
-    pub(crate) async fn open(plan: &Plan) -> Result<Storage, StartError> {
+    pub(crate) async fn open(plan: &Plan) -> Result<Storage> {
         let Some(disk) = plan.disk.clone() else {
             let memory = Arc::<MemoryUse>::default();
             let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
@@ -57,7 +57,7 @@ impl Storage {
     }
 
     /// Checks that a plan needs no restart, before any part of it is applied.
-    pub(crate) fn check_reload(&self, plan: &Plan) -> Result<(), StartError> {
+    pub(crate) fn check_reload(&self, plan: &Plan) -> Result<()> {
         match (&self.directory, &plan.disk) {
             (None, Some(disk)) => Err(StartError(format!(
                 "the configuration now has a directory, {}: that needs a restart",
@@ -114,7 +114,7 @@ impl Storage {
         plan: &Plan,
         id: &DeliveryId,
         signal: Signal,
-    ) -> Result<DeadLetters, StartError> {
+    ) -> Result<DeadLetters> {
         let (Some(directory), Some(disk)) = (&self.directory, &plan.disk) else {
             return Ok(DeadLetters::in_memory(plan.memory.dead_letters_bytes));
         };
@@ -148,15 +148,13 @@ impl Storage {
 }
 
 /// Opens files on a thread that may wait for the disk.
-async fn opening<T: Send + 'static>(
-    open: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StartError> {
+async fn opening<T: Send + 'static>(open: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(open)
         .await
         .map_err(|error| StartError(format!("the thread that opens the directory ended: {error}")))
 }
 
-fn open_directory(plan: &DiskPlan) -> Result<Storage, StartError> {
+fn open_directory(plan: &DiskPlan) -> Result<Storage> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let path = &plan.directory;
     disk.create_directory(path)
@@ -175,9 +173,8 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage, StartError> {
             flush_after: plan.flush_after,
             ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
         };
-        let (log, recovered) = Log::open(options).map_err(|error| {
-            StartError(format!("the log of {signal} cannot be opened: {error}"))
-        })?;
+        let failed = |error| StartError(format!("the log of {signal} cannot be opened: {error}"));
+        let (log, recovered) = Log::open(options).map_err(failed)?;
         tell(signal, &recovered);
         logs.push(Arc::new(log));
     }

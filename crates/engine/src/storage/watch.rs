@@ -62,19 +62,14 @@ impl LogWatch {
         match (&trouble, seen.logged_at) {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
                 seen.logged_at = Some(now);
-                if stops_writing {
-                    tracing::error!(
-                        %signal, reason,
-                        "telemetry cannot be stored on disk: nothing is acknowledged but what was \
-                         delivered, until the disk works again"
-                    );
+                let effect = if stops_writing {
+                    "telemetry cannot be stored on disk: nothing is acknowledged but what was \
+                     delivered, until the disk works again"
                 } else {
-                    tracing::error!(
-                        %signal, reason,
-                        "telemetry is stored on disk, but some of it cannot be read, or what was \
-                         delivered cannot be noted; this is tried again until the disk works"
-                    );
-                }
+                    "telemetry is stored on disk, but some of it cannot be read, or what was \
+                     delivered cannot be noted; this is tried again until the disk works"
+                };
+                tracing::error!(%signal, reason, "{effect}");
             }
             (None, Some(_)) => {
                 seen.logged_at = None;

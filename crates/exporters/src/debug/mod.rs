@@ -68,13 +68,8 @@ impl DebugConfig {
         if output_paths.is_empty() {
             fields.error_at("output_paths", "must not be empty");
         }
-        DebugConfig {
-            verbosity,
-            sampling: LogSampling { tick: Duration::from_secs(1), initial, thereafter },
-            use_internal_logger,
-            output_paths,
-            sending,
-        }
+        let sampling = LogSampling { tick: Duration::from_secs(1), initial, thereafter };
+        DebugConfig { verbosity, sampling, use_internal_logger, output_paths, sending }
     }
 }
 

@@ -59,15 +59,13 @@ impl OtlpConfig {
             Encoding::Identity | Encoding::Snappy => None,
         };
         let client = ClientOptions::read(fields, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
-        let given = |text: &String| !text.is_empty();
         let doc = "`user-agent` of requests.";
-        let user_agent = fields.optional_string("user_agent", doc).filter(given);
-        let user_agent = user_agent.and_then(|agent| {
+        let user_agent = fields.non_empty_string("user_agent", doc).and_then(|agent| {
             let value = HeaderValue::from_str(&agent);
             value.inspect_err(|_| fields.error_at("user_agent", "cannot be a header's value")).ok()
         });
         let doc = "`:authority` of requests, instead of the endpoint's host and port.";
-        let authority = fields.optional_string("authority", doc).filter(given);
+        let authority = fields.non_empty_string("authority", doc);
         let keepalive = keepalive(fields);
         let doc = "A request waits for a connection until its deadline, instead of failing when \
                    the first attempt to connect fails.";

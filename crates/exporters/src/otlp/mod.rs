@@ -75,15 +75,12 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
         headers.extend(config.client.headers.clone());
         headers
     };
-    NetworkExporter::new(grpc, headers, &config.client, context)
+    // Two formats are called snappy: the backend's may be another one than the sender's.
+    let passes_through = Some(config.compression).filter(|it| *it != Encoding::Snappy);
+    NetworkExporter::new(grpc, passes_through, headers, &config.client, context)
 }
 
 impl Protocol for Grpc {
-    fn passes_through(&self) -> Option<Encoding> {
-        // Two formats are called snappy: the backend's may be another one than the sender's.
-        (self.compression != Encoding::Snappy).then_some(self.compression)
-    }
-
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let encoding = self.compression;
         if encoding == Encoding::Identity {

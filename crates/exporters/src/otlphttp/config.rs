@@ -28,24 +28,16 @@ pub(crate) struct Coding {
     highest_level: Option<i32>,
 }
 
-const fn coding(
-    token: &'static str,
-    encoding: Encoding,
-    highest_level: Option<i32>,
-) -> (&'static str, Coding) {
-    (token, Coding { token, encoding, highest_level })
-}
-
-const CODINGS: [(&str, Coding); 9] = [
-    coding("gzip", Encoding::Gzip, GZIP_LEVELS),
-    coding("zstd", Encoding::Zstd, ZSTD_LEVELS),
-    coding("snappy", Encoding::Snappy, None),
-    coding("x-snappy-framed", Encoding::Snappy, None),
-    coding("zlib", Encoding::Gzip, GZIP_LEVELS),
-    coding("deflate", Encoding::Gzip, GZIP_LEVELS),
-    coding("lz4", Encoding::Gzip, None),
-    coding("none", Encoding::Identity, None),
-    coding("", Encoding::Identity, None),
+const CODINGS: [Coding; 9] = [
+    Coding { token: "gzip", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
+    Coding { token: "zstd", encoding: Encoding::Zstd, highest_level: ZSTD_LEVELS },
+    Coding { token: "snappy", encoding: Encoding::Snappy, highest_level: None },
+    Coding { token: "x-snappy-framed", encoding: Encoding::Snappy, highest_level: None },
+    Coding { token: "zlib", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
+    Coding { token: "deflate", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
+    Coding { token: "lz4", encoding: Encoding::Gzip, highest_level: None },
+    Coding { token: "none", encoding: Encoding::Identity, highest_level: None },
+    Coding { token: "", encoding: Encoding::Identity, highest_level: None },
 ];
 
 #[derive(Clone)]
@@ -66,7 +58,8 @@ impl OtlpHttpConfig {
         let formats = [("proto", Format::Proto), ("json", Format::Json)];
         let format = fields.choice("encoding", Format::Proto, &formats, "Format of requests.");
         let doc = "Compression of requests.";
-        let coding = fields.choice("compression", CODINGS[0].1, &CODINGS, doc);
+        let codings = CODINGS.map(|coding| (coding.token, coding));
+        let coding = fields.choice("compression", CODINGS[0], &codings, doc);
         let client =
             ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
         let doc = "Proxy: `http://[user:password@]host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` \
@@ -85,7 +78,7 @@ impl OtlpHttpConfig {
 fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
     let ((idle_connections, idle_timeout), keep_alive) = keep_alive(fields);
     let doc = "Maximum number of connections; further requests wait for one. 0 or unset: no limit.";
-    let connections = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
+    let connections = fields.optional_integer("max_conns_per_host", None, 0..=100_000, doc);
     let doc = "Offer HTTP/2 in the TLS handshake.";
     let http2 = fields.boolean("force_attempt_http2", true, doc);
     let doc = "Time between two HTTP/2 pings. 0: no pings.";
@@ -158,9 +151,9 @@ fn idle_connections(fields: &mut Fields<'_>) -> (usize, Duration) {
     let all: usize = fields.integer("max_idle_conns", 100, 0..=100_000, doc);
     let doc = "As `max_idle_conns`, whose limit applies too: there is one host. 0 or unset: only \
                `max_idle_conns`.";
-    let host: Option<usize> = fields.optional_integer("max_idle_conns_per_host", 0..=100_000, doc);
+    let host = fields.optional_integer("max_idle_conns_per_host", None, 0..=100_000, doc);
     let all = if all == 0 { usize::MAX } else { all };
-    let limit = host.filter(|limit| *limit > 0).map_or(all, |host| host.min(all));
+    let limit = host.filter(|limit| *limit > 0).map_or(all, |host| all.min(host));
     let doc = "An unused connection is closed after this time. 0: never.";
     (limit, fields.duration("idle_conn_timeout", Duration::from_secs(90), doc))
 }

@@ -65,7 +65,10 @@ fn exporter(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Built<Http> 
     let level = config.client.compression_level;
     let http = Http { format, coding, level, destinations };
     let headers = |encoding| headers(config, context, encoding);
-    NetworkExporter::new(http, headers, &config.client, context)
+    let Coding { token, encoding, .. } = coding;
+    let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
+    let passes_through = (format == Format::Proto && is_known).then_some(encoding);
+    NetworkExporter::new(http, passes_through, headers, &config.client, context)
 }
 
 impl Destination {
@@ -151,12 +154,6 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
 }
 
 impl Protocol for Http {
-    fn passes_through(&self) -> Option<Encoding> {
-        let Coding { token, encoding, .. } = self.coding;
-        let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
-        (self.format == Format::Proto && is_known).then_some(encoding)
-    }
-
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
         let chunks = self.format.write(signal, chunks)?;
         let (Coding { token, encoding, .. }, level) = (self.coding, self.level);

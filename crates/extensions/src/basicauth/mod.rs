@@ -9,12 +9,9 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
-use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
-use crate::extension::{BuildError, BuildServer, ClientExtension, Extension};
-use crate::secret::{
-    MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, optional_path, sensitive,
-};
+use crate::extension::{BuildServer, ClientExtension, Extension};
+use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, sensitive};
 
 use server::BasicServer;
 
@@ -29,7 +26,7 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         let client = fields.section("client_auth", doc, ClientConfig::read);
         let server = fields.section("htpasswd", "Users that receivers accept.", ServerConfig::read);
         Extension {
-            client: client.map(|client| Box::new(client) as _),
+            client: client.map(|it| ClientExtension::foundation(move || Ok(it.shown()))),
             server: server.map(|server| -> BuildServer {
                 Box::new(move || Ok(Arc::new(BasicServer::new(&server)?)))
             }),
@@ -48,23 +45,22 @@ impl ClientConfig {
     fn read(fields: &mut Fields<'_>) -> ClientConfig {
         let username = Secret::new(fields.string("username", "", "User name."));
         let doc = "File with the user name; read again when it changes.";
-        let username = SecretSource::of(optional_path(fields, "username_file", doc), username);
+        let username = SecretSource::of(fields.non_empty_string("username_file", doc), username);
         let password = fields.secret("password", "Password.").unwrap_or_default();
         let doc = "File with the password; read again when it changes.";
-        let password = SecretSource::of(optional_path(fields, "password_file", doc), password);
+        let password = SecretSource::of(fields.non_empty_string("password_file", doc), password);
         if username.is_unset() {
             fields.error_missing("username");
         }
         ClientConfig { username, password }
     }
-}
 
-impl ClientExtension for ClientConfig {
-    fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
+    /// The header that requests show.
+    fn shown(&self) -> SecretHeader {
         let sources = [self.username.clone(), self.password.clone()];
         let make = |[name, password]: [&str; 2]| sensitive(&basic_credentials(name, password));
         let value = MadeFromSecrets::new("user name and password", sources, make);
-        Ok(Arc::new(SecretHeader { name: AUTHORIZATION, value }))
+        SecretHeader { name: AUTHORIZATION, value }
     }
 }
 
@@ -80,7 +76,7 @@ impl ServerConfig {
         let doc = "Lines of an htpasswd file, with bcrypt or {SHA} hashes or plain passwords.";
         let inline = fields.secret("inline", doc).unwrap_or_default();
         let doc = "An htpasswd file; read again when it changes.";
-        let file = optional_path(fields, "file", doc).map(PathBuf::from);
+        let file = fields.non_empty_string("file", doc).map(PathBuf::from);
         if let Err(error) = server::read_lines(inline.expose()) {
             fields.error_at("inline", &format!("cannot be used: {error}"));
         } else if file.is_none() && inline.expose().trim().is_empty() && !fields.is_describing() {

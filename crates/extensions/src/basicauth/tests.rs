@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use proptest::collection::{hash_map, vec};
 use proptest::prelude::*;
 use sluice_config::Secret;
+use sluice_net::auth::client::ClientAuth as _;
 use sluice_net::auth::server::{AuthError, ServerAuth};
 
 use super::*;
@@ -31,7 +32,7 @@ async fn a_client_shows_its_credentials_and_debug_hides_them() {
         username: SecretSource::of(None, Secret::new("me")),
         password: SecretSource::of(None, Secret::new("open sesame")),
     };
-    let client = config.build(&ClientAuths::new()).expect("builds");
+    let client = config.shown();
     let mut headers = HeaderMap::new();
     client.authenticate(&mut headers, &[]).await.expect("authenticates");
     let value = headers.get(AUTHORIZATION).expect("a header");

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
-use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
-use crate::extension::{BuildError, ClientExtension, Extension};
-use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, optional_path, sensitive};
+use crate::extension::{ClientExtension, Extension};
+use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, sensitive};
 
 pub use server::BearerServer;
 
@@ -21,8 +20,9 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         .aliases(&["bearer_token_auth"]),
     |fields| {
         let config = Config::read(fields);
+        let of_client = config.clone();
         Extension {
-            client: Some(Box::new(config.clone())),
+            client: Some(ClientExtension::foundation(move || Ok(of_client.shown()))),
             server: Some(Box::new(move || Ok(Arc::new(BearerServer::new(&config)?)))),
             ..Extension::default()
         }
@@ -58,7 +58,7 @@ impl Config {
         let tokens = if tokens.is_empty() { token.into_iter().collect() } else { tokens };
         let doc = "File with one token on each line; read again when it changes. Takes precedence \
                    over `token` and `tokens`.";
-        let filename = optional_path(fields, "filename", doc);
+        let filename = fields.non_empty_string("filename", doc);
         let header = fields.string("header", "Authorization", "The header that carries the token.");
         let header = HeaderName::try_from(header).unwrap_or_else(|_| {
             fields.error_at("header", "is no header name");
@@ -87,11 +87,5 @@ impl Config {
         };
         let value = MadeFromSecrets::new("a bearer token", [token], make);
         SecretHeader { name: self.header.clone(), value }
-    }
-}
-
-impl ClientExtension for Config {
-    fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(self.shown()))
     }
 }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
-use sluice_net::auth::client::{ClientAuth, ClientAuths};
 
-use crate::extension::{BuildError, ClientExtension, Extension};
+use crate::extension::{ClientExtension, Extension};
 
 use client::HeadersSetter;
 
@@ -19,7 +18,15 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         "headers_setter",
         "Headers of requests to backends, from the senders' request metadata.",
     ),
-    |fields| Extension { client: Some(Box::new(Config::read(fields))), ..Extension::default() },
+    |fields| {
+        let config = Config::read(fields);
+        let client = ClientExtension {
+            builds_on: config.additional_auth.clone(),
+            is_foundation: false,
+            build: Box::new(move |others| Ok(Arc::new(HeadersSetter::new(&config, others)?))),
+        };
+        Extension { client: Some(client), ..Extension::default() }
+    },
 );
 
 #[derive(Debug)]
@@ -86,18 +93,4 @@ fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
     }
     let from_context = from_context.map(|name| name.to_ascii_lowercase());
     name.map(|key| HeaderRule { action, key, value, from_context, default_value })
-}
-
-impl ClientExtension for Config {
-    fn builds_on(&self) -> Option<&str> {
-        self.additional_auth.as_deref()
-    }
-
-    fn is_foundation(&self) -> bool {
-        false
-    }
-
-    fn build(&self, others: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(HeadersSetter::new(self, others)?))
-    }
 }

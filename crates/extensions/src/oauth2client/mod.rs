@@ -3,16 +3,14 @@
 mod client;
 mod token;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
-use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::client::{Origin, UrlError};
 use sluice_net::tls::ClientTlsOptions;
 
-use crate::extension::{BuildError, ClientExtension, Extension};
-use crate::secret::{SecretSource, optional_path};
+use crate::extension::{ClientExtension, Extension};
+use crate::secret::SecretSource;
 
 pub use client::OAuth2Client;
 pub use token::Granted;
@@ -20,7 +18,11 @@ pub use token::Granted;
 pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new("oauth2client", "OAuth 2.0 client credentials, for exporters.")
         .aliases(&["oauth2_client"]),
-    |fields| Extension { client: Some(Box::new(Config::read(fields))), ..Extension::default() },
+    |fields| {
+        let config = Config::read(fields);
+        let client = ClientExtension::foundation(move || OAuth2Client::new(&config));
+        Extension { client: Some(client), ..Extension::default() }
+    },
 );
 
 #[derive(Clone, Debug)]
@@ -42,10 +44,10 @@ impl Config {
         let token_url = fields.required_string("token_url", "URL of the token endpoint.");
         let client_id = Secret::new(fields.string("client_id", "", "The client's id."));
         let doc = "File with the client's id; read again when it changes.";
-        let client_id = SecretSource::of(optional_path(fields, "client_id_file", doc), client_id);
+        let client_id = SecretSource::of(fields.non_empty_string("client_id_file", doc), client_id);
         let secret = fields.secret("client_secret", "The client's secret.").unwrap_or_default();
         let doc = "File with the client's secret; read again when it changes.";
-        let secret_file = optional_path(fields, "client_secret_file", doc);
+        let secret_file = fields.non_empty_string("client_secret_file", doc);
         let scopes = fields.string_list("scopes", &[], "Scopes to ask for.");
         let doc = "Further parameters of the token request, such as `audience`.";
         let endpoint_params = fields.string_map("endpoint_params", doc);
@@ -79,11 +81,5 @@ impl Config {
             Err(error) => fields.error_at("token_url", &format!("cannot be used: {error}")),
         }
         config
-    }
-}
-
-impl ClientExtension for Config {
-    fn build(&self, _: &ClientAuths) -> Result<Arc<dyn ClientAuth>, BuildError> {
-        Ok(Arc::new(OAuth2Client::new(self)?))
     }
 }

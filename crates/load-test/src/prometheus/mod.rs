@@ -51,7 +51,6 @@ impl fmt::Display for PrometheusUrl {
     }
 }
 
-/// One series of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     pub labels: BTreeMap<String, String>,

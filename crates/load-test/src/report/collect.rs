@@ -59,7 +59,6 @@ pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<()> {
     write(folder, "report.html", &to_html(records))
 }
 
-/// Writes one run's record and its reports.
 pub fn write_all(record: &RunRecord, folder: &Path) -> Result<()> {
     write_reports(std::slice::from_ref(record), folder)?;
     record.write(folder)

@@ -36,15 +36,13 @@ const FACTS: [Fact; 12] = [
 
 /// Columns after the figures: the result of a search, the same in all lines of a subject.
 const LIMITS: [Fact; 3] = [
-    ("limit_per_s", |of| text(of.limit().and_then(|limit| limit.rate_per_s))),
-    ("limit_held_always_per_s", |of| text(of.limit().and_then(|limit| limit.held_always_per_s))),
-    ("limit_failed_per_s", |of| text(of.limit().and_then(|limit| limit.failed_per_s))),
+    ("limit_per_s", |line| of_limit(line, |limit| limit.rate_per_s)),
+    ("limit_held_always_per_s", |line| of_limit(line, |limit| limit.held_always_per_s)),
+    ("limit_failed_per_s", |line| of_limit(line, |limit| limit.failed_per_s)),
 ];
 
-impl Line<'_> {
-    fn limit(&self) -> Option<&FoundLimit> {
-        self.subject.limit.as_ref()
-    }
+fn of_limit(line: &Line<'_>, rate: fn(&FoundLimit) -> Option<f64>) -> String {
+    text(line.subject.limit.as_ref().and_then(rate))
 }
 
 /// An unknown value is an empty cell. A subject that did not run has a line without figures.

@@ -50,19 +50,13 @@ fn lead(records: &[RunRecord]) -> String {
 
 /// Each cell is a pair of text and class.
 fn table(table: &Table) -> Value {
-    // The columns that begin a group.
-    let begins = table.groups.iter().scan(1, |next, (_, width)| {
-        let begin = *next;
-        *next += width;
-        Some(begin)
-    });
-    let begins: Vec<usize> = begins.collect();
-    let classes: Vec<String> = (0..table.columns.len())
-        .map(|column| {
-            let first = if begins.contains(&column) { "first " } else { "" };
-            first.to_owned() + class_of(table, column)
-        })
-        .collect();
+    let class = |column| class_of(table, column).to_owned();
+    let mut classes: Vec<String> = (0..table.columns.len()).map(class).collect();
+    let mut begin = 1;
+    for (_, width) in &table.groups {
+        classes[begin].insert_str(0, "first ");
+        begin += width;
+    }
     let row = |row: &Vec<String>| {
         let columns = table.columns.iter().zip(&classes);
         let cells = row.iter().zip(columns).map(|(cell, (column, class))| {

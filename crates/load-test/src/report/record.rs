@@ -19,12 +19,10 @@ pub(super) const RECORD_FILE: &str = "run.json";
 /// One call of the load test: one scenario, one or several subjects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`FORMAT`].
     pub format: u32,
     /// Version of the load test itself.
     pub tool_version: String,
     pub machine: Machine,
-    /// Milliseconds since the epoch.
     pub started_unix_ms: u64,
     /// Seconds that the whole call took.
     pub duration_s: f64,
@@ -137,7 +135,6 @@ pub struct FoundLimit {
     /// Tries at this rate that held it, of `tries_at_rate`. A rate fails only if it fails twice.
     pub held: u32,
     pub tries_at_rate: u32,
-    /// Length of a try, seconds.
     pub try_s: f64,
     /// The highest rate that was held in all its tries: the limit is not below it.
     pub held_always_per_s: Option<f64>,
@@ -151,7 +148,6 @@ pub struct FoundLimit {
     pub tries: Vec<LimitTry>,
 }
 
-/// One try of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitTry {
     pub rate_per_s: f64,
@@ -228,7 +224,6 @@ pub struct Kpis {
     /// Mean while the load ran, in cores.
     pub cpu_cores: Option<f64>,
     pub restarts: Option<u64>,
-    /// Items offered to the subject.
     pub offered: Option<u64>,
     /// Items that the subject answered with success.
     pub accepted: Option<u64>,
@@ -319,7 +314,6 @@ pub struct BenchCost {
     pub generator_cpu_cores: Option<f64>,
     pub backend_cpu_cores: Option<f64>,
     pub memory_max_bytes: Option<f64>,
-    /// Requests that were sent later than planned.
     pub late_requests: Option<u64>,
 }
 
@@ -383,7 +377,6 @@ impl RunRecord {
         serde_json::from_str(&text).with_context(malformed)
     }
 
-    /// Pretty-printed.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data with string keys") + "\n"
     }

@@ -14,7 +14,6 @@ type Figure = fn(&Kpis) -> Option<f64>;
 type Column = (String, Figure, f64, usize);
 
 impl Target {
-    /// The signal of its items.
     pub fn signal(self) -> Signal {
         match self {
             Target::Traces => Signal::Traces,
@@ -150,17 +149,13 @@ fn rows<'a>(records: &[&'a RunRecord]) -> Vec<Row<'a>> {
 }
 
 fn label(entry: Entry<'_>, several_subjects: bool, times: usize) -> String {
-    let mut label = entry.record.scenario.name.clone();
-    if several_subjects {
-        label += &format!(" · {}", subject_label(entry.subject));
-    }
-    if times > 1 {
-        label += &format!(" ({times})");
-    }
-    if entry.subject.measured_elsewhere.is_some() {
-        label.push_str(" *");
-    }
-    label
+    let parts = [
+        Some(entry.record.scenario.name.clone()),
+        several_subjects.then(|| format!(" · {}", subject_label(entry.subject))),
+        (times > 1).then(|| format!(" ({times})")),
+        entry.subject.measured_elsewhere.as_ref().map(|_| " *".to_owned()),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 pub(super) fn subject_label(subject: &SubjectRecord) -> String {
@@ -170,7 +165,6 @@ pub(super) fn subject_label(subject: &SubjectRecord) -> String {
     }
 }
 
-/// The targets that these runs have, each with its runs.
 pub(super) fn by_target(records: &[RunRecord]) -> Vec<(Target, Vec<&RunRecord>)> {
     let mut targets: Vec<Target> = records.iter().map(|record| record.scenario.target).collect();
     targets.sort();

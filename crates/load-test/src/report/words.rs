@@ -48,18 +48,14 @@ pub fn load(scenario: &Scenario) -> String {
         None if scenario.find_limit => "rates searched in tries of".to_owned(),
         None => "as fast as it is answered for".to_owned(),
     };
-    let mut text =
-        format!("Load: {rate} {:.0} s, {} pipeline(s)", scenario.load_s, scenario.pipelines);
-    if let Some(items) = scenario.items_per_request {
-        text.push_str(&format!(", {items} items a request"));
-    }
-    if let Some(bytes) = scenario.body_bytes {
-        text.push_str(&format!(", bodies of {bytes} bytes"));
-    }
-    if let Some(carried) = &scenario.carried {
-        text.push_str(&format!(", {carried}"));
-    }
-    text
+    let Scenario { load_s, pipelines, .. } = scenario;
+    let parts = [
+        Some(format!("Load: {rate} {load_s:.0} s, {pipelines} pipeline(s)")),
+        scenario.items_per_request.map(|items| format!("{items} items a request")),
+        scenario.body_bytes.map(|bytes| format!("bodies of {bytes} bytes")),
+        scenario.carried.clone(),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Requests to the backends that the faults refused or reset, all turns together.

@@ -15,7 +15,6 @@ use crate::subject::Subject;
 /// After this long without an arrival the subject counts as idle.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// The sources of a turn's figures.
 pub(super) struct Figures<'a> {
     pub(super) plan: &'a Plan,
     pub(super) subject: &'a Subject,
@@ -216,7 +215,8 @@ impl Figures<'_> {
 
     /// The drain timed out although items had arrived shortly before.
     fn is_still_draining(&self) -> bool {
-        let last_arrival = self.sampler.backends.iter().filter_map(Backend::last_arrival).max();
+        let backends = self.sampler.backends.iter();
+        let last_arrival = backends.filter_map(|backend| backend.store().last_arrival).max();
         let looked = self.last.processes.at.into_std();
         self.drained_after.is_none()
             && last_arrival.is_some_and(|at| looked.saturating_duration_since(at) < QUIET)

@@ -34,7 +34,6 @@ impl Cores {
         Cores { warning: Some(Warning::new(message, remedy)), ..Cores::default() }
     }
 
-    /// All cores of the run.
     pub(super) fn all(&self) -> Vec<usize> {
         let divided = [&self.subject[..], &self.bench].concat();
         if divided.is_empty() { allowed_cores() } else { divided }

@@ -92,7 +92,6 @@ const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Pro
 const COMPRESSIONS: [(&str, Encoding); 3] =
     [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
 
-/// Parses one of these names to its value.
 fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,

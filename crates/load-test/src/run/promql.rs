@@ -43,7 +43,6 @@ impl PrometheusPlan {
         self.selector.clone().unwrap_or_else(|| format!("instance=~\".+:{}\"", metrics.port()))
     }
 
-    /// Waits until the subject that has just started was scraped.
     pub(super) async fn wait_until_scraped(&self, metrics: SocketAddr) -> anyhow::Result<()> {
         let (began, began_unix_s) = (Instant::now(), unix_s());
         let (url, selector) = (&self.url, self.matchers(metrics));
@@ -162,7 +161,6 @@ impl Selector {
     }
 }
 
-/// Warnings about doubtful figures.
 fn doubts(reading: &PrometheusReading) -> Vec<Warning> {
     let PrometheusReading { url, window_s, scrapes, queries } = reading;
     let few = format!(

@@ -132,10 +132,10 @@ impl Reading {
     /// Items that the subject has taken since the reading just before: by its own count, which
     /// begins again at 0 when the subject is started again, else by its answers.
     fn taken_since(&self, before: &Reading) -> f64 {
-        self.received.zip(before.received).map_or_else(
-            || self.acknowledged.saturating_sub(before.acknowledged) as f64,
-            |(now, then)| grown(now, then),
-        )
+        match (self.received, before.received) {
+            (Some(now), Some(then)) => grown(now, then),
+            _ => self.acknowledged.saturating_sub(before.acknowledged) as f64,
+        }
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn all_latencies(backends: &[Backend]) -> Histogram<u64> {
     let mut all = new_histogram();
     for backend in backends {
         // All have the same bounds.
-        let _ = all.add(backend.latency_histogram());
+        let _ = all.add(&backend.store().latency_us);
     }
     all
 }

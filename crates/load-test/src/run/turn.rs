@@ -43,7 +43,6 @@ pub(super) struct TurnOutcome {
 }
 
 impl TurnOutcome {
-    /// Puts the turn into the record, and its warnings beside it.
     pub(super) fn add_to(
         self,
         subject: &mut SubjectRecord,
@@ -132,7 +131,7 @@ pub(super) async fn run(
     let is_interrupted = || *interrupted.borrow_and_update();
     let is_drained = !was_interrupted
         && drained(&report, well.into_iter(), plan.drain_within, is_interrupted).await.is_some();
-    let last_arrival = backends.iter().filter_map(Backend::last_arrival).max();
+    let last_arrival = backends.iter().filter_map(|one| one.store().last_arrival).max();
     let drained_after = last_arrival.unwrap_or(load_ended).saturating_duration_since(load_ended);
     let last = sampler.read(&subject, None).await;
     let figures = Figures {

@@ -15,7 +15,6 @@ enum Source {
 
 use Source::{Bench, Subject, Turn};
 
-/// Figures that a threshold can compare.
 const FIGURES: [(&str, Source); 29] = [
     ("received", Turn(|kpis| kpis.received_per_s)),
     ("exported", Turn(|kpis| kpis.exported_per_s)),

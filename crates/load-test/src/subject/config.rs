@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use minijinja::Environment;
+use minijinja::value::Serde;
+use serde_json::json;
 use sluice_otlp::Signal;
 
 use crate::generate::Protocol;
@@ -30,11 +33,7 @@ pub struct GatewayConfig {
     pub sections: String,
 }
 
-/// A line with `# with` at its end stays if that part is wanted; with `# each`, once a backend.
 const GATEWAY: &str = include_str!("gateway.yaml");
-/// Options of an exporter, added to its other ones.
-const QUEUE_ON_DISK: &str = ", sending_queue: {storage: file_storage, queue_size: 1000000}, \
-     retry_on_failure: {initial_interval: 1s, max_interval: 5s, max_elapsed_time: 0s}";
 
 impl GatewayConfig {
     /// A gateway for traces that has receiver and exporters only.
@@ -54,43 +53,27 @@ impl GatewayConfig {
     }
 
     pub fn to_yaml(&self) -> String {
-        let GatewayConfig { signal, listen, metrics, queue_on_disk, .. } = *self;
-        let (kind, scheme) = match self.protocol {
+        let limiter = self.memory_limit_mib.map(|_| "memory_limiter");
+        let processors: Vec<_> = limiter.iter().chain(&self.processors).collect();
+        let (exporter, scheme) = match self.protocol {
             Protocol::Grpc => ("otlp", ""),
             Protocol::Http => ("otlphttp", "http://"),
         };
-        let mut processors: Vec<_> =
-            self.memory_limit_mib.map(|_| "memory_limiter").into_iter().collect();
-        processors.extend(&self.processors);
-        let mut lines = Vec::new();
-        for line in GATEWAY.lines() {
-            let (line, mark) = line.split_once(" # ").unwrap_or((line, ""));
-            let times = match mark {
-                "" => 1,
-                "each backend" => self.backends.len(),
-                "with processors" => usize::from(!processors.is_empty()),
-                "with queue" => usize::from(queue_on_disk),
-                processor => usize::from(processors.iter().any(|name| processor.ends_with(name))),
-            };
-            lines.extend((0..times).map(|index| {
-                let backend = self.backends.get(index).map(SocketAddr::to_string);
-                line.replace("@BACKEND@", &(scheme.to_owned() + &backend.unwrap_or_default()))
-                    .replace("@EXPORTER@", &format!("{kind}/{index}"))
-                    .replace("@PIPELINE@", &format!("{signal}/{index}"))
-            }));
-        }
-        let values = [
-            ("@LISTEN@", listen.to_string()),
-            ("@METRICS_HOST@", metrics.ip().to_string()),
-            ("@METRICS_PORT@", metrics.port().to_string()),
-            ("@LIMIT_MIB@", self.memory_limit_mib.unwrap_or_default().to_string()),
-            ("@BATCH_ITEMS@", if signal == Signal::Metrics { "1024" } else { "512" }.to_owned()),
-            ("@COMPRESSION@", if self.gzip_out { "gzip" } else { "none" }.to_owned()),
-            ("@QUEUE@", if queue_on_disk { QUEUE_ON_DISK } else { "" }.to_owned()),
-            ("@PROCESSORS@", processors.join(", ")),
-        ];
-        let yaml = lines.join("\n") + "\n" + &self.sections;
-        values.iter().fold(yaml, |yaml, (name, value)| yaml.replace(name, value))
+        let values = json!({
+            "signal": self.signal.as_str(),
+            "listen": self.listen,
+            "metrics": { "host": self.metrics.ip(), "port": self.metrics.port() },
+            "backends": self.backends,
+            "exporter": exporter,
+            "scheme": scheme,
+            "compression": if self.gzip_out { "gzip" } else { "none" },
+            "limit_mib": self.memory_limit_mib,
+            "processors": processors,
+            "batch_items": if self.signal == Signal::Metrics { 1024 } else { 512 },
+            "queue_on_disk": self.queue_on_disk,
+        });
+        let yaml = Environment::new().render_str(GATEWAY, Serde(values));
+        yaml.expect("the template fits its values") + "\n" + &self.sections
     }
 }
 

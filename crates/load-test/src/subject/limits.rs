@@ -14,7 +14,6 @@ const OOM_FILES: [&str; 2] = ["memory.oom_control", "memory.events"];
 /// The kernel takes no shorter quota.
 const QUOTA_MIN_US: f64 = 1000.0;
 
-/// Limits of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Cores, for instance 0.5.

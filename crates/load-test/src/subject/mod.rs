@@ -59,7 +59,6 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts the process and waits until it is ready.
     pub async fn start(spec: SubjectSpec) -> Result<Subject, SubjectError> {
         let name = spec.name.clone();
         let other = |problem: String| SubjectError::Other(format!("{name}: {problem}"));
@@ -145,7 +144,6 @@ impl Subject {
         self.supervised.lock().usage()
     }
 
-    /// All of its output.
     pub fn output(&self) -> String {
         let output = fs::read(self.folder().join(process::OUTPUT_FILE)).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()

@@ -33,7 +33,6 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 const LONG_LIFE: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A process to start.
 #[derive(Clone, Debug, Default)]
 pub struct SubjectSpec {
     /// Name in messages.
@@ -129,7 +128,6 @@ fn wrappers(cpus: &[usize], group: &ControlGroup) -> Vec<String> {
     words
 }
 
-/// The program of this name in PATH.
 pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
@@ -147,7 +145,6 @@ pub struct Lives {
     pub restarts: u64,
     /// Exit status of its last finished life.
     pub last_end: Option<ExitStatus>,
-    /// It does not run at the moment.
     pub is_down: bool,
 }
 

@@ -47,7 +47,6 @@ impl fmt::Display for Ready {
 }
 
 impl Ready {
-    /// The address that it names.
     pub(crate) fn addr(&self) -> Option<&str> {
         match self {
             Ready::Connect(addr) => Some(addr),

@@ -8,7 +8,6 @@ use std::time::Duration;
 pub struct Usage {
     /// User and system time since the start, of all threads.
     pub cpu: Duration,
-    /// Resident memory.
     pub rss_bytes: u64,
     /// Highest resident memory since the start.
     pub peak_rss_bytes: u64,

@@ -89,7 +89,6 @@ impl FaultSwitch {
         self.0.send_replace(Arc::new(faults));
     }
 
-    /// Ends all faults.
     pub fn clear(&self) {
         self.set(Faults::default());
     }
@@ -114,7 +113,6 @@ impl FaultSwitch {
     }
 }
 
-/// True with probability `share`.
 pub(super) fn strikes(share: f64) -> bool {
     share > 0.0 && fastrand::f64() < share
 }

@@ -9,11 +9,10 @@ mod serve;
 mod store;
 mod text;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpSocket};
@@ -22,11 +21,9 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use faults::{Delay, FaultSwitch, Faults, Partial, Refuse};
-pub use store::{Counts, Received};
+pub use store::{Counts, Received, Store};
 
-use crate::identity::SequenceSet;
 use crate::latency::Latency;
-use store::Store;
 
 /// The thoroughness of a backend's checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +70,6 @@ impl BackendOptions {
     }
 }
 
-/// The state that the connections of a backend share.
 struct Shared {
     options: BackendOptions,
     faults: FaultSwitch,
@@ -101,7 +97,6 @@ impl Backend {
         Ok(Backend { addr, shared, _accepting: AbortOnDropHandle::new(accepting) })
     }
 
-    /// A healthy verifying backend.
     pub async fn healthy() -> io::Result<Backend> {
         Backend::start(BackendOptions::default()).await
     }
@@ -115,7 +110,8 @@ impl Backend {
         &self.shared.faults
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
+    /// The record of what has arrived so far. The backend waits while this is held.
+    pub fn store(&self) -> MutexGuard<'_, Store> {
         self.shared.store.lock()
     }
 
@@ -128,7 +124,6 @@ impl Backend {
         self.store().counts.items
     }
 
-    /// Distinct items seen so far.
     pub fn unique_items(&self) -> u64 {
         self.store().unique()
     }
@@ -138,37 +133,9 @@ impl Backend {
         Box::new(move || shared.store.lock().unique())
     }
 
-    /// Arrival of the last item that had not arrived before.
-    pub fn last_arrival(&self) -> Option<Instant> {
-        self.store().last_new
-    }
-
     /// Time from an item's first sending to its arrival here.
     pub fn latency(&self) -> Latency {
         Latency::of(&self.store().latency_us)
-    }
-
-    pub fn latency_histogram(&self) -> hdrhistogram::Histogram<u64> {
-        self.store().latency_us.clone()
-    }
-
-    /// Forgets the latencies so far, for instance of a warm-up.
-    pub fn reset_latency(&self) {
-        self.store().latency_us.reset();
-    }
-
-    /// The sequence numbers seen, by generator.
-    pub fn all_seen(&self) -> HashMap<u16, SequenceSet> {
-        self.store().seen.clone()
-    }
-
-    /// The sequence numbers that came more than once, by generator.
-    pub fn all_doubled(&self) -> HashMap<u16, SequenceSet> {
-        self.store().doubled.clone()
-    }
-
-    pub(crate) fn with_seen<T>(&self, generator: u16, read: impl FnOnce(&SequenceSet) -> T) -> T {
-        read(self.store().seen.get(&generator).unwrap_or(&SequenceSet::default()))
     }
 
     /// The last requests taken, oldest first: as many as [`BackendOptions::keep_requests`] says.

@@ -46,19 +46,19 @@ pub struct Received {
     pub encoding: Encoding,
     /// Inflated.
     pub body: Bytes,
-    /// True where `body` is JSON.
     pub is_json: bool,
 }
 
-pub(super) struct Store {
+pub struct Store {
     pub(super) counts: Counts,
-    /// By generator.
-    pub(super) seen: HashMap<u16, SequenceSet>,
-    /// Seen more than once, by generator.
-    pub(super) doubled: HashMap<u16, SequenceSet>,
-    pub(super) latency_us: Histogram<u64>,
+    /// Sequence numbers, by generator.
+    pub seen: HashMap<u16, SequenceSet>,
+    /// Those that came more than once, by generator.
+    pub doubled: HashMap<u16, SequenceSet>,
+    /// Time from an item's first sending to its arrival.
+    pub latency_us: Histogram<u64>,
     /// Arrival of the last item that had not arrived before.
-    pub(super) last_new: Option<Instant>,
+    pub last_arrival: Option<Instant>,
     /// Oldest first.
     pub(super) kept: VecDeque<Received>,
 }
@@ -70,7 +70,7 @@ impl Store {
             seen: HashMap::new(),
             doubled: HashMap::new(),
             latency_us: new_histogram(),
-            last_new: None,
+            last_arrival: None,
             kept: VecDeque::new(),
         }
     }
@@ -123,11 +123,10 @@ impl Store {
             self.counts.doubled += doubled;
         }
         if seen.insert_range(run) > 0 {
-            self.last_new = Some(Instant::now());
+            self.last_arrival = Some(Instant::now());
         }
     }
 
-    /// Keeps the last `limit` requests.
     pub(super) fn keep(&mut self, received: Received, limit: usize) {
         if self.kept.len() == limit {
             self.kept.pop_front();

@@ -26,19 +26,18 @@ const WINDOW_BYTES: u32 = 1 << 20;
 /// Limit of an export response, which usually has a few bytes.
 const RESPONSE_LIMIT_BYTES: usize = 1 << 20;
 
+type HttpClient = HyperClient<HttpConnector, Full<Bytes>>;
+
 /// One connection, made again when it breaks.
 pub(super) enum Client {
     /// Many workers share it.
-    Grpc {
-        target: SocketAddr,
-        sender: Mutex<Option<SendRequest<Bytes>>>,
-    },
-    Http(HyperClient<HttpConnector, Full<Bytes>>),
+    Grpc(GrpcConnection),
+    Http(HttpClient),
 }
 
 impl Client {
     pub(super) fn grpc(target: SocketAddr) -> Self {
-        Client::Grpc { target, sender: Mutex::default() }
+        Client::Grpc(GrpcConnection { target, kept: Mutex::default() })
     }
 
     pub(super) fn http() -> Self {
@@ -51,8 +50,8 @@ impl Client {
     /// Sends a frame: a message behind its gRPC prefix, which HTTP leaves out.
     pub(super) async fn call(&self, head: Request<()>, frame: &Bytes) -> Answer {
         let answered = match self {
-            Client::Grpc { target, sender } => {
-                let send = || unary(*target, sender, head.clone(), frame.clone());
+            Client::Grpc(connection) => {
+                let send = || connection.unary(head.clone(), frame.clone());
                 match send().await {
                     // As gRPC clients do: the server has not looked at the request.
                     Err(error) if is_unprocessed(&error) => send().await,
@@ -75,61 +74,56 @@ fn is_unprocessed(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-async fn exchange(
-    client: &HyperClient<HttpConnector, Full<Bytes>>,
-    request: Request<Full<Bytes>>,
-) -> anyhow::Result<Answer> {
+async fn exchange(client: &HttpClient, request: Request<Full<Bytes>>) -> anyhow::Result<Answer> {
     let (head, body) = client.request(request).await?.into_parts();
     let body = Limited::new(body, RESPONSE_LIMIT_BYTES).collect().await;
     let body = body.map_err(|error| anyhow!(error))?.to_bytes();
     Ok(Answer::from_http(&head, &body))
 }
 
-/// A handle that may open a stream now; connects where there is no live connection.
-async fn ready(
+pub(super) struct GrpcConnection {
     target: SocketAddr,
-    kept: &Mutex<Option<SendRequest<Bytes>>>,
-) -> anyhow::Result<SendRequest<Bytes>> {
-    let mut kept = kept.lock().await;
-    if let Some(sender) = kept.clone()
-        && let Ok(sender) = sender.ready().await
-    {
-        return Ok(sender);
-    }
-    let stream = TcpStream::connect(target).await;
-    let stream = stream.map_err(|error| anyhow!("connecting to {target}: {error}"))?;
-    stream.set_nodelay(true)?;
-    let (sender, connection) = h2::client::Builder::new()
-        .initial_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .enable_push(false)
-        .handshake(stream)
-        .await?;
-    // Its error shows at the streams, which count it.
-    tokio::spawn(connection);
-    *kept = Some(sender.clone());
-    Ok(sender.ready().await?)
+    kept: Mutex<Option<SendRequest<Bytes>>>,
 }
 
-async fn unary(
-    target: SocketAddr,
-    kept: &Mutex<Option<SendRequest<Bytes>>>,
-    head: Request<()>,
-    frame: Bytes,
-) -> anyhow::Result<Answer> {
-    let mut sender = ready(target, kept).await?;
-    let (response, mut stream) = sender.send_request(head, false)?;
-    stream.send_data(frame, true)?;
-    let (head, mut answer) = response.await?.into_parts();
-    let mut body = BytesMut::new();
-    while let Some(chunk) = answer.data().await {
-        let chunk = chunk?;
-        answer.flow_control().release_capacity(chunk.len())?;
-        let is_small = body.len() + chunk.len() <= RESPONSE_LIMIT_BYTES;
-        ensure!(is_small, "an export response of more than 1 MiB");
-        body.extend_from_slice(&chunk);
+impl GrpcConnection {
+    /// A handle that may open a stream now; connects where there is no live connection.
+    async fn ready(&self) -> anyhow::Result<SendRequest<Bytes>> {
+        let mut kept = self.kept.lock().await;
+        if let Some(sender) = kept.clone()
+            && let Ok(sender) = sender.ready().await
+        {
+            return Ok(sender);
+        }
+        let stream = TcpStream::connect(self.target).await;
+        let stream = stream.map_err(|error| anyhow!("connecting to {}: {error}", self.target))?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = h2::client::Builder::new()
+            .initial_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .enable_push(false)
+            .handshake(stream)
+            .await?;
+        // Its error shows at the streams, which count it.
+        tokio::spawn(connection);
+        *kept = Some(sender.clone());
+        Ok(sender.ready().await?)
     }
-    Ok(Answer::from_grpc(&head, answer.trailers().await?, &body))
+
+    async fn unary(&self, head: Request<()>, frame: Bytes) -> anyhow::Result<Answer> {
+        let (response, mut stream) = self.ready().await?.send_request(head, false)?;
+        stream.send_data(frame, true)?;
+        let (head, mut answer) = response.await?.into_parts();
+        let mut body = BytesMut::new();
+        while let Some(chunk) = answer.data().await {
+            let chunk = chunk?;
+            answer.flow_control().release_capacity(chunk.len())?;
+            let is_small = body.len() + chunk.len() <= RESPONSE_LIMIT_BYTES;
+            ensure!(is_small, "an export response of more than 1 MiB");
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer::from_grpc(&head, answer.trailers().await?, &body))
+    }
 }
 
 /// Bytes of an HTTP answer's body that go into a message.
@@ -163,7 +157,6 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The answer to one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) ending: Ending,

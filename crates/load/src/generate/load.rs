@@ -9,7 +9,6 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::template::Shape;
 
-/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC over HTTP/2 without TLS.

@@ -92,7 +92,9 @@ impl LoadReport {
 
     /// Number of acknowledged items that are not (yet) at this backend.
     pub fn missing_at(&self, backend: &Backend) -> u64 {
-        backend.with_seen(self.generator, |seen| self.acknowledged.difference_len(seen))
+        let store = backend.store();
+        let seen = store.seen.get(&self.generator);
+        seen.map_or(self.acknowledged.len(), |seen| self.acknowledged.difference_len(seen))
     }
 }
 

@@ -16,7 +16,6 @@ use crate::identity::{Identity, ORDINARY_MARK, POISON_MARK, Stamp};
 /// Header of a zstd frame: magic number, descriptor and window only (RFC 8878, 3.1.1).
 const ZSTD_HEADER_BYTES: usize = 6;
 
-/// The form of generated items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub signal: Signal,

@@ -23,12 +23,10 @@ use crate::latency::{Latency, new_histogram, record};
 const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Load {
-    /// Sends it all and reports the outcome.
     pub async fn run(self) -> Result<LoadReport> {
         self.start()?.finish().await
     }
 
-    /// Begins to send in the background.
     pub fn start(self) -> Result<RunningLoad> {
         self.check()?;
         let template = Template::new(&self.shape, self.encoding);
@@ -52,7 +50,6 @@ impl Load {
     }
 }
 
-/// The state that all workers of a load share.
 struct Shared {
     load: Load,
     template: Template,
@@ -70,7 +67,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Runs all workers to their end.
     async fn run(self: Arc<Self>) -> Result<LoadReport> {
         let mut workers = JoinSet::new();
         for _ in 0..self.load.connections {

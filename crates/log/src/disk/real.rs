@@ -81,11 +81,8 @@ impl Disk for RealDisk {
                 Err(error) => return Err(error),
             };
             let is_directory = attributes.is_dir();
-            entries.push(DirectoryEntry {
-                name,
-                is_directory,
-                len_bytes: if is_directory { 0 } else { attributes.len() },
-            });
+            let len_bytes = if is_directory { 0 } else { attributes.len() };
+            entries.push(DirectoryEntry { name, is_directory, len_bytes });
         }
         entries.sort();
         Ok(entries)

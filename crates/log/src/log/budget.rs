@@ -1,7 +1,6 @@
 //! Budgets: how much may wait for a reader, and which frames are dropped when it is too much.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::segments::Change;
 use super::shed::{GivenUp, Goal, Walk};
@@ -113,7 +112,7 @@ impl<T> Inner<T> {
             self.cursor_mut(id).pass_to(offset + 1);
         }
         let cursor = self.cursor_mut(id);
-        cursor.note_dropped_range(start, cursor.next, dropped, unix_now_ns());
+        cursor.note_dropped_range(start, cursor.next, dropped);
         cursor.publish();
         dropped
     }
@@ -128,9 +127,4 @@ impl<T> Inner<T> {
             store.segments.note(Change::Dropped, id, offset, charge);
         }
     }
-}
-
-/// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.
-pub(crate) fn unix_now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Inner;
-use super::budget::unix_now_ns;
 use crate::cursor::DiskLease;
+use crate::types::unix_now_ns;
 
 /// At most this many entries are evicted under one lock.
 const EVICTED_AT_ONCE: usize = 256;

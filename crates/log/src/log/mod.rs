@@ -12,7 +12,7 @@
 //! - The log's lock is never kept during a system call, and no callback of a reader runs under it.
 
 mod append;
-pub(crate) mod budget;
+mod budget;
 mod closing;
 mod evict;
 mod readers;

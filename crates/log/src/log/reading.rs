@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use super::budget::unix_now_ns;
 use super::segments::Change;
 use super::{Inner, Log};
-use crate::cursor::DiskLease;
 use crate::types::{Charge, CursorId, Holding, Next, Offset};
 
 /// Why a reader resolves an entry.
@@ -74,7 +72,7 @@ impl<T> Log<T> {
         let mut inner = self.shared.inner.lock();
         let resolved = inner.resolve(id, offset, As::GivenUp)?;
         let dropped = Holding::from_iter([resolved.charge]);
-        inner.cursor_mut(id).note_dropped_range(offset, offset + 1, dropped, unix_now_ns());
+        inner.cursor_mut(id).note_dropped_range(offset, offset + 1, dropped);
         // The entry is freed after the lock.
         drop(inner);
         Some(resolved.is_lost)
@@ -149,7 +147,11 @@ impl<T> Inner<T> {
             cursor.pass_to(offset);
             cursor.next = offset + 1;
             cursor.unread.remove(lease.charge);
-            self.lease_on_disk(id, offset, lease);
+            cursor.leased.add(lease.charge);
+            cursor.disk_leases.insert(offset, lease);
+            if let Some(store) = &mut self.store {
+                store.segments.note(Change::Leased, id, offset, lease.charge);
+            }
             return Some((offset, entry));
         }
         let until = cursor.ahead.until.min(evicted_below);
@@ -168,15 +170,6 @@ impl<T> Inner<T> {
         cursor.ahead.until.max(cursor.next) < store.evicted_below
             && cursor.ahead.bytes <= store.read_ahead_bytes / 2
             && (held_bytes < may_hold_bytes || is_alone)
-    }
-
-    fn lease_on_disk(&mut self, id: CursorId, offset: Offset, lease: DiskLease) {
-        if let Some(store) = &mut self.store {
-            store.segments.note(Change::Leased, id, offset, lease.charge);
-        }
-        let cursor = self.cursor_mut(id);
-        cursor.leased.add(lease.charge);
-        cursor.disk_leases.insert(offset, lease);
     }
 
     /// Resolves an entry, leased or not. None if it was resolved, or is on disk and not leased.

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use super::budget::unix_now_ns;
 use super::reading::{As, Resolved};
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
@@ -106,14 +105,15 @@ impl<T> Inner<T> {
                 None => {}
                 Some(false) => {
                     let dropped = std::mem::take(&mut dropped);
-                    self.cursor_mut(id).note_dropped_range(start, offset, dropped, unix_now_ns());
+                    self.cursor_mut(id).note_dropped_range(start, offset, dropped);
                     start = offset + 1;
                     passes = false;
                 }
                 Some(true) => {
-                    if let Some(charge) = self.give_up_one(id, offset, given_up) {
-                        dropped.add(charge);
-                        freed_bytes += charge.bytes;
+                    if let Some(one) = self.give_up_one(id, offset) {
+                        dropped.add(one.charge);
+                        freed_bytes += one.charge.bytes;
+                        given_up.push(one);
                     }
                 }
             }
@@ -123,7 +123,7 @@ impl<T> Inner<T> {
             }
         }
         let cursor = self.cursor_mut(id);
-        cursor.note_dropped_range(start, offset, dropped, unix_now_ns());
+        cursor.note_dropped_range(start, offset, dropped);
         cursor.shed_from[goal as usize] = if walk == Walk::AtEnd { 0 } else { offset };
         cursor.publish();
         walk
@@ -161,7 +161,7 @@ impl<T> Inner<T> {
                 looked_at += readers.len();
                 if self.all_may_give_up(slot, offset) {
                     freed_bytes += charge.bytes;
-                    readers.iter().for_each(|&id| self.give_up_of(id, offset, &mut given_up));
+                    given_up.extend(readers.iter().filter_map(|&id| self.give_up_of(id, offset)));
                 }
             }
             offset += 1;
@@ -183,35 +183,24 @@ impl<T> Inner<T> {
     }
 
     /// Gives up an unread entry for a reader, if the reader has not resolved it.
-    pub(super) fn give_up_of(
-        &mut self,
-        id: CursorId,
-        offset: Offset,
-        given_up: &mut Vec<GivenUp<T>>,
-    ) {
+    pub(super) fn give_up_of(&mut self, id: CursorId, offset: Offset) -> Option<GivenUp<T>> {
         let waits = |cursor: &&Cursor<T>| !cursor.is_resolved(offset);
-        let Some(cursor) = self.cursors[id.0].as_ref().filter(waits) else { return };
-        let stood = cursor.next;
+        let stood = self.cursors[id.0].as_ref().filter(waits)?.next;
         let is_first = self.first_unread_offset(id) == Some(offset);
-        let Some(charge) = self.give_up_one(id, offset, given_up) else { return };
+        let given_up = self.give_up_one(id, offset)?;
         let cursor = self.cursor_mut(id);
         if is_first {
             cursor.pass_to(offset + 1);
         }
         let start = if is_first { stood } else { offset };
-        let dropped = Holding::from_iter([charge]);
-        cursor.note_dropped_range(start, offset + 1, dropped, unix_now_ns());
+        let dropped = Holding::from_iter([given_up.charge]);
+        cursor.note_dropped_range(start, offset + 1, dropped);
+        Some(given_up)
     }
 
-    fn give_up_one(
-        &mut self,
-        id: CursorId,
-        offset: Offset,
-        given_up: &mut Vec<GivenUp<T>>,
-    ) -> Option<Charge> {
+    fn give_up_one(&mut self, id: CursorId, offset: Offset) -> Option<GivenUp<T>> {
         let Resolved { entry, charge, is_lost } = self.resolve(id, offset, As::GivenUp)?;
-        given_up.push(GivenUp { entry: entry?, charge, reader: id, is_lost });
-        Some(charge)
+        Some(GivenUp { entry: entry?, charge, reader: id, is_lost })
     }
 
     /// The first unread frame of a reader that has come to memory. Moves the cursor up to it.

@@ -15,8 +15,6 @@ use crate::format::FrameHeader;
 use crate::gauges::Sheds;
 use crate::types::{CursorId, Holding, Offset, Wake};
 
-use super::budget::unix_now_ns;
-
 /// A segment that had to stay is looked at again after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -86,7 +84,7 @@ impl<T> Log<T> {
                 if may_go(inner, offset)
                     && let Some(readers) = inner.slots.get(offset).map(|slot| slot.readers.clone())
                 {
-                    readers.iter().for_each(|&id| inner.give_up_of(id, offset, given_up));
+                    given_up.extend(readers.iter().filter_map(|&id| inner.give_up_of(id, offset)));
                 }
                 true
             })
@@ -220,7 +218,7 @@ impl<T> Inner<T> {
         for (id, dropped) in dropped {
             let Some(cursor) = &mut self.cursors[id.0] else { continue };
             cursor.dropped_unseen.add(dropped);
-            cursor.note_dropped_range(first, last + 1, dropped, unix_now_ns());
+            cursor.note_dropped_range(first, last + 1, dropped);
             cursor.publish();
             wakes.push(cursor.wake.clone());
         }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::budget::unix_now_ns;
 use super::shed::LOOKED_AT_ONCE;
 use super::{Inner, Log, Slot};
 use crate::cursor::Cursor;
 use crate::format::DroppedRange;
-use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan};
+use crate::types::{CursorId, DiskTrouble, Holding, LogStats, Offset, Orphan, unix_now_ns};
 
 impl<T> Log<T> {
     /// Frames that wait for the reader, leased or not.

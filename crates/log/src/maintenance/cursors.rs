@@ -1,18 +1,12 @@
 //! The files of the readers.
 
-use std::collections::HashMap;
-
 use super::Maintenance;
 use crate::cursor::Cursor;
-use crate::cursor_file::CursorFile;
+use crate::cursor_file::CursorFiles;
 use crate::format::{CursorState, RANGES_LIMIT};
 use crate::home::Home;
-use crate::log::budget::unix_now_ns;
 use crate::log::{Inner, Shared};
-use crate::types::{CursorId, Offset};
-
-/// Open cursor files, by reader.
-pub(crate) type CursorFiles = HashMap<CursorId, CursorFile>;
+use crate::types::{CursorId, Offset, unix_now_ns};
 
 /// Removes the files of removed readers. If a file cannot be removed, this is tried again later.
 pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: &Home) {
@@ -46,7 +40,7 @@ impl<T> Maintenance<T> {
     /// Writes the cursors that changed; when the log closes all of them, so that offsets go on.
     pub(super) fn store_cursors(&self, at_the_end: bool) {
         let mut failure = None;
-        let mut files = self.cursor_files.lock();
+        let mut files = self.home.cursor_files.lock();
         let readers: Vec<CursorId> = files.keys().copied().collect();
         for id in readers {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };

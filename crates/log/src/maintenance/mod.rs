@@ -20,9 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-pub(crate) use cursors::{CursorFiles, cursor_state, remove_gone};
+pub(crate) use cursors::{cursor_state, remove_gone};
 
 use crate::home::Home;
 use crate::log::segments::{Pin, Segment};
@@ -46,7 +44,6 @@ pub(crate) struct Leftovers {
 pub(crate) struct Maintenance<T> {
     shared: Arc<Shared<T>>,
     home: Home,
-    cursor_files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
     /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
     /// it in its run: recovery would look in it for their frames.
@@ -60,16 +57,10 @@ pub(crate) struct Maintenance<T> {
 }
 
 impl<T: Record> Maintenance<T> {
-    pub(crate) fn new(
-        shared: Arc<Shared<T>>,
-        home: Home,
-        cursor_files: Arc<Mutex<CursorFiles>>,
-        leftovers: Leftovers,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, leftovers: Leftovers) -> Self {
         Maintenance {
             shared,
             home,
-            cursor_files,
             leftovers,
             unremoved: Vec::new(),
             rewrite_at: Instant::now(),
@@ -94,7 +85,7 @@ impl<T: Record> Maintenance<T> {
         self.shared.inner.lock().update_pins();
         self.store_cursors(at_the_end);
         self.remove_unpinned();
-        remove_gone(&mut self.cursor_files.lock(), &self.shared, &self.home);
+        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }

@@ -1,7 +1,7 @@
 //! Rewriting segments of which little is still wanted, so that a few old frames do not pin much
 //! space, nor many old segments many files.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,7 +202,13 @@ impl<T: Record> Maintenance<T> {
     fn install(&self, path: PathBuf, olds: &[Old], rewritten: &Rewritten) {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
-        let pins = inner.pins_of_rewritten(first, last, &rewritten.kept_for);
+        // The new segment has all unresolved frames of the old ones.
+        let pin = |&reader: &CursorId| {
+            let cursor = inner.cursors[reader.0].as_ref()?;
+            let held = cursor.leased_on_disk(first..=last);
+            Some((reader, Pin { held, may_be_more: cursor.next <= last }))
+        };
+        let pins = rewritten.kept_for.iter().filter_map(pin).collect();
         let store = inner.on_disk();
         store.stats.rewrites += 1;
         store.stats.frames_damaged += rewritten.damage.places();
@@ -252,21 +258,6 @@ impl<T> Inner<T> {
             run.extend(candidate);
         }
         is_worthwhile(&run, segment_bytes).then_some(run)
-    }
-
-    /// The pins of a new segment that has all unresolved frames of some old ones.
-    fn pins_of_rewritten(
-        &self,
-        first: Offset,
-        last: Offset,
-        readers: &HashSet<CursorId>,
-    ) -> BTreeMap<CursorId, Pin> {
-        let pin = |&reader: &CursorId| {
-            let cursor = self.cursors[reader.0].as_ref()?;
-            let held = cursor.leased_on_disk(first..=last);
-            Some((reader, Pin { held, may_be_more: cursor.next <= last }))
-        };
-        readers.iter().filter_map(pin).collect()
     }
 }
 

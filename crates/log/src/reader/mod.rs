@@ -176,13 +176,9 @@ impl<T: Record> Reader<T> {
                 Err(error) => return self.pass_if_lost(task, error),
             },
         };
-        let mut known_damage = place.segment.damage().places();
-        let mut found = Found::nothing(task.from);
-        let (segment, shared) = (&mut place.segment, &mut self.shared_frames);
         // After an error the segment is opened again.
-        read_turn(segment, task, shared, &mut found, &mut known_damage)?;
+        let found = read_turn(&mut place.segment, task, &mut self.shared_frames)?;
         place.at = found.until;
-        found.damaged += place.segment.damage().places() - known_damage;
         self.places.insert(task.id, place);
         Ok(found)
     }
@@ -328,20 +324,18 @@ impl<T> SharedFrames<T> {
     }
 }
 
-/// Reads one turn of a task. `known_damage`: damaged places before the task's first offset.
+/// Reads one turn of a task.
 fn read_turn<T: Record>(
     segment: &mut SegmentReader,
     task: &Task,
     shared: &mut SharedFrames<T>,
-    found: &mut Found<T>,
-    known_damage: &mut u64,
-) -> Result<()> {
+) -> Result<Found<T>> {
+    let mut found = Found::nothing(task.from);
+    // Damaged places before the task's first offset.
+    let mut known_damage = segment.damage().places();
     let start = segment.position();
     let mut charged_bytes = 0;
-    loop {
-        if segment.position() - start >= TURN_BYTES {
-            return Ok(());
-        }
+    while segment.position() - start < TURN_BYTES && charged_bytes < task.bytes {
         let places = segment.damage().places();
         let next = segment.next_frame()?;
         if segment.damage().places() > places {
@@ -350,19 +344,19 @@ fn read_turn<T: Record>(
         }
         let Some(located) = next else {
             found.until = task.until;
-            return Ok(());
+            break;
         };
         let header = located.header;
         if header.offset >= task.until {
             // Of another segment, or still in memory: a later task looks at it.
             segment.seek(located.position);
             found.until = task.until;
-            return Ok(());
+            break;
         }
         // It was written twice, or was looked at already.
         if header.offset < found.until {
             if header.offset < task.from {
-                *known_damage = segment.damage().places();
+                known_damage = segment.damage().places();
             }
             continue;
         }
@@ -391,8 +385,7 @@ fn read_turn<T: Record>(
             }
         }
         found.until = header.offset + 1;
-        if charged_bytes >= task.bytes {
-            return Ok(());
-        }
     }
+    found.damaged += segment.damage().places() - known_damage;
+    Ok(found)
 }

@@ -7,7 +7,6 @@ use crate::cursor::DiskLease;
 use crate::format::FrameHeader;
 use crate::gauges::Sheds;
 use crate::log::Inner;
-use crate::log::budget::unix_now_ns;
 use crate::log::segments::Segment;
 use crate::log::shed_segments::DiskFrame;
 use crate::types::{CursorId, Holding, Offset, Wake};
@@ -217,7 +216,7 @@ impl<T> Inner<T> {
         let cursor = self.cursor_mut(task.id);
         cursor.drop_until(until);
         cursor.dropped_unseen.add(dropped);
-        cursor.note_dropped_range(start, until, dropped, unix_now_ns());
+        cursor.note_dropped_range(start, until, dropped);
         cursor.publish();
     }
 }

@@ -19,12 +19,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
+use crate::cursor_file::CursorFiles;
 use crate::error::{IoContext as _, Result};
 use crate::home::Home;
 use crate::inspect::CURSORS_DIRECTORY;
 use crate::log::store::{Ends, Store};
 use crate::log::{Log, Shared};
-use crate::maintenance::{CursorFiles, Leftovers, Maintenance};
+use crate::maintenance::{Leftovers, Maintenance};
 use crate::options::{OpenOptions, Recovered};
 use crate::reader::Reader;
 use crate::record::Record;
@@ -83,17 +84,17 @@ impl<T: Record> Log<T> {
             newest_persistent_id: random_u64() as u32 / 2,
             ..Store::default()
         };
-        let home = Home { rewrite_directory, cursors_directory, options, log_id };
+        let cursor_files = Arc::new(Mutex::new(files));
+        let home = Home { rewrite_directory, cursors_directory, cursor_files, options, log_id };
         let memory = home.options.memory.clone();
         let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
-        log.start_threads(home, files, leftovers)?;
+        log.start_threads(home, leftovers)?;
         Ok((log, found))
     }
 
-    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<()> {
-        let files = Arc::new(Mutex::new(files));
-        let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
-        let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
+    fn start_threads(&self, home: Home, leftovers: Leftovers) -> Result<()> {
+        let writer = Writer::new(self.shared.clone(), home.clone());
+        let maintenance = Maintenance::new(self.shared.clone(), home.clone(), leftovers);
         let reader = Reader::new(self.shared.clone(), home.clone());
         self.start(&home, "write", move || writer.run())?;
         self.start(&home, "maint", move || maintenance.run())?;

@@ -13,40 +13,32 @@ use crate::format::BLOCK_LEN_BYTES;
 /// recover.
 const REFUSED_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Bytes of a file that the disk refused and that were passed.
-#[derive(Default)]
-pub(super) struct Refused {
-    in_a_row_bytes: u64,
+/// A file that is read, and its bytes that the disk refused and that were passed.
+pub(super) struct Reads {
+    file: Arc<dyn DiskFile>,
+    /// Bad blocks are passed.
+    pass_unreadable: bool,
+    refused_in_a_row_bytes: u64,
     pub(super) last_error: Option<io::Error>,
 }
 
 /// Consecutive bytes of a file.
 pub(super) struct ReadBuffer {
-    file: Arc<dyn DiskFile>,
-    options: ReaderOptions,
+    pub(super) reads: Reads,
+    read_ahead_bytes: usize,
     bytes: Vec<u8>,
     /// Position of `bytes[0]`.
     start: u64,
-    pub(super) refused: Refused,
 }
 
 impl ReadBuffer {
     pub(super) fn new(file: Arc<dyn DiskFile>, options: ReaderOptions) -> Self {
+        let reads = Reads::new(file, options.pass_unreadable);
         let read_ahead_bytes = options.read_ahead_bytes.max(BLOCK_LEN_BYTES as usize);
-        ReadBuffer {
-            file,
-            options: ReaderOptions { read_ahead_bytes, ..options },
-            bytes: Vec::new(),
-            start: 0,
-            refused: Refused::default(),
-        }
+        ReadBuffer { reads, read_ahead_bytes, bytes: Vec::new(), start: 0 }
     }
 
-    /// Forgets bytes that were read ahead: they may have changed in the file.
-    pub(super) fn forget(&mut self) {
-        self.bytes.clear();
-    }
-
+    /// Frees the bytes that were read ahead, for instance if they may have changed in the file.
     pub(super) fn free(&mut self) {
         self.bytes = Vec::new();
     }
@@ -67,7 +59,7 @@ impl ReadBuffer {
 
     /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
     pub(super) fn copy(&mut self, at: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
-        if len <= self.options.read_ahead_bytes {
+        if len <= self.read_ahead_bytes {
             let bytes = self.get(at, len, end)?;
             return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
         }
@@ -75,7 +67,7 @@ impl ReadBuffer {
         let buffered = self.buffered_from(at);
         let buffered_len = buffered.len().min(len);
         bytes[..buffered_len].copy_from_slice(&buffered[..buffered_len]);
-        let read = self.read(&mut bytes[buffered_len..], at + buffered_len as u64)?;
+        let read = self.reads.read(&mut bytes[buffered_len..], at + buffered_len as u64)?;
         Ok((buffered_len + read == len).then(|| Bytes::from(bytes)))
     }
 
@@ -87,86 +79,74 @@ impl ReadBuffer {
         self.bytes.truncate(kept);
         self.start = position;
         let left = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
-        let wanted = len.max(self.options.read_ahead_bytes).min(left);
+        let wanted = len.max(self.read_ahead_bytes).min(left);
         if wanted <= kept {
             return Ok(());
         }
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.resize(wanted, 0);
-        let result = self.read(&mut bytes[kept..], position + kept as u64);
-        bytes.truncate(kept + result.as_ref().map_or(0, |&read| read));
-        self.bytes = bytes;
+        self.bytes.resize(wanted, 0);
+        let result = self.reads.read(&mut self.bytes[kept..], position + kept as u64);
+        self.bytes.truncate(kept + result.as_ref().map_or(0, |&read| read));
         result.map(|_| ())
     }
-
-    fn read(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let refused = self.options.pass_unreadable.then_some(&mut self.refused);
-        read(&*self.file, buffer, position, refused)
-    }
 }
 
-/// Reads until the buffer is full or the file ends. Passes bad blocks if `refused` is given.
-pub(super) fn read(
-    file: &dyn DiskFile,
-    buffer: &mut [u8],
-    position: u64,
-    refused: Option<&mut Refused>,
-) -> io::Result<usize> {
-    match (read_full_at(file, buffer, position), refused) {
-        (Err(_), Some(refused)) => read_by_block(file, buffer, position, refused),
-        (Ok(read), Some(refused)) => {
-            refused.in_a_row_bytes = 0;
-            Ok(read)
+impl Reads {
+    pub(super) fn new(file: Arc<dyn DiskFile>, pass_unreadable: bool) -> Self {
+        Reads { file, pass_unreadable, refused_in_a_row_bytes: 0, last_error: None }
+    }
+
+    /// Reads until the buffer is full or the file ends.
+    pub(super) fn read(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let read = read_full_at(&*self.file, buffer, position);
+        if read.is_err() && self.pass_unreadable {
+            return self.read_by_block(buffer, position);
         }
-        (result, None) => result,
+        self.refused_in_a_row_bytes = 0;
+        read
     }
-}
 
-/// Reads by the block. Bad blocks become `0xff` bytes, which no checksum accepts as a frame.
-fn read_by_block(
-    file: &dyn DiskFile,
-    buffer: &mut [u8],
-    position: u64,
-    refused: &mut Refused,
-) -> io::Result<usize> {
-    let left = usize::try_from(file.len_bytes()?.saturating_sub(position)).unwrap_or(usize::MAX);
-    let readable = left.min(buffer.len());
-    let (mut bad, mut last_error) = (Vec::new(), None);
-    let mut has_come_back = false;
-    let mut done = 0;
-    while done < readable {
-        let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
-        let block = done..readable.min(done + block_left as usize);
-        done = block.end;
-        match read_full_at(file, &mut buffer[block.clone()], position + block.start as u64) {
-            Ok(_) => {
-                refused.in_a_row_bytes = 0;
-                has_come_back |= !bad.is_empty();
-            }
-            Err(error) => {
-                refused.in_a_row_bytes += block.len() as u64;
-                if refused.in_a_row_bytes > REFUSED_LIMIT_BYTES {
-                    return Err(error);
+    /// Reads by the block. Bad blocks become `0xff` bytes, which no checksum accepts as a frame.
+    fn read_by_block(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let file = &*self.file;
+        let left = file.len_bytes()?.saturating_sub(position);
+        let readable = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let (mut bad, mut last_error) = (Vec::new(), None);
+        let mut has_come_back = false;
+        let mut done = 0;
+        while done < readable {
+            let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
+            let block = done..readable.min(done + block_left as usize);
+            done = block.end;
+            match read_full_at(file, &mut buffer[block.clone()], position + block.start as u64) {
+                Ok(_) => {
+                    self.refused_in_a_row_bytes = 0;
+                    has_come_back |= !bad.is_empty();
                 }
-                last_error = Some(error);
-                bad.push(block);
+                Err(error) => {
+                    self.refused_in_a_row_bytes += block.len() as u64;
+                    if self.refused_in_a_row_bytes > REFUSED_LIMIT_BYTES {
+                        return Err(error);
+                    }
+                    last_error = Some(error);
+                    bad.push(block);
+                }
             }
         }
+        // The whole disk may have been away when these blocks were read.
+        while std::mem::take(&mut has_come_back) {
+            bad.retain(|block| {
+                let block_position = position + block.start as u64;
+                let again = read_full_at(file, &mut buffer[block.clone()], block_position);
+                has_come_back |= again.is_ok();
+                again.map_err(|error| last_error = Some(error)).is_err()
+            });
+        }
+        if !bad.is_empty() {
+            self.last_error = last_error;
+        }
+        bad.into_iter().for_each(|block| buffer[block].fill(0xff));
+        Ok(readable)
     }
-    // The whole disk may have been away when these blocks were read.
-    while std::mem::take(&mut has_come_back) {
-        bad.retain(|block| {
-            let again =
-                read_full_at(file, &mut buffer[block.clone()], position + block.start as u64);
-            has_come_back |= again.is_ok();
-            again.map_err(|error| last_error = Some(error)).is_err()
-        });
-    }
-    if !bad.is_empty() {
-        refused.last_error = last_error;
-    }
-    bad.into_iter().for_each(|block| buffer[block].fill(0xff));
-    Ok(readable)
 }
 
 #[cfg(test)]
@@ -225,14 +205,14 @@ mod tests {
             let bad = 3 * BLOCK_LEN_BYTES..4 * BLOCK_LEN_BYTES;
             let file = Away { reads: AtomicUsize::new(1 + away_for), bad };
             let mut buffer = vec![0; 16 * BLOCK];
-            let mut refused = Refused::default();
-            let read = read(&file, &mut buffer, 0, Some(&mut refused)).expect("bad blocks are few");
+            let mut reads = Reads::new(Arc::new(file), true);
+            let read = reads.read(&mut buffer, 0).expect("bad blocks are few");
             assert_eq!(read, buffer.len());
             let blocks: Vec<u8> = buffer.chunks(BLOCK).map(|block| block[0]).collect();
             let expected: Vec<u8> =
                 (0..16).map(|block| if block == 3 { 0xff } else { 7 }).collect();
             assert_eq!(blocks, expected, "away for {away_for} blocks");
-            assert!(refused.last_error.is_some());
+            assert!(reads.last_error.is_some());
         }
     }
 }

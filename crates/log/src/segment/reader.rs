@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SegmentInfo;
-use super::buffer::{ReadBuffer, Refused, read};
+use super::buffer::{ReadBuffer, Reads};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
@@ -97,7 +97,7 @@ impl SegmentReader {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
     /// the present end of the file, or where [`SegmentReader::set_end`] says.
     pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ReaderOptions) -> Result<Self> {
-        let info = read_info(&*file, path, options.pass_unreadable)?;
+        let info = read_info(&file, path, options.pass_unreadable)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentReader {
             path: path.to_owned(),
@@ -126,7 +126,7 @@ impl SegmentReader {
     /// it never change, so that bytes read ahead up to an earlier end stay valid.
     pub fn set_end(&mut self, end: u64) {
         if end < self.end {
-            self.buffer.forget();
+            self.buffer.free();
         }
         self.end = end;
     }
@@ -161,10 +161,10 @@ impl SegmentReader {
         }
         if found.is_none()
             && start == SEGMENT_HEADER_LEN_BYTES
-            && let Some(error) = self.buffer.refused.last_error.take()
+            && let Some(error) = self.buffer.reads.last_error.take()
         {
             // No frame of the file could be read.
-            self.buffer.forget();
+            self.buffer.free();
             self.position = start;
             return Err(error).at(&self.path, "cannot read");
         }
@@ -305,19 +305,19 @@ fn last_byte_set(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Header and footer of a segment.
-fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo> {
+fn read_info(file: &Arc<dyn DiskFile>, path: &Path, pass_unreadable: bool) -> Result<SegmentInfo> {
     let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block, and the first frame for the case that both header copies are damaged.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let mut refused = pass_unreadable.then(Refused::default);
-    let len = read(file, &mut block, 0, refused.as_mut()).at(path, "cannot read")?;
+    let mut reads = Reads::new(file.clone(), pass_unreadable);
+    let len = reads.read(&mut block, 0).at(path, "cannot read")?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
         Ok(header) => header,
         Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
-        Err(error) => match (header_of_first_frame(behind), refused.and_then(|it| it.last_error)) {
+        Err(error) => match (header_of_first_frame(behind), reads.last_error) {
             (Some(header), _) => header,
             // Bytes that could not be read prove nothing.
             (None, Some(error)) => return Err(error).at(path, "cannot read"),
@@ -334,7 +334,14 @@ fn read_info(file: &dyn DiskFile, path: &Path, pass_unreadable: bool) -> Result<
             }
         },
     };
-    let footer = read_footer(file, &header, len_bytes, pass_unreadable).at(path, "cannot read")?;
+    let mut footer = None;
+    if len_bytes >= SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {
+        let position = len_bytes - FOOTER_LEN_BYTES;
+        let mut block = [0; FOOTER_LEN_BYTES as usize];
+        let mut reads = Reads::new(file.clone(), pass_unreadable);
+        let len = reads.read(&mut block, position).at(path, "cannot read")?;
+        footer = Footer::decode(&block[..len], header.epoch, position);
+    }
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
@@ -353,20 +360,4 @@ fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
         }),
         HeaderParse::Needs(_) | HeaderParse::NoFrame => None,
     }
-}
-
-fn read_footer(
-    file: &dyn DiskFile,
-    header: &SegmentHeader,
-    len_bytes: u64,
-    pass_unreadable: bool,
-) -> io::Result<Option<Footer>> {
-    if len_bytes < SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {
-        return Ok(None);
-    }
-    let position = len_bytes - FOOTER_LEN_BYTES;
-    let mut block = [0; FOOTER_LEN_BYTES as usize];
-    let mut refused = pass_unreadable.then(Refused::default);
-    let len = read(file, &mut block, position, refused.as_mut())?;
-    Ok(Footer::decode(&block[..len], header.epoch, position))
 }

@@ -140,7 +140,7 @@ impl<T: Record> Writer<T> {
         if newcomers.is_empty() {
             return Ok(());
         }
-        let mut files = self.cursor_files.lock();
+        let mut files = self.home.cursor_files.lock();
         remove_gone(&mut files, &self.shared, &self.home);
         for &id in newcomers {
             let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);

@@ -15,13 +15,12 @@ mod commit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 
 use crate::error::{FileError, Result};
 use crate::home::Home;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
-use crate::maintenance::CursorFiles;
 use crate::record::Record;
 use crate::segment::SegmentWriter;
 use crate::types::CursorId;
@@ -37,7 +36,6 @@ const IDLE_INTERVALS: u32 = 10;
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
     home: Home,
-    cursor_files: Arc<Mutex<CursorFiles>>,
     /// Cursor files were found at the start whose names may not be durable.
     has_unsynced_names: bool,
     segment: Option<SegmentWriter>,
@@ -55,12 +53,11 @@ enum Work {
 }
 
 impl<T: Record> Writer<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, files: Arc<Mutex<CursorFiles>>) -> Self {
-        let has_unsynced_names = !files.lock().is_empty();
+    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
+        let has_unsynced_names = !home.cursor_files.lock().is_empty();
         Writer {
             shared,
             home,
-            cursor_files: files,
             has_unsynced_names,
             segment: None,
             committed: Instant::now(),
@@ -73,10 +70,7 @@ impl<T: Record> Writer<T> {
             match self.wait_for_work() {
                 Work::Commit => self.write(),
                 Work::GiveUpSegment => self.give_up_segment(),
-                Work::Close => {
-                    self.close_segment();
-                    break;
-                }
+                Work::Close => break self.close_segment(),
                 Work::End => break,
             }
         }

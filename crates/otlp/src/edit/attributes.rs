@@ -143,14 +143,9 @@ impl<'a> Attributes<'a> {
         self.changed = false;
     }
 
-    /// Appends the attributes of the message at `content`, which are its field `number`.
-    pub(super) fn read(
-        &mut self,
-        request: &'a [u8],
-        content: Range<usize>,
-        number: u32,
-    ) -> Result<()> {
-        let mut fields = Fields::new(request, content);
+    /// Appends the attributes of the message whose content is `at`, which are its field `number`.
+    pub(super) fn read(&mut self, request: &'a [u8], at: Range<usize>, number: u32) -> Result<()> {
+        let mut fields = Fields::new(request, at);
         while let Some(field) = fields.next_field()? {
             if field.is_message(number) {
                 if self.entries.len() == ATTRIBUTES_LIMIT {

@@ -50,7 +50,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
                besides `key`.";
     let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
     let doc = "For `convert`: the new type.";
-    let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
+    let converted_type = fields.optional_choice("converted_type", None, &ConvertedType::ALL, doc);
 
     // The options against the action, as the Collector checks them.
     let (shown, name) = name?;
@@ -116,8 +116,7 @@ fn read_source(fields: &mut Fields<'_>) -> Source {
     let value = read_value(fields, "value", doc);
     let doc = "The value comes from this attribute. If it is absent, `default_value` applies; \
                without one, the action does nothing.";
-    let from_attribute =
-        fields.optional_string("from_attribute", doc).filter(|key| !key.is_empty());
+    let from_attribute = fields.non_empty_string("from_attribute", doc);
     let kind = "`client.address` or `metadata.NAME`";
     let doc = "The value comes from the sender: its address, or metadata (headers) of its request, \
                for which the receiver needs `include_metadata`. Several values are joined by `;`. \

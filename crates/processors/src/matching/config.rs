@@ -12,6 +12,8 @@ use crate::go_regexp::Pattern;
 enum MatchType {
     Strict,
     Regexp,
+    /// An error if there is a string to compare.
+    Unset,
 }
 
 const WHY_NO_CACHE: &str = "matching needs no cache here";
@@ -22,14 +24,15 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
     let types = [("strict", MatchType::Strict), ("regexp", MatchType::Regexp)];
     let doc = "Compare strings exactly (`strict`) or by regular expression, which matches anywhere \
                in the text unless it is anchored. Required if there is a string to compare.";
-    let match_type = fields.optional_choice("match_type", &types, doc);
+    let match_type = fields.optional_choice("match_type", None, &types, doc);
+    let match_type = match_type.unwrap_or(MatchType::Unset);
     fields.section("regexp", "Options of `match_type: regexp`.", |fields| {
         fields.no_effect("cacheenabled", WHY_NO_CACHE);
         fields.no_effect("cachemaxnumentries", WHY_NO_CACHE);
     });
     let read = |fields: &mut Fields<'_>, key: &str, doc: &str| {
         let strings = fields.string_list(key, &[], doc);
-        if strings.is_empty() { None } else { Some(compile(strings, match_type, fields, key)) }
+        if strings.is_empty() { None } else { Some(match_type.compile(fields, key, strings)) }
     };
     let properties = Properties {
         services: read(fields, "services", "Spans: `service.name` of the resource."),
@@ -44,43 +47,16 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Properties {
         metric_names: read(fields, "metric_names", "Metrics: the name."),
         attributes: {
             let doc = "Spans and log records: attributes. All must match.";
-            read_attributes(fields, match_type, "attributes", doc)
+            match_type.attributes(fields, "attributes", doc)
         },
         resources: {
             let doc = "Attributes of the resource. All must match.";
-            read_attributes(fields, match_type, "resources", doc)
+            match_type.attributes(fields, "resources", doc)
         },
-        libraries: read_libraries(fields, match_type),
+        libraries: match_type.libraries(fields),
     };
     check_span_kinds(&properties, fields);
     properties
-}
-
-/// Without a match type there is an error, and the strings are kept as they are.
-fn compile(
-    strings: Vec<String>,
-    match_type: Option<MatchType>,
-    fields: &mut Fields<'_>,
-    key: &str,
-) -> Strings {
-    match match_type {
-        Some(MatchType::Strict) => Strings::Strict(strings),
-        Some(MatchType::Regexp) => {
-            let mut patterns = Vec::new();
-            for string in &strings {
-                match Pattern::new(string) {
-                    Ok(pattern) => patterns.push(pattern),
-                    Err(reason) => fields
-                        .error_at(key, &format!("has the invalid pattern `{string}`: {reason}")),
-                }
-            }
-            Strings::Regexp(patterns)
-        }
-        None => {
-            fields.error_at(key, WITHOUT_MATCH_TYPE);
-            Strings::Strict(strings)
-        }
-    }
 }
 
 fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
@@ -90,55 +66,71 @@ fn read_severity(fields: &mut Fields<'_>) -> SeverityNumber {
     SeverityNumber { min, match_undefined: fields.boolean("match_undefined", false, doc) }
 }
 
-fn read_attributes(
-    fields: &mut Fields<'_>,
-    match_type: Option<MatchType>,
-    key: &str,
-    doc: &str,
-) -> Vec<AttributeMatcher> {
-    fields.sections(key, doc, |fields| {
-        let key = fields.required_string("key", "The attribute's key.");
-        let doc = "Its value, with its type. Unset: any value. With `match_type: regexp`: a \
-                   pattern, matched against the text of strings, numbers and booleans.";
-        let node = fields.node("value", "string, number, boolean, list or map", doc);
-        let Some(node) = node.filter(|node| !node.is_null()) else {
-            return AttributeMatcher { key, value: ValueMatcher::Any };
-        };
-        let value = match (match_type, value_of(node)) {
-            (Some(MatchType::Strict), Some(value)) => Ok(ValueMatcher::Equal(value)),
-            (Some(MatchType::Strict), None) => {
-                Err("holds a number that does not fit into 64 bits with a sign")
+impl MatchType {
+    fn compile(self, fields: &mut Fields<'_>, key: &str, strings: Vec<String>) -> Strings {
+        match self {
+            MatchType::Strict => Strings::Strict(strings),
+            MatchType::Regexp => {
+                let compile = |string: &String| {
+                    let invalid = |reason| format!("has the invalid pattern `{string}`: {reason}");
+                    let pattern = Pattern::new(string).map_err(invalid);
+                    pattern.map_err(|message| fields.error_at(key, &message)).ok()
+                };
+                Strings::Regexp(strings.iter().filter_map(compile).collect())
             }
-            (Some(MatchType::Regexp), Some(AnyValue::String(text))) => {
-                Ok(ValueMatcher::Matches(compile(vec![text], match_type, fields, "value")))
+            MatchType::Unset => {
+                fields.error_at(key, WITHOUT_MATCH_TYPE);
+                Strings::Strict(strings)
             }
-            (Some(MatchType::Regexp), _) => Err("must be a string with `match_type: regexp`"),
-            (None, _) => Err(WITHOUT_MATCH_TYPE),
-        };
-        let value = value.unwrap_or_else(|message| {
-            fields.error_at("value", message);
-            ValueMatcher::Any
-        });
-        AttributeMatcher { key, value }
-    })
-}
-
-fn read_libraries(fields: &mut Fields<'_>, match_type: Option<MatchType>) -> Vec<Library> {
-    let doc =
-        "Spans and log records: the instrumentation scope. All must match, as in the Collector.";
-    let libraries = fields.sections("libraries", doc, |fields| {
-        let name = fields.string("name", "", "Name of the scope.");
-        let version = fields.optional_string("version", "Version of the scope. Unset: any.");
-        Library {
-            name: compile(vec![name], match_type, fields, "name"),
-            version: version.map(|version| compile(vec![version], match_type, fields, "version")),
         }
-    });
-    if libraries.len() > 1 {
-        let message = "must all match, as in the Collector: a scope seldom matches more than one";
-        fields.warn_at("libraries", message);
     }
-    libraries
+
+    fn attributes(self, fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<AttributeMatcher> {
+        fields.sections(key, doc, |fields| {
+            let key = fields.required_string("key", "The attribute's key.");
+            let doc = "Its value, with its type. Unset: any value. With `match_type: regexp`: a \
+                       pattern, matched against the text of strings, numbers and booleans.";
+            let node = fields.node("value", "string, number, boolean, list or map", doc);
+            let Some(node) = node.filter(|node| !node.is_null()) else {
+                return AttributeMatcher { key, value: ValueMatcher::Any };
+            };
+            let value = match (self, value_of(node)) {
+                (MatchType::Strict, Some(value)) => Ok(ValueMatcher::Equal(value)),
+                (MatchType::Strict, None) => {
+                    Err("holds a number that does not fit into 64 bits with a sign")
+                }
+                (MatchType::Regexp, Some(AnyValue::String(text))) => {
+                    Ok(ValueMatcher::Matches(self.compile(fields, "value", vec![text])))
+                }
+                (MatchType::Regexp, _) => Err("must be a string with `match_type: regexp`"),
+                (MatchType::Unset, _) => Err(WITHOUT_MATCH_TYPE),
+            };
+            let value = value.unwrap_or_else(|message| {
+                fields.error_at("value", message);
+                ValueMatcher::Any
+            });
+            AttributeMatcher { key, value }
+        })
+    }
+
+    fn libraries(self, fields: &mut Fields<'_>) -> Vec<Library> {
+        let doc = "Spans and log records: the instrumentation scope. All must match, as in the \
+                   Collector.";
+        let libraries = fields.sections("libraries", doc, |fields| {
+            let name = fields.string("name", "", "Name of the scope.");
+            let version = fields.optional_string("version", "Version of the scope. Unset: any.");
+            Library {
+                name: self.compile(fields, "name", vec![name]),
+                version: version.map(|version| self.compile(fields, "version", vec![version])),
+            }
+        });
+        if libraries.len() > 1 {
+            let message =
+                "must all match, as in the Collector: a scope seldom matches more than one";
+            fields.warn_at("libraries", message);
+        }
+        libraries
+    }
 }
 
 fn check_span_kinds(properties: &Properties, fields: &mut Fields<'_>) {

@@ -56,7 +56,6 @@ impl OutputArguments {
         Ok(())
     }
 
-    /// Prints the tables and writes the files.
     pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
         crate::output::print(&report::to_markdown(records))?;
         // On a terminal the report has just shown these lines.

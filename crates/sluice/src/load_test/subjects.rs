@@ -12,7 +12,6 @@ use sluice_load_test::run::{BUILT_IN_NAMES, Definition};
 use crate::text;
 use crate::values::{number, up_to};
 
-/// Prints the subjects that come with this program.
 pub(super) fn list() -> Result<ExitCode> {
     let mut table = text::table(&["Name", "Targets", "Tried", "Program", "What it is"]);
     table.set_content_arrangement(ContentArrangement::Dynamic);

@@ -194,7 +194,6 @@ impl StoredDelivery {
         Ok(self.dead_letters.as_deref().map(open).transpose()?)
     }
 
-    /// Removes the dead letters below a number for good.
     pub(super) fn remove_letters(&self, below: u64) -> Result<()> {
         let disk = Arc::new(RealDisk);
         let mut letters = DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?;

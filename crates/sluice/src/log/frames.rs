@@ -89,7 +89,6 @@ pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Res
     }
 }
 
-/// Reports damage on the standard error.
 pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
         let frames = text::counted(damage.frames, "damaged frame");

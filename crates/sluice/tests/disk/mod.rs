@@ -120,7 +120,7 @@ impl Allowed {
     fn remember_arrivals(&mut self, backend: &Backend) {
         let now = Instant::now();
         if self.recent.back().is_none_or(|(at, _)| now - *at >= LOOKED_AT_EVERY) {
-            self.recent.push_back((now, backend.all_seen()));
+            self.recent.push_back((now, backend.store().seen.clone()));
         }
         // The newest of those that are old enough is the first.
         while self.recent.get(1).is_some_and(|(at, _)| now - *at > LOOKED_BACK) {
@@ -145,7 +145,7 @@ impl Allowed {
         let oldest = || self.recent.front().map(|(_, sets)| sets).filter(|_| !settled.is_empty());
         let stored =
             self.seen_before(at, stored_before).or_else(oldest).cloned().unwrap_or_default();
-        let seen = backend.all_seen();
+        let seen = backend.store().seen.clone();
         allow(&mut self.on_time, &seen, &settled);
         allow(&mut self.allowed, &seen, &stored);
     }
@@ -295,9 +295,9 @@ impl Lives {
             self.crash, self.had_segments
         );
         for (allowed, backend) in self.allowed.iter().zip(&self.backends) {
-            let twice: u64 = backend.all_doubled().values().map(SequenceSet::len).sum();
-            let doubled = backend.all_doubled();
-            let once = count_forbidden(&backend.all_seen(), &allowed.on_time);
+            let doubled = backend.store().doubled.clone();
+            let twice: u64 = doubled.values().map(SequenceSet::len).sum();
+            let once = count_forbidden(&backend.store().seen, &allowed.on_time);
             let late = count_forbidden(&doubled, &allowed.on_time);
             println!(
                 "{twice} came twice or more; {late} of {once} that had been delivered long before a crash"

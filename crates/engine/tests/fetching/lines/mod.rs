@@ -20,7 +20,8 @@ use sluice_receivers::{
     ReceiverKind, StartedReceiver,
 };
 use sluice_telemetry::exposition::Exposition;
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::Table;
 
 use self::checkpoint::Checkpoint;
 use self::reader::Reader;
@@ -60,13 +61,12 @@ const METRICS: Table<Counters> = Table {
     title: "Receiver lines",
     labels: &["receiver"],
     metrics: &[
-        Metric::counter("lines_read", "Bytes of lines that were read.", |counters: &Counters| {
-            counters.read_bytes.load(Ordering::Relaxed) as f64
-        })
-        .unit("bytes"),
-        Metric::counter("lines_read_lines", "Lines that were read.", |counters: &Counters| {
-            counters.read_lines.load(Ordering::Relaxed) as f64
-        }),
+        row!(Counter "lines_read" in "bytes",
+            |it: &Counters| it.read_bytes.load(Ordering::Relaxed) as f64,
+            "Bytes of lines that were read."),
+        row!(Counter "lines_read_lines",
+            |it: &Counters| it.read_lines.load(Ordering::Relaxed) as f64,
+            "Lines that were read."),
     ],
 };
 

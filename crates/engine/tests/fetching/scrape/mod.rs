@@ -23,7 +23,8 @@ use sluice_receivers::{
     ReceiverKind, StartedReceiver,
 };
 use sluice_telemetry::exposition::Exposition;
-use sluice_telemetry::table::{Metric, Table};
+use sluice_telemetry::row;
+use sluice_telemetry::table::Table;
 
 use self::poller::{PAGE_LIMIT_BYTES, Poller};
 use crate::started::Started;
@@ -63,11 +64,8 @@ struct Counters {
 const METRICS: Table<Counters> = Table {
     title: "Receiver scrape",
     labels: &["receiver"],
-    metrics: &[Metric::counter(
-        "scrape_pages",
-        "Pages that were fetched.",
-        |counters: &Counters| counters.pages.load(Ordering::Relaxed) as f64,
-    )],
+    metrics: &[row!(Counter "scrape_pages",
+        |it: &Counters| it.pages.load(Ordering::Relaxed) as f64, "Pages that were fetched.")],
 };
 
 impl ReceiverCounters for Counters {

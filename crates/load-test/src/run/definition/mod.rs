@@ -105,7 +105,6 @@ impl Definition {
         is_doubtful.then(|| Warning::new(message, &remedy).of(&self.name))
     }
 
-    /// Whether its program is found.
     pub fn is_installed(&self) -> bool {
         self.clone().find_program().is_ok()
     }
@@ -124,7 +123,6 @@ impl Definition {
         Ok(())
     }
 
-    /// Uses the program at this path.
     pub fn set_program(&mut self, path: &Path) -> anyhow::Result<()> {
         let (name, shown) = (&self.name, path.display());
         ensure!(
@@ -169,7 +167,6 @@ impl Definition {
         version::ask(self.program.as_ref()?, &self.description.version)
     }
 
-    /// Its metrics in one turn.
     pub(super) fn metrics(&self, target: Target, setting: &Setting) -> anyhow::Result<Metrics> {
         let fill = |selector: &mut Selector, scope| {
             let filled = self.filled(&selector.text, setting, scope)?;

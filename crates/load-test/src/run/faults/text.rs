@@ -128,25 +128,21 @@ impl fmt::Display for ScheduledFault {
         let is_same = |kind: &FaultKind| discriminant(kind) == discriminant(&self.kind);
         let known = KINDS.iter().find(|(_, kind, _)| is_same(kind));
         formatter.write_str(known.map_or("", |(name, ..)| name))?;
-        let mut say = |name, value: &dyn fmt::Display| write!(formatter, ",{name}={value}");
-        match self.kind {
-            FaultKind::Throttle { retry_after } => say("retry-after", &retry_after.as_secs_f64())?,
-            FaultKind::Delay { by } => say("by", &by.as_secs_f64())?,
-            _ => {}
-        }
-        if self.share < 1.0 {
-            say("share", &self.share)?;
-        }
-        if !self.from.is_zero() {
-            say("from", &self.from.as_secs_f64())?;
-        }
-        if let Some(to) = self.to {
-            say("to", &to.as_secs_f64())?;
-        }
-        if !self.pipelines.is_empty() {
-            say("pipeline", &list(&self.pipelines, "+"))?;
-        }
-        Ok(())
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let own = match self.kind {
+            FaultKind::Throttle { retry_after } => Some(("retry-after", seconds(retry_after))),
+            FaultKind::Delay { by } => Some(("by", seconds(by))),
+            _ => None,
+        };
+        let options = [
+            own,
+            (self.share < 1.0).then(|| ("share", self.share.to_string())),
+            (!self.from.is_zero()).then(|| ("from", seconds(self.from))),
+            self.to.map(|to| ("to", seconds(to))),
+            (!self.pipelines.is_empty()).then(|| ("pipeline", list(&self.pipelines, "+"))),
+        ];
+        let mut given = options.into_iter().flatten();
+        given.try_for_each(|(name, value)| write!(formatter, ",{name}={value}"))
     }
 }
 

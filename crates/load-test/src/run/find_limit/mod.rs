@@ -171,7 +171,6 @@ impl Seeker<'_> {
     }
 }
 
-/// The result of a search.
 fn found(search: &Search, tries: Vec<LimitTry>) -> FoundLimit {
     let (best, failed) = (search.best(), search.lowest_failed());
     let mut failing =
@@ -188,7 +187,6 @@ fn found(search: &Search, tries: Vec<LimitTry>) -> FoundLimit {
     }
 }
 
-/// The planned values of a try.
 struct Meant {
     rate_per_s: f64,
     load_s: f64,
@@ -219,22 +217,20 @@ fn reason(turn: &Turn, meant: &Meant) -> Option<String> {
     let requests = meant.rate_per_s * meant.load_s / meant.items_per_request;
     let late =
         of(turn.bench.late_requests) as f64 + of(kpis.never_sent) as f64 / meant.items_per_request;
-    match kpis.lost {
-        None => Some("what was lost is not known".to_owned()),
-        Some(1..) => Some(format!("{} items lost", of(kpis.lost))),
-        Some(0) if turned_away > 0 => Some(format!("{turned_away} items turned away")),
+    Some(match kpis.lost {
+        None => "what was lost is not known".to_owned(),
+        Some(lost @ 1..) => format!("{lost} items lost"),
+        Some(0) if turned_away > 0 => format!("{turned_away} items turned away"),
         Some(0) if late > (LATE_SHARE * requests).max(1.0) => {
             let percent = (100.0 * late / requests).min(100.0);
-            Some(format!("{percent:.1} % of the requests sent late or never"))
+            format!("{percent:.1} % of the requests sent late or never")
         }
-        Some(0) => growth(&turn.samples, meant)
-            .map(|growth| format!("{growth:.0} more items waiting every second"))
-            .or_else(|| {
-                let is_drained = kpis.drain_s.is_some();
-                let message = "not everything had arrived when the time to drain was over";
-                (!is_drained).then(|| message.to_owned())
-            }),
-    }
+        Some(0) => match growth(&turn.samples, meant) {
+            Some(growth) => format!("{growth:.0} more items waiting every second"),
+            None if kpis.drain_s.is_some() => return None,
+            None => "not everything had arrived when the time to drain was over".to_owned(),
+        },
+    })
 }
 
 /// Growth of an unbounded backlog, items a second; `None`: the backlog is bounded.

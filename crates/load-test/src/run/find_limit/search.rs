@@ -10,7 +10,6 @@ const DESCEND: f64 = 2.0;
 const FAILURES: u32 = 2;
 /// Tries of a rate that must hold to make it the result.
 pub(super) const CONFIRMATIONS: u32 = 3;
-/// The most tries of one search.
 const TRIES_LIMIT: u32 = 60;
 /// The search stays between these rates, items a second.
 const LOWEST: f64 = 1.0;
@@ -99,11 +98,8 @@ impl Search {
     }
 
     pub(super) fn lowest_failed(&self) -> Option<f64> {
-        self.tried
-            .iter()
-            .filter(|tried| tried.has_failed())
-            .map(|tried| tried.rate)
-            .reduce(f64::min)
+        let failed = self.tried.iter().filter(|tried| tried.has_failed());
+        failed.map(|tried| tried.rate).reduce(f64::min)
     }
 
     fn highest(&self, is_meant: impl Fn(&Tried) -> bool) -> Option<Tried> {

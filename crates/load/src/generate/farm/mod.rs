@@ -70,12 +70,10 @@ impl Farm {
     }
 
     /// Sets the scrape interval that makes this rate.
-    pub fn scraped_at(mut self, samples_per_s: f64) -> Self {
+    pub fn scraped_at(self, samples_per_s: f64) -> Self {
         let every_s = self.samples_per_round() as f64 / samples_per_s;
-        self.scrape_every = Duration::try_from_secs_f64(every_s)
-            .unwrap_or(Duration::MAX)
-            .max(Duration::from_millis(1));
-        self
+        let every = Duration::try_from_secs_f64(every_s).unwrap_or(Duration::MAX);
+        Farm { scrape_every: every.max(Duration::from_millis(1)), ..self }
     }
 
     pub fn samples_per_s(&self) -> f64 {
@@ -143,7 +141,6 @@ enum Stage {
     Started,
 }
 
-/// The state that all targets share.
 struct Shared {
     farm: Farm,
     /// Pages for reuse, which differ in stamps only. More are made as more scrapes run at once.

@@ -103,7 +103,6 @@ impl Page {
     }
 }
 
-/// A format of the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {
     /// Prometheus' text format 0.0.4.
@@ -142,7 +141,6 @@ impl Format {
     }
 }
 
-/// Answers the scrapes of one target.
 pub(super) async fn serve(shared: Arc<Shared>, target: usize, listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {

@@ -47,7 +47,6 @@ impl LineTemplate {
         LineTemplate { bytes, times_at, date_at, stamp_at }
     }
 
-    /// Writes time and identity into a copy of the line.
     pub(super) fn stamp(&self, line: &mut [u8], identity: Identity, time: &LineTime) {
         for &at in &self.times_at {
             line[at..at + RFC3339_LEN].copy_from_slice(time.rfc3339.as_bytes());

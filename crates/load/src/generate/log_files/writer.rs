@@ -69,7 +69,6 @@ impl Writer {
         }
     }
 
-    /// Writes until it is stopped.
     pub(super) fn run(mut self) -> Result<LoadReport> {
         let mut written = 0;
         while self.progress.stopped_at().is_none() && written < SEQUENCE_LIMIT {

@@ -156,14 +156,14 @@ impl SharedConfig {
                    memory allows. An eighth of the memory limit, at most 256 MiB, is reserved for \
                    the connections of all receivers; `sluice plan` shows it. (Sluice's own \
                    option.)";
-        let limit = fields.optional_integer("max_connections", 0..=1_000_000, doc);
+        let limit = fields.optional_integer("max_connections", None, 0..=1_000_000, doc);
         self.server.max_connections = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     }
 }
 
 /// Zero means the same as no value, as for gRPC's Go library.
 fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
-    let duration = fields.optional_duration(key, Duration::ZERO..=Duration::MAX, doc);
+    let duration = fields.optional_duration(key, None, Duration::ZERO..=Duration::MAX, doc);
     duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
 }
 
@@ -194,7 +194,7 @@ fn tls(fields: &mut Fields<'_>) -> TlsOptions {
     let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
     let doc = "Senders must show a certificate of one of the authorities in this PEM file (mTLS). \
                It is read again when it changes.";
-    let client_ca_file = fields.optional_string("client_ca_file", doc);
+    let client_ca_file = fields.non_empty_string("client_ca_file", doc);
     let protocol = TlsOptions::read_protocol(fields);
     fields.no_effect("client_ca_file_reload", "all files are read again when they change");
     let why = "a server does not use it: `client_ca_file` names the authorities of senders";
@@ -205,7 +205,6 @@ fn tls(fields: &mut Fields<'_>) -> TlsOptions {
     if certificate.is_none() || key.is_none() {
         fields.error_with_hint("needs a certificate and its key", "set `cert_file` and `key_file`");
     }
-    let client_ca_file = client_ca_file.filter(|path| !path.is_empty());
     let authorities = client_ca_file.map(|path| Pem::File(PathBuf::from(path)));
     TlsOptions { certificate, key, authorities, ..protocol }
 }

@@ -25,7 +25,6 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode> {
     }
 }
 
-/// Opens the delivery's dead letters for reading.
 fn letters(delivery: &StoredDelivery) -> Result<DeadLetterReader> {
     delivery.letters(0)?.with_context(|| format!("{}: there are no dead letters", delivery.name))
 }

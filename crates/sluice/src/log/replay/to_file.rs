@@ -19,7 +19,6 @@ use crate::log::frames::{Frames, readable, report_damage};
 use crate::output::complain;
 use crate::text;
 
-/// Stands for the standard output.
 const STDOUT: &str = "-";
 
 pub(super) fn run(
