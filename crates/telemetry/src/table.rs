@@ -16,7 +16,10 @@ pub enum MetricKind {
 
 impl MetricKind {
     pub const fn as_str(self) -> &'static str {
-        ["counter", "gauge"][self as usize]
+        match self {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use sluice_flow::overload::Policy;
 
 use super::simulation::*;
 
-/// A sick delivery makes no request of a healthy one come later than by this: before a backend that
-/// works is isolated, senders are slowed down for it (rules 2 and 3), once a minute.
-const BOUND: Duration = Duration::from_secs(2);
+/// A sick delivery makes no request of a healthy one come later than by this. The time is that of
+/// rule 2 (750 ms) and that between two looks: before a backend that works is isolated, senders are
+/// slowed down for it once a minute.
+const BOUND: Duration = Duration::from_millis(900);
 /// The backend of a healthy delivery takes all that the senders offer.
 const CAPACITY: Backend = Backend::Answers(1);
 

@@ -11,7 +11,11 @@ use super::text::{
 
 pub(super) fn render(signal: Signal, request: &Value) -> String {
     let [resources, scopes, entries] = members(signal);
-    let title = ["Traces", "Metrics", "Log"][signal as usize];
+    let title = match signal {
+        Signal::Traces => "Traces",
+        Signal::Metrics => "Metrics",
+        Signal::Logs => "Log",
+    };
     let mut out = String::new();
     for (index, resource) in list(request, resources).iter().enumerate() {
         let schema = bracketed(text(resource, "schemaUrl"));
