@@ -10,7 +10,7 @@ use super::in_flight_limit::weight_of_bytes;
 use super::rules::{Rule, Rules};
 
 /// A slice of this many bytes is little beside the memory for receiving, whatever that is.
-const SMALL_SLICE_BYTES: usize = 256 << 10;
+pub(super) const SMALL_SLICE_BYTES: usize = 256 << 10;
 /// While the limit is in force, a slice ends after this many bytes once no request is half read.
 pub(super) const SLICE_LEAST_BYTES: usize = 1 << 20;
 /// While the limit is in force and other connections wait, a slice ends after this many ticks
@@ -133,10 +133,18 @@ impl ConnectionEntry {
         self.has_slice() && tick.saturating_sub(began_at_tick) >= SLICE_TICKS
     }
 
-    /// It is likely to send little in a slice. A new connection counts as one of these.
-    pub(super) fn has_small_requests(&self) -> bool {
+    /// What it is likely to send in a slice. Nothing is known of a new connection.
+    pub(super) fn expected_bytes(&self) -> usize {
+        if self.is_new() {
+            return SMALL_SLICE_BYTES;
+        }
         let requests = self.forecast.load(Ordering::Relaxed).max(1);
-        requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed)) <= SMALL_SLICE_BYTES
+        requests.saturating_mul(self.request_bytes.load(Ordering::Relaxed))
+    }
+
+    /// A new connection counts as one of these.
+    pub(super) fn has_small_requests(&self) -> bool {
+        self.expected_bytes() <= SMALL_SLICE_BYTES
     }
 
     fn is_stalled(&self, tick: u64) -> bool {

@@ -9,11 +9,12 @@
 //!
 //! Guarantee: while the CPU is idle for more than half of the time, no connection with small
 //! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
-//! short memory is (`queue.rs`). Of connections without a slice so far, four are let in within the
-//! first 25 ms, and twice as many in each further 25 ms. Those with large requests are let in one
-//! every 40 ms. While the CPU is busy, slices end after 200 ms if other connections wait, and
-//! connections without progress do not count: requests that never end, or wait for a slow peer or
-//! backend, keep no connection out. Only requests that wait for the CPU do.
+//! short memory is (`queue.rs`). Connections that are likely to send more than 16 KiB, or of which
+//! nothing is known, are let in a few at a time: for 1 MiB within the first 25 ms, and for twice as
+//! much in each further 25 ms. Of those that send more than 256 KiB, one is let in every 40 ms.
+//! While the CPU is busy, slices end after 200 ms if other connections wait, and connections
+//! without progress do not count: requests that never end, or wait for a slow peer or backend, keep
+//! no connection out. Only requests that wait for the CPU do.
 //!
 //! The rules, and in brackets their purpose:
 //!
@@ -172,7 +173,7 @@ impl ReadScheduler {
             self.is_cpu_bound
                 .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
             self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
-            queue.new.renew(load);
+            queue.let_in.renew(load);
             self.limit.adapt(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
         }
         if self.limit.is_bounded() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cpu::CpuLoad;
-use super::entry::ConnectionEntry;
+use super::entry::{ConnectionEntry, SMALL_SLICE_BYTES};
 use super::in_flight_limit::InFlightLimit;
 use super::rules::Rules;
 
@@ -14,28 +14,42 @@ use super::rules::Rules;
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
-/// In the first idle window this many overdue new connections are let in, and in each further one
-/// twice as many, up to a bound. A window may be idle only because the few active connections have
-/// sent nothing for a moment, and the size of new ones is known only after a slice.
-const NEW_AT_FIRST: usize = 4;
-const NEW_AT_MOST: usize = 256;
+/// In the first idle window overdue connections are let in that are likely to send this much in all,
+/// and in each further one twice as much, up to a bound. A window may be idle only because the few
+/// active connections have sent nothing for a moment.
+const LET_IN_AT_FIRST_BYTES: usize = 4 * SMALL_SLICE_BYTES;
+const LET_IN_AT_MOST_BYTES: usize = 256 * SMALL_SLICE_BYTES;
+/// A slice of this many bytes does not count: it never waits for larger ones.
+const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// The number of new connections that may be let in while the CPU is idle.
+/// What connections with small requests may send that are let in while the CPU is idle.
 #[derive(Debug, Default)]
-pub(super) struct NewConnections {
-    in_window: usize,
-    left: usize,
+pub(super) struct LetIn {
+    in_window_bytes: usize,
+    left_bytes: usize,
 }
 
-impl NewConnections {
+impl LetIn {
     /// A window of the CPU's load has ended.
     pub(super) fn renew(&mut self, load: CpuLoad) {
-        self.in_window = match load {
-            CpuLoad::Idle => (2 * self.in_window).clamp(NEW_AT_FIRST, NEW_AT_MOST),
-            CpuLoad::Low => self.in_window,
+        self.in_window_bytes = match load {
+            CpuLoad::Idle => {
+                (2 * self.in_window_bytes).clamp(LET_IN_AT_FIRST_BYTES, LET_IN_AT_MOST_BYTES)
+            }
+            CpuLoad::Low => self.in_window_bytes,
             CpuLoad::Full | CpuLoad::High => 0,
         };
-        self.left = self.in_window;
+        self.left_bytes = self.in_window_bytes;
+    }
+
+    fn has_room_for(&self, bytes: usize) -> bool {
+        bytes <= self.left_bytes || bytes <= UNCOUNTED_BYTES
+    }
+
+    fn take(&mut self, bytes: usize) {
+        if bytes > UNCOUNTED_BYTES {
+            self.left_bytes = self.left_bytes.saturating_sub(bytes);
+        }
     }
 }
 
@@ -44,7 +58,7 @@ pub(super) struct ReadQueue {
     waiting: VecDeque<Arc<ConnectionEntry>>,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
-    pub(super) new: NewConnections,
+    pub(super) let_in: LetIn,
 }
 
 impl ReadQueue {
@@ -98,7 +112,7 @@ impl ReadQueue {
     /// As [`ReadQueue::next`] while the CPU is idle: the limit delays a connection only for a
     /// bounded time, whatever other connections do. Connections with large requests are passed over
     /// unless `admits_large`: they wait for memory, and the CPU may be idle for want of it. So are
-    /// new ones beyond the number that [`NewConnections`] has left: their requests may be large.
+    /// those with small ones beyond what [`LetIn`] has left: together they may be large.
     pub(super) fn next_overdue(
         &mut self,
         tick: u64,
@@ -107,12 +121,15 @@ impl ReadQueue {
         let is_overdue = |entry: &ConnectionEntry| {
             tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
         };
-        let is_next = |entry: &Arc<ConnectionEntry>| match entry.is_new() {
-            true => self.new.left > 0,
-            false => admits_large || entry.has_small_requests(),
+        let is_next = |entry: &Arc<ConnectionEntry>| match entry.has_small_requests() {
+            true => self.let_in.has_room_for(entry.expected_bytes()),
+            false => admits_large,
         };
         let index = self.waiting.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
-        self.new.left -= usize::from(self.waiting[index].is_new());
+        let entry = &self.waiting[index];
+        if entry.has_small_requests() {
+            self.let_in.take(entry.expected_bytes());
+        }
         self.begin(index, tick)
     }
 

@@ -459,6 +459,42 @@ fn while_the_cpu_is_idle_new_connections_are_let_in_a_few_at_a_time() {
     assert_eq!(let_in_by(CpuLoad::Idle), 4 + 8 + 4);
 }
 
+/// Scenario: the same, and those that wait have sent one request of 200 KiB each, but for one with
+/// requests of 1 KiB behind them. Guarantee: those with 200 KiB are let in a few at a time, too, and
+/// the last one at once.
+#[test]
+fn while_the_cpu_is_idle_requests_that_are_large_together_are_let_in_a_few_at_a_time() {
+    let scheduler = limited();
+    let mut waiting: [_; 41] = queued(&scheduler);
+    for (index, connection) in waiting.iter_mut().enumerate() {
+        park(&scheduler);
+        assert!(connection.may_read());
+        drop(connection.begin(1));
+        connection.reads.note_read(if index < 40 { 200 << 10 } else { 1 << 10 });
+        connection.reads.note_read(0);
+        connection.answer(1);
+    }
+    let [mut busy] = queued(&scheduler);
+    park(&scheduler);
+    assert!(busy.may_read());
+    let _arriving = busy.begin(2 * LEAST_WEIGHT);
+    for connection in &mut waiting {
+        connection.requests.end_slice();
+        assert!(!connection.may_read());
+    }
+    let mut let_in_by = |load: CpuLoad| {
+        for tick in 0..WINDOW_TICKS {
+            busy.reads.note_read(PROGRESS_LEAST_BYTES);
+            scheduler.tick(true, (tick == 0).then_some(load));
+        }
+        let let_in = waiting.iter_mut().map(|connection| connection.reads.may_read());
+        let let_in: Vec<bool> = let_in.collect();
+        (let_in[..40].iter().filter(|&&is_read| is_read).count(), let_in[40])
+    };
+    assert_eq!(let_in_by(CpuLoad::Full), (0, false));
+    assert_eq!([CpuLoad::Idle, CpuLoad::Idle].map(&mut let_in_by), [(5, true), (5 + 10, true)]);
+}
+
 fn tick_window(tick: u64, load: CpuLoad) -> Option<CpuLoad> {
     tick.is_multiple_of(WINDOW_TICKS).then_some(load)
 }
