@@ -62,7 +62,7 @@ impl ReceiverRoute {
         let (arriving, of_route) = self.arriving_bytes(bytes);
         let admitted = self.route.admit(arriving, of_route, may_be_paced, now);
         if admitted.is_err() && self.waits_for_cpu(bytes, now) {
-            self.door.resources.scheduler.note_paced();
+            self.door.resources.scheduler.note_waits_for_cpu();
         }
         match admitted {
             Ok(()) => {}
@@ -83,9 +83,7 @@ impl ReceiverRoute {
     /// Whether a request that is not admitted waits for the CPU, to read or to send others: no
     /// backlog is in its way. More of its kind need not be read.
     fn waits_for_cpu(&self, bytes: usize, now: Instant) -> bool {
-        let bytes = bytes as u64;
-        self.door.resources.scheduler.is_cpu_bound()
-            && self.route.admit(bytes, bytes, false, now).is_ok()
+        self.door.resources.scheduler.is_cpu_bound() && self.route.has_room_for(bytes as u64, now)
     }
 
     /// Bytes of this request and of admitted ones that have not arrived yet: of all of them, for

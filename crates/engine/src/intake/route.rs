@@ -60,6 +60,13 @@ impl Route {
         admitted
     }
 
+    /// Whether a request would be admitted alone, without any that is still arriving.
+    pub(crate) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
+        let is_cpu_bound = self.backlog.is_cpu_bound();
+        let arrival = Arrival { bytes, route_bytes: bytes, is_cpu_bound, may_be_paced: false };
+        admission::admit(&self.backlog.state(), arrival, self.states(now)).is_ok()
+    }
+
     /// To be called after an append: sheds what exceeds a limit, and wakes the deliveries. True if
     /// senders may have to slow down.
     pub(crate) fn appended(&self, appended: Appended, now: Instant) -> bool {

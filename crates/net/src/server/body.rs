@@ -146,7 +146,7 @@ impl BodyReader {
     }
 
     /// Whether its request waits from now on: a waiting request is no progress of its connection.
-    pub fn waits(&mut self, waits: bool) {
+    pub fn set_waiting(&mut self, waits: bool) {
         self.waits = waits.then(|| self.body.activity.note_waits());
     }
 

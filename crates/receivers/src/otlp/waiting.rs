@@ -64,9 +64,9 @@ impl Body {
         if let Some(result) = wait.as_mut().now_or_never() {
             return Ok(Some(result));
         }
-        self.reader.waits(true);
+        self.reader.set_waiting(true);
         let result = Box::pin(self.read_until(wait, pool())).await;
-        self.reader.waits(false);
+        self.reader.set_waiting(false);
         result
     }
 

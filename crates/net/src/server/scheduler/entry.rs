@@ -29,10 +29,10 @@ pub(in crate::server) struct ConnectionEntry {
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
-    /// Requests that wait, to be admitted or for the check of their credentials.
-    pub(in crate::server) waiting: AtomicUsize,
     /// Bytes that have come of these.
     pub(super) arriving_bytes: AtomicUsize,
+    /// Requests that wait, to be admitted or for the check of their credentials.
+    pub(in crate::server) waiting: AtomicUsize,
     pub(super) all_have_arrived: Notify,
     /// It waits in the queue. Changed under the scheduler's lock, as are the next two.
     pub(super) is_queued: AtomicBool,
@@ -106,9 +106,9 @@ impl ConnectionEntry {
 
     /// Its weight against the limit: its requests in flight, or those to expect in its slice, or
     /// the bytes of one request if that is more. Zero while none of its requests can use the CPU.
-    /// While requests are paced, those that wait do so for the CPU.
-    pub(super) fn weight(&self, tick: u64, rules: Rules, are_paced: bool) -> usize {
-        let waits_for_cpu = are_paced && self.waiting.load(Ordering::Relaxed) > 0;
+    /// While some request waits for the CPU, all that wait are taken to.
+    pub(super) fn weight(&self, tick: u64, rules: Rules, is_cpu_awaited: bool) -> usize {
+        let waits_for_cpu = is_cpu_awaited && self.waiting.load(Ordering::Relaxed) > 0;
         if !waits_for_cpu && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
@@ -143,7 +143,7 @@ impl ConnectionEntry {
     }
 
     /// A new connection counts as one of these.
-    pub(super) fn has_small_requests(&self) -> bool {
+    pub(super) fn expects_small_slice(&self) -> bool {
         self.expected_bytes() <= SMALL_SLICE_BYTES
     }
 

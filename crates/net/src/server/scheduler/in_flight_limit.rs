@@ -27,10 +27,10 @@ pub(super) struct InFlightLimit {
     weight: AtomicUsize,
     /// Memory was found short in the current window.
     was_memory_short: AtomicBool,
-    /// Requests were paced in the current window.
-    was_paced: AtomicBool,
+    /// Requests waited for the CPU in the current window.
+    was_cpu_awaited: AtomicBool,
     /// The same, or in the last one.
-    are_paced: AtomicBool,
+    is_cpu_awaited: AtomicBool,
 }
 
 impl InFlightLimit {
@@ -48,19 +48,20 @@ impl InFlightLimit {
         self.weight.store(LEAST_WEIGHT, Ordering::Relaxed);
     }
 
-    pub(super) fn note_paced(&self) {
-        self.was_paced.store(true, Ordering::Relaxed);
-        self.are_paced.store(true, Ordering::Relaxed);
+    pub(super) fn note_waits_for_cpu(&self) {
+        self.was_cpu_awaited.store(true, Ordering::Relaxed);
+        self.is_cpu_awaited.store(true, Ordering::Relaxed);
     }
 
-    /// Whether requests wait because the CPU has enough to do.
-    pub(super) fn are_paced(&self) -> bool {
-        self.are_paced.load(Ordering::Relaxed)
+    /// Whether requests wait for the CPU.
+    pub(super) fn is_cpu_awaited(&self) -> bool {
+        self.is_cpu_awaited.load(Ordering::Relaxed)
     }
 
     /// A window has ended. Memory that is found short meanwhile counts in the next one.
     pub(super) fn adapt(&self, cpu: CpuLoad) {
-        self.are_paced.store(self.was_paced.swap(false, Ordering::Relaxed), Ordering::Relaxed);
+        self.is_cpu_awaited
+            .store(self.was_cpu_awaited.swap(false, Ordering::Relaxed), Ordering::Relaxed);
         let weight = self.weight.load(Ordering::Relaxed);
         let next = match cpu {
             _ if self.was_memory_short.swap(false, Ordering::Relaxed) => LEAST_WEIGHT,
@@ -110,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_paced_until_a_window_has_ended_without() {
+    fn requests_wait_for_the_cpu_until_a_window_has_ended_without() {
         let limit = InFlightLimit::default();
-        limit.note_paced();
+        limit.note_waits_for_cpu();
         limit.adapt(CpuLoad::Full);
-        assert!(limit.are_paced());
+        assert!(limit.is_cpu_awaited());
         limit.adapt(CpuLoad::Full);
-        assert!(!limit.are_paced());
+        assert!(!limit.is_cpu_awaited());
     }
 
     #[test]

@@ -7,14 +7,16 @@
 //! nothing in flight. Unread data stays in the socket, where flow control stops the sender. All
 //! ports of a runtime share one queue.
 //!
-//! Guarantee: while the CPU is idle for more than half of the time, no connection with small
-//! requests waits in the queue longer than 50 ms, whatever other connections trickle and however
-//! short memory is (`queue.rs`). Connections that are likely to send more than 16 KiB, or of which
-//! nothing is known, are let in a few at a time: for 1 MiB within the first 25 ms, and for twice as
-//! much in each further 25 ms. Of those that send more than 256 KiB, one is let in every 40 ms.
+//! Guarantee: while the CPU is idle for more than half of the time, a connection that is likely to
+//! send at most 16 KiB waits in the queue for at most 50 ms, whatever other connections trickle and
+//! however short memory is. Larger ones, and new ones, of which nothing is known, share an
+//! allowance: 256 KiB in the first 25 ms, and twice as much in each further 25 ms. Of those that
+//! send more than 256 KiB, one is let in every 40 ms. No larger or new one is let in while requests
+//! wait for the CPU.
+//!
 //! While the CPU is busy, slices end after 200 ms if other connections wait, and connections
 //! without progress do not count: requests that never end, or wait for a slow peer or backend, keep
-//! no connection out. Only requests that wait for the CPU do.
+//! no connection out.
 //!
 //! The rules, and in brackets their purpose:
 //!
@@ -24,6 +26,8 @@
 //! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
 //!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
+//! - `waiting-requests`: while a request waits for the CPU, connections with waiting requests count
+//!   also without progress (more of them would fill the memory for waiting, and be refused)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
 //!   not overrun)
 //! - `whole-requests`: under the limit a slice ends where no request is half read (a half-read
@@ -124,9 +128,12 @@ impl ReadScheduler {
     }
 
     /// A request waits for others that were admitted, or because deliveries have as much to do as
-    /// the CPU allows. Connections with waiting requests count until a window has ended without.
-    pub fn note_paced(&self) {
-        self.limit.note_paced();
+    /// the CPU allows. Until a window has ended without, connections with waiting requests count,
+    /// whatever these wait for.
+    pub fn note_waits_for_cpu(&self) {
+        if self.rules.has(Rule::WaitingRequests) {
+            self.limit.note_waits_for_cpu();
+        }
     }
 
     /// Whether answers wait until all requests of their connection's slice are read: an answer
@@ -173,8 +180,8 @@ impl ReadScheduler {
             self.is_cpu_bound
                 .store(matches!(load, CpuLoad::Full | CpuLoad::High), Ordering::Relaxed);
             self.is_cpu_idle.store(load == CpuLoad::Idle, Ordering::Relaxed);
-            queue.let_in.renew(load);
             self.limit.adapt(if self.rules.has(Rule::CpuLimit) { load } else { CpuLoad::Low });
+            queue.idle_allowance.renew(load, self.limit.is_cpu_awaited());
         }
         if self.limit.is_bounded() {
             queue.end_old_slices(tick);
@@ -184,9 +191,9 @@ impl ReadScheduler {
         }
         if self.is_cpu_idle.load(Ordering::Relaxed) {
             // At most one with large requests, and only now and then.
-            let mut admits_large = tick.is_multiple_of(LARGE_TICKS);
+            let mut admits_large = tick.is_multiple_of(LARGE_TICKS) && !self.limit.is_cpu_awaited();
             while let Some(entry) = queue.next_overdue(tick, admits_large) {
-                admits_large &= entry.has_small_requests();
+                admits_large &= entry.expects_small_slice();
                 self.wake(&entry);
             }
         }

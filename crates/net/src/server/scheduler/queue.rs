@@ -16,28 +16,28 @@ pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
 /// In the first idle window overdue connections are let in that are likely to send this much in all,
 /// and in each further one twice as much, up to a bound. A window may be idle only because the few
-/// active connections have sent nothing for a moment.
-const LET_IN_AT_FIRST_BYTES: usize = 4 * SMALL_SLICE_BYTES;
-const LET_IN_AT_MOST_BYTES: usize = 256 * SMALL_SLICE_BYTES;
+/// active connections have sent nothing for a moment, and a new connection may send many times more.
+const ALLOWED_AT_FIRST_BYTES: usize = SMALL_SLICE_BYTES;
+const ALLOWED_AT_MOST_BYTES: usize = 256 * SMALL_SLICE_BYTES;
 /// A slice of this many bytes does not count: it never waits for larger ones.
 const UNCOUNTED_BYTES: usize = 16 << 10;
 
 /// What connections with small requests may send that are let in while the CPU is idle.
 #[derive(Debug, Default)]
-pub(super) struct LetIn {
+pub(super) struct IdleAllowance {
     in_window_bytes: usize,
     left_bytes: usize,
 }
 
-impl LetIn {
+impl IdleAllowance {
     /// A window of the CPU's load has ended.
-    pub(super) fn renew(&mut self, load: CpuLoad) {
+    pub(super) fn renew(&mut self, load: CpuLoad, is_cpu_awaited: bool) {
         self.in_window_bytes = match load {
-            CpuLoad::Idle => {
-                (2 * self.in_window_bytes).clamp(LET_IN_AT_FIRST_BYTES, LET_IN_AT_MOST_BYTES)
+            CpuLoad::Idle if !is_cpu_awaited => {
+                (2 * self.in_window_bytes).clamp(ALLOWED_AT_FIRST_BYTES, ALLOWED_AT_MOST_BYTES)
             }
             CpuLoad::Low => self.in_window_bytes,
-            CpuLoad::Full | CpuLoad::High => 0,
+            _ => 0,
         };
         self.left_bytes = self.in_window_bytes;
     }
@@ -58,7 +58,7 @@ pub(super) struct ReadQueue {
     waiting: VecDeque<Arc<ConnectionEntry>>,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
-    pub(super) let_in: LetIn,
+    pub(super) idle_allowance: IdleAllowance,
 }
 
 impl ReadQueue {
@@ -95,8 +95,9 @@ impl ReadQueue {
             entry.end_slice();
             entry.is_active.store(false, Ordering::Relaxed);
         }
-        let are_paced = limit.are_paced();
-        let weight = || self.active.iter().map(|entry| entry.weight(tick, rules, are_paced)).sum();
+        let is_cpu_awaited = limit.is_cpu_awaited();
+        let weight =
+            || self.active.iter().map(|entry| entry.weight(tick, rules, is_cpu_awaited)).sum();
         let is_admitted = !limit.is_bounded() || limit.admits_beside(weight());
         is_admitted.then(|| self.begin(0, tick)).flatten()
     }
@@ -112,7 +113,7 @@ impl ReadQueue {
     /// As [`ReadQueue::next`] while the CPU is idle: the limit delays a connection only for a
     /// bounded time, whatever other connections do. Connections with large requests are passed over
     /// unless `admits_large`: they wait for memory, and the CPU may be idle for want of it. So are
-    /// those with small ones beyond what [`LetIn`] has left: together they may be large.
+    /// those with small ones beyond what [`IdleAllowance`] has left: together they may be large.
     pub(super) fn next_overdue(
         &mut self,
         tick: u64,
@@ -121,14 +122,14 @@ impl ReadQueue {
         let is_overdue = |entry: &ConnectionEntry| {
             tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
         };
-        let is_next = |entry: &Arc<ConnectionEntry>| match entry.has_small_requests() {
-            true => self.let_in.has_room_for(entry.expected_bytes()),
+        let is_next = |entry: &Arc<ConnectionEntry>| match entry.expects_small_slice() {
+            true => self.idle_allowance.has_room_for(entry.expected_bytes()),
             false => admits_large,
         };
         let index = self.waiting.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
         let entry = &self.waiting[index];
-        if entry.has_small_requests() {
-            self.let_in.take(entry.expected_bytes());
+        if entry.expects_small_slice() {
+            self.idle_allowance.take(entry.expected_bytes());
         }
         self.begin(index, tick)
     }

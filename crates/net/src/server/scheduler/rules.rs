@@ -8,6 +8,7 @@ pub enum Rule {
     Queue,
     CpuLimit,
     MemoryLimit,
+    WaitingRequests,
     WeightByBytes,
     Forecast,
     WholeRequests,
@@ -15,10 +16,11 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 7] = [
+    pub const ALL: [Rule; 8] = [
         Rule::Queue,
         Rule::CpuLimit,
         Rule::MemoryLimit,
+        Rule::WaitingRequests,
         Rule::WeightByBytes,
         Rule::Forecast,
         Rule::WholeRequests,
@@ -30,6 +32,7 @@ impl Rule {
             Rule::Queue => "queue",
             Rule::CpuLimit => "cpu-limit",
             Rule::MemoryLimit => "memory-limit",
+            Rule::WaitingRequests => "waiting-requests",
             Rule::WeightByBytes => "weight-by-bytes",
             Rule::Forecast => "forecast",
             Rule::WholeRequests => "whole-requests",

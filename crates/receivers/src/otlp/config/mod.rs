@@ -156,14 +156,14 @@ impl SharedConfig {
                    memory allows. An eighth of the memory limit, at most 256 MiB, is reserved for \
                    the connections of all receivers; `sluice plan` shows it. (Sluice's own \
                    option.)";
-        let limit = fields.optional_integer("max_connections", None, 0..=1_000_000, doc);
+        let limit = fields.optional_integer("max_connections", 0..=1_000_000, doc);
         self.server.max_connections = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     }
 }
 
 /// Zero means the same as no value, as for gRPC's Go library.
 fn or_never(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Duration> {
-    let duration = fields.optional_duration(key, None, Duration::ZERO..=Duration::MAX, doc);
+    let duration = fields.optional_duration(key, Duration::ZERO..=Duration::MAX, doc);
     duration.filter(|duration| !duration.is_zero()).map(|duration| duration.max(AGE_LEAST))
 }
 
