@@ -86,7 +86,7 @@ fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i3
     fields.section_or_default("compression_params", "Options of compression.", |fields| {
         let doc = "Level of compression: 1 to 9 for gzip, zlib and deflate, 1 to 22 for zstd. \
                    Unset, 0 or -1: the fastest level that compresses well.";
-        let level = fields.optional_integer("level", None, -1..=22, doc).filter(|level| *level > 0);
+        let level = fields.optional_integer("level", -1..=22, doc).filter(|level| *level > 0);
         match (level, highest) {
             (Some(_), None) => {
                 fields.warn_at("level", "has no effect: this compression has no levels");

@@ -103,17 +103,17 @@ fn read_retry(fields: &mut Fields<'_>) -> RetryConfig {
     let doc = "If false, a request becomes a dead letter when it fails for the first time.";
     retry.is_disabled = !fields.boolean("enabled", true, doc);
     let doc = "Pause before the first retry: at least, and if unset, 100 ms.";
-    retry.initial_interval = fields.optional_duration("initial_interval", None, any.clone(), doc);
+    retry.initial_interval = fields.optional_duration("initial_interval", any.clone(), doc);
     let doc = "Each pause is varied at random by up to this share of it.";
     retry.randomization_factor = fields.optional_float("randomization_factor", 0.5, 0.0..=1.0, doc);
     let doc = "Factor by which each pause is longer than the one before.";
     retry.multiplier = fields.optional_float("multiplier", 1.5, 1.0..=100.0, doc);
     let doc = "Longest pause after the first, at least 100 ms. Unset: 5 s, or 30 s where \
                `initial_interval` is set.";
-    retry.max_interval = fields.optional_duration("max_interval", None, any.clone(), doc);
+    retry.max_interval = fields.optional_duration("max_interval", any.clone(), doc);
     let doc = "A request that was not delivered within this time becomes a dead letter. 0 or \
                unset: never.";
-    retry.max_elapsed_time = fields.optional_duration("max_elapsed_time", None, any, doc);
+    retry.max_elapsed_time = fields.optional_duration("max_elapsed_time", any, doc);
     let limit = retry.max_elapsed_time.filter(|limit| !limit.is_zero() && !retry.is_disabled);
     let pauses =
         [("initial_interval", retry.initial_interval), ("max_interval", retry.max_interval)];
@@ -137,14 +137,14 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     let doc = "If true, the same as `enabled: false`.";
     queue.wait_for_result = fields.boolean("wait_for_result", false, doc);
     let doc = "Limits of batches. A batch never exceeds the backend's message size.";
-    let own_sizer = fields.is_present("sizer").then_some(queue.sizer);
+    let own_sizer = fields.is_given("sizer").then_some(queue.sizer);
     queue.batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
     let doc =
         "Maximum number of requests in flight. Unset: Sluice finds the best number by measuring.";
-    queue.num_consumers = fields.optional_integer("num_consumers", None, 1..=10_000, doc);
+    queue.num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
     let doc = "With `sizer: bytes`: limit of the delivery's backlog. Unset, or with another \
                `sizer`: only the limits of `buffer` apply.";
-    queue.queue_size = fields.optional_integer("queue_size", None, 1..=u64::MAX, doc);
+    queue.queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
     let doc = "Has no effect, and causes a warning: on overflow senders always wait for up to a \
                second, and then get a retryable refusal.";
     queue.block_on_overflow = fields.boolean("block_on_overflow", false, doc);
@@ -158,7 +158,7 @@ fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<Bat
     let enabled = fields.boolean("enabled", true, "If false, this section is ignored.");
     let default = queue_sizer.filter(|sizer| *sizer != Sizer::Requests).unwrap_or(Sizer::Items);
     let doc = "Unit of `min_size` and `max_size`. Unset: the queue's `sizer`.";
-    let given = fields.optional_choice("sizer", None, &SIZERS[1..], doc);
+    let given = fields.optional_choice("sizer", &SIZERS[1..], doc);
     let doc = "Longest time that a batch waits for more data.";
     let range = Duration::from_nanos(1)..=LONGEST;
     let flush_timeout = fields.duration_in("flush_timeout", Duration::from_millis(200), range, doc);
@@ -173,15 +173,17 @@ fn read_batch(fields: &mut Fields<'_>, queue_sizer: Option<Sizer>) -> Option<Bat
         let keys = fields.string_list("metadata_keys", &[], doc);
         keys.into_iter().map(|key| key.to_ascii_lowercase()).collect()
     });
-    let sizer = given.unwrap_or(default);
+    if !enabled {
+        return None;
+    }
     if max_size > 0 && max_size < min_size {
         fields.error_at("max_size", "must not be less than `min_size`");
     }
     if queue_sizer == Some(Sizer::Requests) && given.is_none() {
         fields.error("needs a `sizer` of its own, `items` or `bytes`: the queue's is `requests`");
     }
-    let batch = BatchConfig { flush_timeout, min_size, max_size, sizer, metadata_keys };
-    enabled.then_some(batch)
+    let sizer = given.unwrap_or(default);
+    Some(BatchConfig { flush_timeout, min_size, max_size, sizer, metadata_keys })
 }
 
 #[cfg(test)]
@@ -228,6 +230,18 @@ mod tests {
         let (sending, valid) = read("sending_queue: {sizer: bytes, batch: {sizer: items}}\n");
         assert!(valid);
         assert_eq!(sending.queue.batch.map(|batch| batch.sizer), Some(Sizer::Items));
+    }
+
+    #[test]
+    fn a_batch_section_that_is_not_enabled_is_ignored() {
+        for text in [
+            "sending_queue: {sizer: requests, batch: {enabled: false}}",
+            "sending_queue: {batch: {enabled: false, min_size: 10, max_size: 5}}",
+            "sending_queue: {sizer: , batch: {enabled: false}}",
+        ] {
+            let (sending, valid) = read(text);
+            assert!(valid && sending.queue.batch.is_none(), "{text}");
+        }
     }
 
     /// Scenario: combinations that the Collector refuses. Guarantee: they are errors here as well.

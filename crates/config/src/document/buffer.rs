@@ -122,7 +122,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Buffer {
                    deliveries together. Without: dead letters share memory with backlogs. They get \
                    at most half of it for all deliveries together; if unset, an eighth, and at \
                    most 32 MiB for each delivery.";
-        fields.optional_integer("limit_mib", None, 0..=MEMORY_LIMIT_MIB, doc)
+        fields.optional_integer("limit_mib", 0..=MEMORY_LIMIT_MIB, doc)
     });
     buffer
 }
@@ -160,7 +160,7 @@ fn read_ack(fields: &mut Fields<'_>) -> Option<Placed<Acknowledge>> {
                when it is on disk; it is written after `flush_after`. `durable`: the same, but all \
                data is written at once. Unset: `delivered_or_durable` with a directory, `memory` \
                without.";
-    let chosen = fields.optional_choice("ack", None, &choices, doc);
+    let chosen = fields.optional_choice("ack", &choices, doc);
     place(fields, "ack", chosen)
 }
 
@@ -171,7 +171,7 @@ fn read_memory(fields: &mut Fields<'_>, doc: &str) -> Option<Placed<u64>> {
 }
 
 fn read_mib(fields: &mut Fields<'_>, range: RangeInclusive<u64>, doc: &str) -> Option<Placed<u64>> {
-    let limit = fields.optional_integer("limit_mib", None, range, doc);
+    let limit = fields.optional_integer("limit_mib", range, doc);
     place(fields, "limit_mib", limit)
 }
 
@@ -190,5 +190,5 @@ fn read_policy(fields: &mut Fields<'_>) -> Option<OverflowPolicy> {
                `isolate` first delays answers by up to 0.75 s, which slows down senders that wait \
                for them. Unset: `backpressure` where a receiver feeds one delivery, `isolate` \
                where it feeds several.";
-    fields.optional_choice("policy", None, &choices, doc)
+    fields.optional_choice("policy", &choices, doc)
 }

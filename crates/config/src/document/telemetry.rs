@@ -90,7 +90,7 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
     let kind = "an address `host:port`";
     let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
-    let has_readers = fields.is_present("readers");
+    let has_readers = fields.is_given("readers");
     let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default \
                names.";
     let readers: Vec<PrometheusReader> =
@@ -126,7 +126,7 @@ fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
             fields.section("prometheus", doc, read_prometheus)
         })
     });
-    if !fields.is_present("pull") && !fields.is_present("periodic") {
+    if !fields.is_given("pull") && !fields.is_present("periodic") {
         fields.error_missing("pull");
     }
     pull.flatten()

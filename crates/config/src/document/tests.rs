@@ -392,6 +392,15 @@ fn reads_telemetry() {
     );
 }
 
+/// Guarantee: null is no list of readers, as in the Collector.
+#[test]
+fn own_metrics_are_on_unless_turned_off() {
+    for metrics in ["{readers: }", "{address: }"] {
+        let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
+        assert_eq!((document.telemetry.readers.len(), said), (1, Vec::new()), "{metrics}");
+    }
+}
+
 #[test]
 fn turns_own_metrics_off() {
     for metrics in ["{level: none}", "{readers: []}"] {

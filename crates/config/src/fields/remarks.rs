@@ -3,6 +3,7 @@
 use super::{Effect, Fields, Mode, OptionDoc, mark_secret};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
+use crate::yaml::Node;
 
 impl<'a> Fields<'a> {
     /// An option of the Collector without effect here: accepted, with a warning that says why.
@@ -13,12 +14,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An option that a later release will have. Setting it is an error, except to false or null.
+    /// An option that a later release will have. Setting it is an error, except to nothing: null,
+    /// false, an empty list or mapping, or a section that is not `enabled`.
     pub fn not_yet(&mut self, key: &str, what: &str) {
         let effect = Effect::NotYet(what.to_owned());
         let entry = self.take(key, OptionDoc { effect, ..OptionDoc::new("any", "", "") });
-        let Some(entry) = entry.filter(|entry| !entry.value.is_null()) else { return };
-        if entry.value.as_scalar().is_none_or(|scalar| scalar.as_boolean() != Some(false)) {
+        if entry.is_some_and(|entry| !is_nothing(&entry.value)) {
             self.error_at(key, &format!("is not in this build of Sluice: {what}"));
         }
     }
@@ -26,6 +27,11 @@ impl<'a> Fields<'a> {
     /// True if the file has the option, even empty. Does not declare it.
     pub fn is_present(&self, key: &str) -> bool {
         self.span_of(key).is_some()
+    }
+
+    /// True if the file gives the option a value, which null is not. Does not declare it.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|entry| !entry.value.is_null())
     }
 
     /// The position of errors about the section as a whole. None when describing.
@@ -99,4 +105,13 @@ impl<'a> Fields<'a> {
         let remark = Diagnostic::error(span, format!("`{path}` {message}")).with_hint_if(hint);
         self.push(Diagnostic { severity, ..remark });
     }
+}
+
+fn is_nothing(value: &Node) -> bool {
+    let is_off = |node: &Node| node.as_scalar().and_then(|it| it.as_boolean()) == Some(false);
+    value.is_null()
+        || is_off(value)
+        || value.as_list().is_some_and(<[_]>::is_empty)
+        || value.as_mapping().is_some_and(<[_]>::is_empty)
+        || value.get("enabled").is_some_and(is_off)
 }

@@ -85,11 +85,21 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> T {
-        self.optional_integer(key, Some(default), range, doc).unwrap_or(default)
+        self.integer_or_none(key, Some(default), range, doc).unwrap_or(default)
     }
 
-    /// A whole number within a range, if the file has it. `default` is for the documentation.
+    /// A whole number within a range, if the file has it.
     pub fn optional_integer<T: Integer>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<T>,
+        doc: &str,
+    ) -> Option<T> {
+        self.integer_or_none(key, None, range, doc)
+    }
+
+    /// `default` is for the documentation.
+    fn integer_or_none<T: Integer>(
         &mut self,
         key: &str,
         default: Option<T>,
@@ -133,11 +143,21 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Duration {
-        self.optional_duration(key, Some(default), range, doc).unwrap_or(default)
+        self.duration_or_none(key, Some(default), range, doc).unwrap_or(default)
     }
 
-    /// A duration within a range, if the file has it. `default` is for the documentation.
+    /// A duration within a range, if the file has it.
     pub fn optional_duration(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+        doc: &str,
+    ) -> Option<Duration> {
+        self.duration_or_none(key, None, range, doc)
+    }
+
+    /// `default` is for the documentation.
+    fn duration_or_none(
         &mut self,
         key: &str,
         default: Option<Duration>,
@@ -210,11 +230,21 @@ impl<'a> Fields<'a> {
         doc: &str,
     ) -> T {
         let shown = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| *name);
-        self.optional_choice(key, shown, choices, doc).unwrap_or(default)
+        self.choice_or_none(key, shown, choices, doc).unwrap_or(default)
     }
 
-    /// One of several names, if the file has it. `default` is for the documentation.
+    /// One of several names, if the file has it.
     pub fn optional_choice<T: Clone>(
+        &mut self,
+        key: &str,
+        choices: &[(&str, T)],
+        doc: &str,
+    ) -> Option<T> {
+        self.choice_or_none(key, None, choices, doc)
+    }
+
+    /// `default` is for the documentation.
+    fn choice_or_none<T: Clone>(
         &mut self,
         key: &str,
         default: Option<&str>,

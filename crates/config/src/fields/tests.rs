@@ -278,8 +278,10 @@ fn remarks_on_options() {
         "config.yaml:1:1: error: `exporters.otlp` has no backend",
     ];
     assert_eq!(said, expected);
-    let (_, said) = read("storage: false", function);
-    assert!(!said.iter().any(|line| line.contains("storage")), "false is no use: {said:?}");
+    for nothing in ["false", "", "[]", "{}", "{enabled: false, directory: /tmp}"] {
+        let (_, said) = read(&format!("storage: {nothing}"), function);
+        assert!(!said.iter().any(|line| line.contains("storage")), "{nothing}: {said:?}");
+    }
 }
 
 /// Scenario: errors in lines with secrets, also where the option's name is misspelt or its kind is

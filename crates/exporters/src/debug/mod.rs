@@ -62,7 +62,7 @@ impl DebugConfig {
         let doc = "`stdout`, `stderr` or files, if `use_internal_logger` is false.";
         let output_paths = fields.string_list("output_paths", &["stdout"], doc);
         let sending = Sending::read_queue(fields);
-        if use_internal_logger && fields.is_present("output_paths") {
+        if use_internal_logger && fields.is_given("output_paths") {
             fields.error_at("output_paths", "needs `use_internal_logger: false`");
         }
         if output_paths.is_empty() {

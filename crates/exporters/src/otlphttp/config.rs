@@ -78,7 +78,7 @@ impl OtlpHttpConfig {
 fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
     let ((idle_connections, idle_timeout), keep_alive) = keep_alive(fields);
     let doc = "Maximum number of connections; further requests wait for one. 0 or unset: no limit.";
-    let connections = fields.optional_integer("max_conns_per_host", None, 0..=100_000, doc);
+    let connections = fields.optional_integer("max_conns_per_host", 0..=100_000, doc);
     let doc = "Offer HTTP/2 in the TLS handshake.";
     let http2 = fields.boolean("force_attempt_http2", true, doc);
     let doc = "Time between two HTTP/2 pings. 0: no pings.";
@@ -131,7 +131,7 @@ fn keep_alive(fields: &mut Fields<'_>) -> ((usize, Duration), bool) {
     let idle = idle_connections(fields);
     let doc = "Use a new connection for each request.";
     let keep_alive = !fields.boolean(FLAT[3], false, doc);
-    let flat = FLAT.into_iter().find(|key| fields.is_present(key));
+    let flat = FLAT.into_iter().find(|key| fields.is_given(key));
     let doc =
         "The four options about unused connections, as the Collector spells them since 0.160.";
     let section = fields.section_unless_empty("keepalive", doc, |fields| {
@@ -151,7 +151,7 @@ fn idle_connections(fields: &mut Fields<'_>) -> (usize, Duration) {
     let all: usize = fields.integer("max_idle_conns", 100, 0..=100_000, doc);
     let doc = "As `max_idle_conns`, whose limit applies too: there is one host. 0 or unset: only \
                `max_idle_conns`.";
-    let host = fields.optional_integer("max_idle_conns_per_host", None, 0..=100_000, doc);
+    let host = fields.optional_integer("max_idle_conns_per_host", 0..=100_000, doc);
     let all = if all == 0 { usize::MAX } else { all };
     let limit = host.filter(|limit| *limit > 0).map_or(all, |host| all.min(host));
     let doc = "An unused connection is closed after this time. 0: never.";

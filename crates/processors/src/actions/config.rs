@@ -50,7 +50,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
                besides `key`.";
     let pattern = fields.parsed("pattern", "regular expression", None, doc, Pattern::new);
     let doc = "For `convert`: the new type.";
-    let converted_type = fields.optional_choice("converted_type", None, &ConvertedType::ALL, doc);
+    let converted_type = fields.optional_choice("converted_type", &ConvertedType::ALL, doc);
 
     // The options against the action, as the Collector checks them.
     let (shown, name) = name?;
@@ -59,7 +59,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
         fields.error_missing("key");
         return None;
     }
-    if key.is_empty() && !fields.is_present("pattern") {
+    if key.is_empty() && !fields.is_given("pattern") {
         fields.error("needs a `key` or a `pattern`");
         return None;
     }
@@ -72,7 +72,7 @@ fn read_action(fields: &mut Fields<'_>) -> Option<Action> {
         Name::Delete => What::Delete(pattern),
         Name::Hash => What::Hash(pattern),
         Name::Extract => {
-            if !fields.is_present("pattern") {
+            if !fields.is_given("pattern") {
                 fields.error_missing("pattern");
             }
             let pattern = pattern?;
@@ -163,7 +163,7 @@ fn refuse_foreign_options(name: Name, shown: &str, fields: &mut Fields<'_>) {
     let foreign = foreign.chain((is_put || name == Name::Convert).then_some(&"pattern"));
     let foreign = foreign.chain((name != Name::Convert).then_some(&"converted_type"));
     for option in foreign {
-        if fields.is_present(option) {
+        if fields.is_given(option) {
             fields.error_at(option, &format!("is not an option of the action `{shown}`"));
         }
     }
@@ -173,7 +173,7 @@ fn check_source(source: &Source, fields: &mut Fields<'_>) {
     let given = [
         ("value", source.value.is_some()),
         ("from_attribute", source.from_attribute.is_some()),
-        ("from_context", fields.is_present("from_context")),
+        ("from_context", fields.is_given("from_context")),
     ];
     let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
     match (given.next(), given.next()) {

@@ -300,6 +300,18 @@ fn selections_are_checked_against_the_signal() {
     );
 }
 
+/// Guarantee: null counts as not given, as in the Collector.
+#[test]
+fn null_contradicts_nothing() {
+    for action in [
+        "{key: k, action: insert, value: 1, from_context: , pattern: , converted_type: }",
+        "{key: k, action: delete, value: , from_context: }",
+    ] {
+        let (_, diagnostics) = read_text("a", &format!("actions: [{action}]"), read);
+        assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+    }
+}
+
 /// Options that contradict each other are named in an error, and so is an impossible action.
 #[test]
 fn wrong_options_are_refused() {
