@@ -201,7 +201,7 @@ fn rule_3_slowing_senders_is_tried_again_once_a_minute() {
 /// Scenario: answers take about as long as a backend may take nothing before it counts as sick.
 /// Guarantee: senders with a rate of their own are slowed down as little as for other slow ones.
 #[test]
-fn rule_4_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
+fn rule_5_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
     for (ticks, every) in (45..60).flat_map(|ticks| [2, 4, 8].map(|every| (ticks, every))) {
         let route = [(Policy::Isolate, QUICK), (Policy::Isolate, Backend::Answers(ticks))];
         let mut world = World::new(&[&route], vec![sender(0, Some(every)); 2]);

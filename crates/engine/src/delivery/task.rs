@@ -399,7 +399,7 @@ impl Task {
         tracing::error!(
             pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
             items = letter.items, reason = letter.refusal.reason,
-            "items could not be delivered for good and were put among the dead letters"
+            "items cannot be delivered and are stored as dead letters"
         );
         let stored = self.dead_letters.store(letter, part);
         stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
@@ -474,7 +474,7 @@ impl Task {
                 "delivery held: its data is kept until the backend takes data again"
             ),
             (State::Open, State::Outage(reason)) => {
-                tracing::error!(%pipeline, %exporter, reason, "backend out of order");
+                tracing::error!(%pipeline, %exporter, reason, "the backend is down");
             }
             _ => {}
         }

@@ -63,8 +63,7 @@ impl LogWatch {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
                 seen.logged_at = Some(now);
                 let effect = if stops_writing {
-                    "telemetry cannot be stored on disk: nothing is acknowledged but what was \
-                     delivered, until the disk works again"
+                    "cannot write to disk: only delivered data is acknowledged until it works again"
                 } else {
                     "telemetry is stored on disk, but some of it cannot be read, or what was \
                      delivered cannot be noted; this is tried again until the disk works"

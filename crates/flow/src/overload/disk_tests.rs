@@ -141,15 +141,15 @@ proptest! {
     ) {
         let fed = [(Policy::Isolate, WELL), (policy, DEAD)];
         let mut world = World::new(&[&fed, &[(Policy::Isolate, WELL)]], every);
-        let mut waits = policy == Policy::Backpressure;
+        let mut may_wait = policy == Policy::Backpressure;
         for (ticks, writes, room_mib, is_well) in phases {
             (world.writes, world.file_system_bytes) = (writes, room_mib * MIB);
             world.readers[1].is_well = is_well;
             world.run(ticks);
             world.assert_accounted();
             prop_assert_eq!((world.dropped()[0], world.dropped()[2]), (0, 0));
-            waits |= is_well;
-            for sender in &world.senders[usize::from(waits)..] {
+            may_wait |= is_well;
+            for sender in &world.senders[usize::from(may_wait)..] {
                 prop_assert_eq!((sender.refused, sender.lost), (0, 0), "{:?}", writes);
                 prop_assert_eq!(sender.longest_wait, Duration::ZERO);
             }

@@ -13,7 +13,7 @@ const STILL: Duration = Duration::from_millis(500);
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
 /// A backend that stood still counts as too slow for this long, though it takes requests again:
 /// longer than a sender is slowed down at most, so that the trial of rules 2 and 3 comes to an end.
-const STOOD_STILL: Duration = Duration::from_secs(2);
+const HALT_COUNTS: Duration = Duration::from_secs(2);
 /// Least time over which a task is judged to compute most of the time or not.
 const WORK_WINDOW: Duration = Duration::from_millis(250);
 /// A judgement counts for this long: longer than a task computes before it is judged again.
@@ -27,7 +27,7 @@ pub struct BackendHealth {
     /// Time at which a request was taken, or the first one was sent after there was none.
     moved: Stamp,
     /// Time at which a request was taken after none for `STILL`, although the CPU was not short.
-    stood_still: Stamp,
+    halted: Stamp,
     /// Time at which a frame was dropped for the delivery.
     pub shed: Stamp,
     /// Time at which a request was not admitted because of the delivery.
@@ -53,7 +53,7 @@ pub struct Backend {
     /// It has requests and has taken none for `STILL`, or `STILL_CPU_BOUND` while the CPU is short.
     pub stands_still: bool,
     /// It stood still within the last two seconds, and the CPU is not short now.
-    pub stood_still: bool,
+    pub halted_lately: bool,
     /// Slowing senders for it did not help within the last minute.
     pub is_outpaced: bool,
     /// All cores are busy, or the one that the delivery's own task can use.
@@ -81,7 +81,7 @@ impl BackendHealth {
             if !self.moved.is_within(STILL, now)
                 && !self.short_of_cpu.is_within(STILL_CPU_BOUND, now)
             {
-                self.stood_still.set(now);
+                self.halted.set(now);
             }
             self.moved.set(now);
         }
@@ -109,7 +109,7 @@ impl BackendHealth {
         Backend {
             in_outage: self.in_outage.load(Ordering::Relaxed),
             stands_still: self.is_busy.load(Ordering::Relaxed) && !is_moving,
-            stood_still: !is_short_of_cpu && self.stood_still.is_within(STOOD_STILL, now),
+            halted_lately: !is_short_of_cpu && self.halted.is_within(HALT_COUNTS, now),
             is_outpaced: self.outpaced.is_within(OUTPACED, now),
             is_short_of_cpu,
             is_moving,
@@ -176,23 +176,23 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_stood_still_counts_as_too_slow_for_two_seconds() {
+    fn a_backend_that_halted_lately_counts_as_too_slow_for_two_seconds() {
         let health = BackendHealth::default();
-        let stood_still = |ms, is_cpu_bound| health.judge(after(ms), is_cpu_bound).stood_still;
+        let halted_lately = |ms, is_cpu_bound| health.judge(after(ms), is_cpu_bound).halted_lately;
         health.note_begun(after(1_000));
         health.note_answer(true, after(1_490));
-        assert!(!stood_still(1_490, false));
+        assert!(!halted_lately(1_490, false));
         health.note_answer(false, after(1_800));
         health.note_answer(true, after(2_000));
-        assert!(stood_still(2_000, false) && !health.judge(after(2_000), false).stands_still);
+        assert!(halted_lately(2_000, false) && !health.judge(after(2_000), false).stands_still);
         health.note_answer(true, after(2_100));
         health.note_idle();
         health.note_begun(after(3_500));
         health.note_answer(true, after(3_900));
-        assert!(stood_still(3_990, false) && !stood_still(4_000, false));
-        assert!(!stood_still(4_000, true), "the CPU is short");
+        assert!(halted_lately(3_990, false) && !halted_lately(4_000, false));
+        assert!(!halted_lately(4_000, true), "the CPU is short");
         health.note_answer(true, after(4_500));
-        assert!(!stood_still(4_500, false), "it was short a moment ago");
+        assert!(!halted_lately(4_500, false), "it was short a moment ago");
     }
 
     /// Turns of `works` ms of work and `waits` ms of waiting, for `ms` from `from` on.

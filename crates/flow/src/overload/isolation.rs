@@ -52,7 +52,7 @@ impl RouteView {
         view
     }
 
-    /// May keep up: `stood_still` does not count here. A short halt of the only other backend
+    /// May keep up: `halted_lately` does not count here. A short halt of the only other backend
     /// would otherwise end the isolation of a dead one.
     fn is_healthy(&self, delivery: &DeliveryState) -> bool {
         !delivery.is_best_effort && !is_sick(delivery, self.best_taken_share)
@@ -75,7 +75,7 @@ pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
         Policy::DropOldest => Sheds::Everything,
         Policy::Backpressure => Sheds::Nothing,
         Policy::Isolate
-            if (is_sick(delivery, route.best_taken_share) || delivery.backend.stood_still)
+            if (is_sick(delivery, route.best_taken_share) || delivery.backend.halted_lately)
                 && route.another_keeps_up(delivery) =>
         {
             Sheds::Taken

@@ -20,7 +20,11 @@ pub use format::{DASH, MEBIBYTE, Spread, number};
 pub(crate) use format::{count, megabytes, whole};
 pub use html::to_html;
 pub use markdown::to_markdown;
-pub use record::*;
+pub use record::{
+    BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis,
+    PrometheusReading, Query, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target,
+    Turn, Verdict, Warning,
+};
 pub use table::Table;
 pub use tables::title;
 pub use words::{about, load as load_in_words};
