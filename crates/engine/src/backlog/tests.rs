@@ -201,7 +201,7 @@ fn rule_3_slowing_senders_is_tried_again_once_a_minute() {
 /// Scenario: answers take about as long as a backend may take nothing before it counts as sick.
 /// Guarantee: senders with a rate of their own are slowed down as little as for other slow ones.
 #[test]
-fn rule_5_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
+fn rule_4_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
     for (ticks, every) in (45..60).flat_map(|ticks| [2, 4, 8].map(|every| (ticks, every))) {
         let route = [(Policy::Isolate, QUICK), (Policy::Isolate, Backend::Answers(ticks))];
         let mut world = World::new(&[&route], vec![sender(0, Some(every)); 2]);
@@ -213,6 +213,19 @@ fn rule_5_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
         let longest = world.senders.iter().map(|sender| sender.longest).max();
         assert!(late <= 10 * 100, "{ticks} {every}: {late} ticks, a second a minute");
         assert!(longest <= Some(100), "{ticks} {every}: {longest:?}");
+    }
+}
+
+/// Scenario: the same, with senders that wait for their answers. Guarantee: they are slowed down to
+/// the pace of the slow backend, and nothing is dropped.
+#[test]
+fn rule_4_a_backend_that_halts_again_and_again_loses_nothing_of_senders_that_wait() {
+    for ticks in 45..60 {
+        let route = [(Policy::Isolate, QUICK), (Policy::Isolate, Backend::Answers(ticks))];
+        let mut world = World::new(&[&route], vec![sender(0, None); 3]);
+        world.run(10 * MINUTE);
+        assert_eq!((world.refused(), world.dropped(0)), (0, 0));
+        assert!(world.dropped(1) <= 20, "{ticks}: {} of {}", world.dropped(1), world.accepted());
     }
 }
 

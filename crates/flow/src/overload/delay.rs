@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::isolation::{self, RouteView, best_taken_share, takes_much_less};
-use super::{BackendHealth, DeliveryState, Policy, PoolState, Sheds};
+use super::isolation::{RouteView, best_taken_share, takes_much_less};
+use super::{BackendHealth, DeliveryState, Policy, PoolState};
 
 /// A request that waited for a delivery within this time shows that slowing senders down has not
 /// helped. An earlier one may have been on its way when answers began to be delayed.
@@ -27,17 +27,13 @@ pub fn delays<I>(
     mut route: impl Iterator<Item = (I, DeliveryState)> + Clone,
 ) -> Option<I> {
     let best = best_taken_share(route.clone().map(|(_, state)| state));
-    let states = route.clone().map(|(_, state)| state);
     let found = route.find(|(_, delivery)| {
-        let is_isolated =
-            || isolation::sheds(delivery, &RouteView::of(states.clone())) != Sheds::Nothing;
         let backend = delivery.backend;
         let works = backend.is_moving && !backend.is_outpaced && !backend.in_outage;
         delivery.policy == Policy::Isolate
             && works
             && !takes_much_less(delivery, best)
             && is_nearly_full(pool, in_flight_bytes, delivery)
-            && !is_isolated()
     });
     found.map(|(id, _)| id)
 }

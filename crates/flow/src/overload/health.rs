@@ -11,9 +11,11 @@ use crate::TakenShare;
 const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: answers may have arrived and not been read.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
-/// A backend that stood still counts as too slow for this long, though it takes requests again:
-/// longer than a sender is slowed down at most, so that the trial of rules 2 and 3 comes to an end.
-const HALT_COUNTS: Duration = Duration::from_secs(2);
+/// The same for a backend that took requests again after such a halt: longer than a sender is slowed
+/// down at most, so that the trial of rules 2 and 3 comes to an end.
+const STILL_AFTER_HALT: Duration = Duration::from_secs(2);
+/// A halt counts for this long.
+const HALT_COUNTS: Duration = Duration::from_secs(10);
 /// Least time over which a task is judged to compute most of the time or not.
 const WORK_WINDOW: Duration = Duration::from_millis(250);
 /// A judgement counts for this long: longer than a task computes before it is judged again.
@@ -50,10 +52,8 @@ pub struct BackendHealth {
 pub struct Backend {
     /// An unbroken run of failures, or a configuration with which nothing can be sent.
     pub in_outage: bool,
-    /// It has requests and has taken none for `STILL`, or `STILL_CPU_BOUND` while the CPU is short.
+    /// It has requests and has taken none for `STILL`, or longer after a halt or without CPU time.
     pub stands_still: bool,
-    /// It stood still within the last two seconds, and the CPU is not short now.
-    pub halted_lately: bool,
     /// Slowing senders for it did not help within the last minute.
     pub is_outpaced: bool,
     /// All cores are busy, or the one that the delivery's own task can use.
@@ -104,12 +104,15 @@ impl BackendHealth {
         if is_short_of_cpu {
             self.short_of_cpu.set(now);
         }
-        let still = if is_short_of_cpu { STILL_CPU_BOUND } else { STILL };
+        let still = match is_short_of_cpu {
+            true => STILL_CPU_BOUND,
+            false if self.halted.is_within(HALT_COUNTS, now) => STILL_AFTER_HALT,
+            false => STILL,
+        };
         let is_moving = self.moved.is_within(still, now);
         Backend {
             in_outage: self.in_outage.load(Ordering::Relaxed),
             stands_still: self.is_busy.load(Ordering::Relaxed) && !is_moving,
-            halted_lately: !is_short_of_cpu && self.halted.is_within(HALT_COUNTS, now),
             is_outpaced: self.outpaced.is_within(OUTPACED, now),
             is_short_of_cpu,
             is_moving,
@@ -176,23 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_halted_lately_counts_as_too_slow_for_two_seconds() {
+    fn a_backend_that_halted_lately_is_given_more_time() {
         let health = BackendHealth::default();
-        let halted_lately = |ms, is_cpu_bound| health.judge(after(ms), is_cpu_bound).halted_lately;
+        let stands_still = |ms| health.judge(after(ms), false).stands_still;
         health.note_begun(after(1_000));
         health.note_answer(true, after(1_490));
-        assert!(!halted_lately(1_490, false));
-        health.note_answer(false, after(1_800));
-        health.note_answer(true, after(2_000));
-        assert!(halted_lately(2_000, false) && !health.judge(after(2_000), false).stands_still);
+        assert!(stands_still(2_000), "it has not halted before");
+        health.note_answer(false, after(2_050));
         health.note_answer(true, after(2_100));
-        health.note_idle();
-        health.note_begun(after(3_500));
-        health.note_answer(true, after(3_900));
-        assert!(halted_lately(3_990, false) && !halted_lately(4_000, false));
-        assert!(!halted_lately(4_000, true), "the CPU is short");
-        health.note_answer(true, after(4_500));
-        assert!(!halted_lately(4_500, false), "it was short a moment ago");
+        assert!(!stands_still(4_050) && stands_still(4_100));
+        (5_000..20_000).step_by(400).for_each(|ms| health.note_answer(true, after(ms)));
+        assert!(!stands_still(20_050) && stands_still(20_400), "that was long ago");
+        assert!(!health.judge(after(20_400), true).stands_still, "the CPU is short");
+        health.note_answer(true, after(21_000));
+        assert!(stands_still(21_600), "the halt may have been for want of CPU time");
     }
 
     /// Turns of `works` ms of work and `waits` ms of waiting, for `ms` from `from` on.

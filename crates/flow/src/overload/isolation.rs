@@ -32,8 +32,8 @@ pub(super) fn takes_much_less(delivery: &DeliveryState, best_taken_share: f64) -
 #[derive(Clone, Copy, Debug)]
 pub struct RouteView {
     best_taken_share: f64,
-    /// Healthy deliveries that lag by so little that they keep up beside any other delivery.
-    close: usize,
+    /// Some healthy delivery lags by so little that it keeps up beside any other delivery.
+    has_close: bool,
     /// The least lag of a healthy delivery.
     least_lag_bytes: u64,
 }
@@ -41,32 +41,19 @@ pub struct RouteView {
 impl RouteView {
     pub fn of(route: impl Iterator<Item = DeliveryState> + Clone) -> Self {
         let best_taken_share = best_taken_share(route.clone());
-        let mut view = RouteView { best_taken_share, close: 0, least_lag_bytes: u64::MAX };
-        for other in route {
-            if !view.is_healthy(&other) {
-                continue;
-            }
-            view.close += usize::from(is_close(&other));
+        let mut view = RouteView { best_taken_share, has_close: false, least_lag_bytes: u64::MAX };
+        let is_healthy = |it: &DeliveryState| !it.is_best_effort && !is_sick(it, best_taken_share);
+        for other in route.filter(is_healthy) {
+            view.has_close |= other.lag_bytes <= PACE_BYTES.min(other.limit_bytes / KEEPS_UP_PART);
             view.least_lag_bytes = view.least_lag_bytes.min(other.lag_bytes);
         }
         view
     }
 
-    /// May keep up: `halted_lately` does not count here. A short halt of the only other backend
-    /// would otherwise end the isolation of a dead one.
-    fn is_healthy(&self, delivery: &DeliveryState) -> bool {
-        !delivery.is_best_effort && !is_sick(delivery, self.best_taken_share)
-    }
-
-    /// Whether another healthy delivery of the route keeps up, compared with this one.
+    /// Whether a healthy delivery of the route keeps up, compared with this one.
     pub(super) fn another_keeps_up(&self, delivery: &DeliveryState) -> bool {
-        let itself = usize::from(self.is_healthy(delivery) && is_close(delivery));
-        self.close > itself || self.least_lag_bytes <= delivery.lag_bytes / KEEPS_UP_PART
+        self.has_close || self.least_lag_bytes <= delivery.lag_bytes / KEEPS_UP_PART
     }
-}
-
-fn is_close(delivery: &DeliveryState) -> bool {
-    delivery.lag_bytes <= PACE_BYTES.min(delivery.limit_bytes / KEEPS_UP_PART)
 }
 
 /// The frames that the delivery may give up: by rule 5 (isolate), or by its policy.
@@ -74,9 +61,9 @@ pub fn sheds(delivery: &DeliveryState, route: &RouteView) -> Sheds {
     match delivery.policy {
         Policy::DropOldest => Sheds::Everything,
         Policy::Backpressure => Sheds::Nothing,
+        // A sick delivery does not keep up, so that the one that does is another.
         Policy::Isolate
-            if (is_sick(delivery, route.best_taken_share) || delivery.backend.halted_lately)
-                && route.another_keeps_up(delivery) =>
+            if is_sick(delivery, route.best_taken_share) && route.another_keeps_up(delivery) =>
         {
             Sheds::Taken
         }

@@ -15,15 +15,14 @@
 //!    left for the delivery, and another one keeps up. Then: the delivery counts as sick for a
 //!    minute. Why: its senders do not slow down, and only this backend is too slow for them.
 //! 4. **sick** ([`isolation::is_sick`]). When: the backend is in an outage, took nothing for 500 ms
-//!    (5 s while the CPU is short), takes less than half the share of its requests that the best
-//!    one takes, or rule 3. Then: the backend counts as the cause of the lag. Why: nothing is
-//!    dropped because the CPU is short. The CPU is short for a delivery while all cores are busy,
-//!    or while its task, which has one core, computes most of the time.
-//! 5. **isolate** ([`isolation::sheds`]). When: rule 4, or the backend stood still within the last
-//!    two seconds; and another delivery of the same receiver keeps up. Then: the delivery may give
-//!    up frames that another has taken; a frame that another filtered out is not taken. Why: if no
-//!    delivery keeps up, there is no single backend to blame. Two seconds: otherwise each halt of
-//!    a backend would begin rule 2 anew.
+//!    (2 s if it took requests again after such a halt within the last 10 s; 5 s while the CPU is
+//!    short), takes less than half the share of its requests that the best one takes, or rule 3.
+//!    Then: the backend counts as the cause of the lag. Why: nothing is dropped because the CPU is
+//!    short: for a delivery it is while all cores are busy, or while its task, which has one core,
+//!    computes most of the time. Two seconds: with each halt rule 2 would end before its result.
+//! 5. **isolate** ([`isolation::sheds`]). When: rule 4, and another delivery of the same receiver
+//!    keeps up. Then: the delivery may give up frames that another has taken; a frame that another
+//!    filtered out is not taken. Why: if no delivery keeps up, there is no single backend to blame.
 //! 6. **own limit** ([`admission::admit`]). When: a delivery lags by more than its own limit. Then:
 //!    it sheds, if it may; otherwise its senders wait, then are refused. Why: this is the purpose
 //!    of the limit.

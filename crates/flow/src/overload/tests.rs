@@ -16,7 +16,6 @@ const MIB: u64 = 1 << 20;
 const HEALTHY: Backend = Backend {
     in_outage: false,
     stands_still: false,
-    halted_lately: false,
     is_outpaced: false,
     is_short_of_cpu: false,
     is_moving: true,
@@ -100,13 +99,6 @@ fn rule_2_answers_are_delayed_for_a_backend_that_works_and_comes_close_to_the_li
         None,
         "it is isolated instead"
     );
-    let halting = isolated(60, Backend { halted_lately: true, ..HEALTHY });
-    assert_eq!(delayed(halting), None, "it is isolated instead");
-    assert_eq!(
-        delays(&pool(60, 1), 8 * MIB, [(0, halting)].into_iter()),
-        Some(0),
-        "alone it is not isolated"
-    );
     assert_eq!(
         delayed(delivery(Policy::Backpressure, 60, HEALTHY)),
         None,
@@ -151,14 +143,6 @@ fn rule_5_a_sick_delivery_is_isolated_only_beside_one_that_keeps_up() {
         [Sheds::Taken, Sheds::Nothing]
     );
     assert_eq!(what_sheds(&[isolated(50, DEAD), isolated(50, DEAD)]), [Sheds::Nothing; 2]);
-    let halting = |lag_mib| isolated(lag_mib, Backend { halted_lately: true, ..HEALTHY });
-    assert_eq!(
-        what_sheds(&[isolated(50, DEAD), halting(2)]),
-        [Sheds::Taken, Sheds::Nothing],
-        "a short halt does not end the isolation of another"
-    );
-    assert_eq!(what_sheds(&[halting(50), isolated(2, HEALTHY)]), [Sheds::Taken, Sheds::Nothing]);
-    assert_eq!(what_sheds(&[halting(2), isolated(50, HEALTHY)])[0], Sheds::Nothing);
     assert_eq!(
         what_sheds(&[isolated(50, DEAD), isolated(40, HEALTHY)]),
         [Sheds::Nothing; 2],
