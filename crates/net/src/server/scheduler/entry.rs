@@ -72,10 +72,10 @@ impl ConnectionEntry {
         self.has_slice.store(false, Ordering::Relaxed);
         self.is_known.store(true, Ordering::Relaxed);
         self.forecast.store(self.most_in_flight.load(Ordering::Relaxed), Ordering::Relaxed);
-        let begun = self.begun.load(Ordering::Relaxed);
-        if let Some(request_bytes) = self.read_bytes.load(Ordering::Relaxed).checked_div(begun) {
-            self.request_bytes.store(request_bytes, Ordering::Relaxed);
-        }
+        // Without a new request, what came counts as one: the next slice is likely to be the same.
+        let begun = self.begun.load(Ordering::Relaxed).max(1);
+        let request_bytes = self.read_bytes.load(Ordering::Relaxed) / begun;
+        self.request_bytes.store(request_bytes, Ordering::Relaxed);
         self.all_have_arrived.notify_waiters();
     }
 

@@ -73,10 +73,6 @@ impl InFlightLimit {
         };
         self.weight.store(next, Ordering::Relaxed);
     }
-
-    pub(super) fn open(&self) {
-        self.weight.store(UNBOUNDED, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

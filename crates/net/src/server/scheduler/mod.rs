@@ -16,7 +16,7 @@
 //!
 //! While the CPU is busy, slices end after 200 ms if other connections wait, and connections
 //! without progress do not count: requests that never end, or wait for a slow peer or backend, keep
-//! no connection out.
+//! no connection out, but for `waiting-requests`.
 //!
 //! The rules, and in brackets their purpose:
 //!
@@ -49,7 +49,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -70,9 +70,6 @@ const LARGE_TICKS: u64 = 8;
 /// The length of a tick, or more if the process gets no CPU time. A slice begins in each, even if
 /// no thread ever parks.
 const TICK: Duration = Duration::from_millis(5);
-/// If the queue was empty for this long, nothing is short any more.
-const NOTHING_SHORT_AFTER: Duration = Duration::from_secs(1);
-
 /// The read scheduler of a runtime: the queue, driven by the runtime's threads and a timer.
 #[derive(Debug, Default)]
 pub struct ReadScheduler {
@@ -115,7 +112,8 @@ impl ReadScheduler {
         Ok(runtime)
     }
 
-    /// Whether the CPU is the bottleneck: known only while connections are queued.
+    /// Whether the CPU is the bottleneck: found out while connections are queued, and then watched
+    /// until it is not.
     pub fn is_cpu_bound(&self) -> bool {
         self.is_cpu_bound.load(Ordering::Relaxed)
     }
@@ -157,13 +155,9 @@ impl ReadScheduler {
     async fn run(&self) {
         let mut share = CpuShare::start();
         loop {
-            if self.queue.lock().is_empty() {
-                let since = Instant::now();
+            let is_anything_short = self.is_cpu_bound() || self.limit.is_bounded();
+            if !is_anything_short && self.queue.lock().is_empty() {
                 self.queued.notified().await;
-                if since.elapsed() >= NOTHING_SHORT_AFTER {
-                    self.limit.open();
-                    self.is_cpu_bound.store(false, Ordering::Relaxed);
-                }
             }
             let before = self.slices.load(Ordering::Relaxed);
             sleep(TICK).await;

@@ -152,7 +152,7 @@ fn requests_that_have_begun_are_read_to_their_end_in_the_same_slice() {
     arriving.clear();
     assert!(!connection.reads.may_read(), "no request is half read");
     // Without a limit no connection waits, and every moment is as good.
-    scheduler.limit.open();
+    (0..100).for_each(|_| scheduler.limit.adapt(CpuLoad::Low));
     assert!(!connection.may_read());
     park(&scheduler);
     connection.reads.note_read(SLICE_LEAST_BYTES);
@@ -550,20 +550,45 @@ async fn answers_do_not_wait_for_requests_that_make_no_progress() {
 }
 
 /// A shortage of long ago delays no connection that comes after a pause.
+/// Scenario: a flood has ended, and no connection queues any more. Guarantee: neither the limit nor
+/// the finding that the CPU is the bottleneck outlives that.
 #[tokio::test]
-async fn the_limit_does_not_outlive_a_pause() {
+async fn nothing_stays_short_because_the_queue_is_empty() {
     let scheduler = limited();
+    scheduler.is_cpu_bound.store(true, Ordering::Relaxed);
     let running = tokio::spawn({
         let scheduler = Arc::clone(&scheduler);
         async move { scheduler.run().await }
     });
-    tokio::time::sleep(NOTHING_SHORT_AFTER / 4).await;
-    assert!(scheduler.limit.is_bounded());
-    tokio::time::sleep(NOTHING_SHORT_AFTER).await;
-    let [_connection] = queued(&scheduler);
-    tokio::task::yield_now().await;
-    assert!(!scheduler.limit.is_bounded() && !scheduler.is_cpu_bound());
+    let is_short = || scheduler.limit.is_bounded() || scheduler.is_cpu_bound();
+    let ended = async {
+        while is_short() {
+            tokio::time::sleep(TICK).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), ended).await.is_ok());
     running.abort();
+}
+
+/// Scenario: connections that once sent a large request send a byte a slice. Guarantee: they take
+/// no turns from those with large requests.
+#[test]
+fn a_connection_with_large_requests_is_one_only_while_it_sends_much() {
+    let scheduler = limited();
+    let [mut connection] = queued(&scheduler);
+    let mut expects_little_after = |bytes: usize, requests: usize| {
+        park(&scheduler);
+        assert!(connection.may_read());
+        drop(connection.begin(requests));
+        connection.reads.note_read(bytes);
+        connection.requests.end_slice();
+        connection.answer(requests);
+        assert!(!connection.may_read());
+        connection.requests.expects_small_slice()
+    };
+    assert!(!expects_little_after(1 << 20, 1));
+    assert!(!expects_little_after(1 << 20, 0), "it goes on with a large request");
+    assert!(expects_little_after(1, 0));
 }
 
 #[test]
