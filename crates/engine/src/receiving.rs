@@ -11,6 +11,12 @@ use sluice_flow::source::MemoryPool;
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
+/// A request of this size at most finds memory also while large ones take all that they may: senders
+/// that are slow enough could keep it for as long as they like.
+const SMALL_REQUEST_BYTES: usize = 256 << 10;
+/// For small requests, beside the limit: this part of it.
+const SMALL_REQUESTS_PART: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
@@ -127,7 +133,8 @@ impl MemoryPool for RouteMemory {
             );
             return Err(Refusal::TooLarge { reason });
         }
-        if !take(&self.receiving.used_bytes, bytes, limit) {
+        let for_small = if needed <= SMALL_REQUEST_BYTES { limit / SMALL_REQUESTS_PART } else { 0 };
+        if !take(&self.receiving.used_bytes, bytes, limit + for_small) {
             return Err(Refusal::overloaded("the memory for receiving is spent"));
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -156,36 +163,50 @@ mod tests {
 
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     fn try_admit(budget: &Arc<ReceivingBudget>, bytes: usize) -> Result<Permit, Refusal> {
         Permit::take(RouteMemory::new(budget.clone()), bytes)
     }
 
     #[test]
     fn permits_never_add_up_to_more_than_the_budget_and_come_back() {
-        let budget = ReceivingBudget::new(100);
-        let mut first = try_admit(&budget, 60).unwrap();
-        assert!(try_admit(&budget, 41).is_err());
-        assert!(first.grow(40).is_ok());
+        let budget = ReceivingBudget::new(100 * MIB);
+        let mut first = try_admit(&budget, 60 * MIB).unwrap();
+        assert!(try_admit(&budget, 41 * MIB).is_err());
+        assert!(first.grow(40 * MIB).is_ok());
         assert!(first.grow(1).is_err());
-        first.shrink_to(10);
-        assert_eq!((budget.used_bytes(), first.bytes()), (10, 10));
+        first.shrink_to(10 * MIB);
+        assert_eq!((budget.used_bytes(), first.bytes()), (10 * MIB, 10 * MIB));
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
         assert!(try_admit(&budget, usize::MAX).is_err());
     }
 
+    /// Scenario: senders of large requests keep all memory that they may. Guarantee: small requests
+    /// find some, up to a bound.
+    #[test]
+    fn small_requests_find_memory_beside_large_ones() {
+        let budget = ReceivingBudget::new(8 * MIB);
+        let _large = try_admit(&budget, 8 * MIB).unwrap();
+        assert!(try_admit(&budget, SMALL_REQUEST_BYTES + 1).is_err());
+        let small = || try_admit(&budget, SMALL_REQUEST_BYTES).ok();
+        let small: Vec<_> = std::iter::from_fn(small).collect();
+        assert_eq!(small.len() * SMALL_REQUEST_BYTES, MIB);
+    }
+
     #[test]
     fn a_request_that_can_never_fit_is_told_so_and_others_to_come_back() {
-        let budget = ReceivingBudget::new(100);
-        let mut first = try_admit(&budget, 60).unwrap();
-        assert!(matches!(try_admit(&budget, 100), Err(Refusal::Retry { .. })));
-        assert!(matches!(try_admit(&budget, 101), Err(Refusal::TooLarge { .. })));
-        assert!(matches!(first.grow(41), Err(Refusal::TooLarge { .. })));
-        let other = try_admit(&budget, 20).unwrap();
-        assert!(matches!(first.grow(40), Err(Refusal::Retry { .. })));
+        let budget = ReceivingBudget::new(100 * MIB);
+        let mut first = try_admit(&budget, 60 * MIB).unwrap();
+        assert!(matches!(try_admit(&budget, 100 * MIB), Err(Refusal::Retry { .. })));
+        assert!(matches!(try_admit(&budget, 101 * MIB), Err(Refusal::TooLarge { .. })));
+        assert!(matches!(first.grow(41 * MIB), Err(Refusal::TooLarge { .. })));
+        let other = try_admit(&budget, 20 * MIB).unwrap();
+        assert!(matches!(first.grow(40 * MIB), Err(Refusal::Retry { .. })));
         drop(other);
-        assert!(first.grow_to(100).is_ok() && first.grow_to(50).is_ok());
-        assert_eq!(first.bytes(), 100);
+        assert!(first.grow_to(100 * MIB).is_ok() && first.grow_to(50 * MIB).is_ok());
+        assert_eq!(first.bytes(), 100 * MIB);
     }
 
     #[test]

@@ -93,13 +93,18 @@ impl Activity {
     /// A body makes no progress, until this is dropped. `None`: it has to go, because others need
     /// its memory.
     pub(super) fn note_stalled(self: &Arc<Self>) -> Option<Counted> {
-        if self.charges.budget.is_short() {
+        if self.is_memory_short() {
             self.times.lock().standing = Standing::Stalled;
             return None;
         }
         self.idle.fetch_add(1, Ordering::Relaxed);
         let undo = |it: &Activity| _ = it.idle.fetch_sub(1, Ordering::Relaxed);
         Some(Counted { activity: Arc::clone(self), undo })
+    }
+
+    /// Whether requests or connections found no memory lately.
+    pub(super) fn is_memory_short(&self) -> bool {
+        self.charges.budget.is_short()
     }
 
     /// A request waits, until this is dropped.

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::BodyTimeouts;
 use super::activity::{Activity, Counted, InFlight};
@@ -26,6 +26,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// requests need its memory. A byte now and then costs its sender nothing.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+/// What gives way to others looks in this interval whether they need its memory.
+const GIVE_WAY_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -143,6 +145,16 @@ impl BodyReader {
     /// Whether the peer sends the body only once it is read.
     pub fn comes_when_asked(&self) -> bool {
         !self.body.is_drained
+    }
+
+    /// Ready while others need the memory that its connection holds.
+    pub fn until_memory_is_short(&self) -> impl Future<Output = ()> + Send + use<> {
+        let activity = Arc::clone(&self.body.activity);
+        async move {
+            while !activity.is_memory_short() {
+                sleep(GIVE_WAY_INTERVAL).await;
+            }
+        }
     }
 
     /// Whether its request waits from now on: a waiting request is no progress of its connection.

@@ -69,7 +69,15 @@ impl Ingest {
     ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
             let pool = || self.ingress.waiting(false);
-            let verdict = body.read_while(authenticator.authenticate(headers), pool).await?;
+            let gives_way = body.until_memory_is_short();
+            let check = async {
+                tokio::select! {
+                    biased;
+                    verdict = authenticator.authenticate(headers) => verdict,
+                    () = gives_way => Err(AuthError::Busy),
+                }
+            };
+            let verdict = body.read_while(Box::pin(check), pool).await?;
             verdict.unwrap_or(Err(AuthError::Busy))?;
         }
         self.ingress.route(signal).ok_or_else(|| {

@@ -31,6 +31,11 @@ impl Body {
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
     }
 
+    /// Ready while others need the memory that the request's connection holds.
+    pub(super) fn until_memory_is_short(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.reader.until_memory_is_short()
+    }
+
     /// The next piece: see [`BodyReader::next`].
     pub(super) async fn next(
         &mut self,

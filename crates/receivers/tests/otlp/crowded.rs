@@ -1,5 +1,6 @@
 //! More connections, headers and unread answers than there is room for.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
+use http::{HeaderMap, HeaderValue};
+use sluice_flow::BoxFuture;
+use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::server::ConnectionBudget;
 use sluice_otlp::Signal;
 use sluice_receivers::otlp::Transport;
@@ -131,6 +135,56 @@ async fn streams_without_progress_make_room() {
     for ((response, _stream), _client) in waiting {
         assert!(!response.await.is_ok_and(|head| head.headers().get("grpc-status").is_none()));
     }
+}
+
+/// Checks no credentials to the end but these.
+struct Endless(HeaderValue);
+
+impl ServerAuth for Endless {
+    fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<(), AuthError>> {
+        if headers.contains_key("authorization") {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(std::future::pending())
+    }
+
+    fn challenge(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+/// Scenario: the memory for streams is spent for requests whose credentials are being checked.
+/// Guarantee: they get a retryable refusal, and a client with known credentials is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_for_a_check_make_room() {
+    const CALLS: usize = 100;
+    let endless: Arc<dyn ServerAuth> = Arc::new(Endless(HeaderValue::from_static("Basic")));
+    let authenticators = HashMap::from([("own".to_owned(), endless)]);
+    let text = BOTH.replace("'localhost:0'", "'localhost:0', auth: {authenticator: own}");
+    let intake = MockIntake { authenticators, ..MockIntake::default() };
+    let budget = ConnectionBudget::new(MIB, MIB);
+    let receiver = Receiver::start_within(config(&text), intake, budget).await;
+    let mut known = connect_h2(receiver.grpc).await;
+    let good = [("authorization", "Basic known")];
+    assert!(unary(&mut known, Signal::Traces, &good, &framed(0, &traces(1))).await.is_ok());
+
+    let mut attacker = connect_h2(receiver.grpc).await;
+    let mut waiting = Vec::new();
+    for _ in 0..CALLS {
+        attacker = attacker.ready().await.expect("is open");
+        let request = grpc_request(Signal::Traces.grpc_path(), &[]);
+        let (response, mut stream) = attacker.send_request(request, false).expect("is sent");
+        // A refused stream takes no body.
+        let _ = stream.send_data(framed(0, &traces(1)).into(), true);
+        waiting.push(response);
+    }
+    let refused = async {
+        for response in waiting {
+            assert!(!is_accepted(response).await);
+        }
+    };
+    timeout(SOON, refused).await.expect("they give way");
+    assert!(unary(&mut known, Signal::Traces, &good, &framed(0, &traces(1))).await.is_ok());
 }
 
 /// Whether there is room for a connection, and for its request.

@@ -17,6 +17,7 @@ withstand!(
     slow_bodies in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
     lengths_that_are_only_announced in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
     trickles_on_ten_connections in DEAD_LOGS.refuses(&[("reason", "overloaded")], 10.0),
+    bodies_just_fast_enough in DEAD_LOGS.refuses(&[("reason", "overloaded")], 2.0),
 );
 
 const LENGTHS: [usize; 4] = [3 << 20, 256 << 10, 64 << 10, 16 << 10];
@@ -112,4 +113,22 @@ async fn trickle(target: Target, first: usize) {
 
 async fn trickles_on_ten_connections(target: Target) {
     (0..10).map(|first| trickle(target, first)).collect::<JoinSet<_>>().join_all().await;
+}
+
+/// Requests that together take all memory for receiving, each so fast that it is not given up.
+async fn bodies_just_fast_enough(target: Target) {
+    const LENGTH: usize = 4 << 20;
+    /// More than a twentieth of it in 500 ms.
+    const PIECE: [u8; LENGTH / 80] = [7; LENGTH / 80];
+    let attacker = || async move {
+        loop {
+            let Ok(mut socket) = TcpStream::connect(target.http).await else { return };
+            let _ = socket.write_all(post_head(Signal::Traces, "", LENGTH).as_bytes()).await;
+            let mut ticks = interval(Duration::from_millis(100));
+            while socket.write_all(&PIECE).await.is_ok() {
+                ticks.tick().await;
+            }
+        }
+    };
+    (0..10).map(|_| attacker()).collect::<JoinSet<_>>().join_all().await;
 }
