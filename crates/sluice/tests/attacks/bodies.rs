@@ -119,7 +119,7 @@ async fn trickles_on_ten_connections(target: Target) {
 async fn bodies_just_fast_enough(target: Target) {
     const LENGTH: usize = 4 << 20;
     /// More than a twentieth of it in 500 ms.
-    const PIECE: [u8; LENGTH / 80] = [7; LENGTH / 80];
+    static PIECE: [u8; LENGTH / 80] = [7; LENGTH / 80];
     let attacker = || async move {
         loop {
             let Ok(mut socket) = TcpStream::connect(target.http).await else { return };
