@@ -11,8 +11,8 @@ use sluice_flow::source::MemoryPool;
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
-/// A request of this size at most finds memory also while large ones take all that they may: senders
-/// that are slow enough could keep it for as long as they like.
+/// A request of this size at most finds memory also while large ones take all that they may: slow
+/// senders could keep it for as long as they like.
 const SMALL_REQUEST_BYTES: usize = 256 << 10;
 /// For small requests, beside the limit: this part of it.
 const SMALL_REQUESTS_PART: usize = 8;

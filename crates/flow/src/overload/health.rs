@@ -11,8 +11,8 @@ use crate::TakenShare;
 const STILL: Duration = Duration::from_millis(500);
 /// The same while the CPU is short: answers may have arrived and not been read.
 const STILL_CPU_BOUND: Duration = Duration::from_secs(5);
-/// The same for a backend that took requests again after such a halt: longer than a sender is slowed
-/// down at most, so that the trial of rules 2 and 3 comes to an end.
+/// The same for a backend that took requests again after such a halt: longer than a sender is
+/// slowed down at most, so that the trial of rules 2 and 3 comes to an end.
 const STILL_AFTER_HALT: Duration = Duration::from_secs(2);
 /// A halt counts for this long.
 const HALT_COUNTS: Duration = Duration::from_secs(10);

@@ -26,7 +26,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// requests need its memory. A byte now and then costs its sender nothing.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-/// What gives way to others looks in this interval whether they need its memory.
+/// Requests that give way to others look in this interval whether they have to.
 const GIVE_WAY_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
