@@ -129,9 +129,8 @@ proptest! {
     })]
 
     /// Whatever becomes of the disk and of one backend: deliveries that are well lose nothing, and
-    /// their senders wait only beside a sick delivery with `backpressure`, for a second at most, or
-    /// beside one with `isolate` that works off its backlog. Once disk and backend work again, all
-    /// arrives.
+    /// their senders wait only beside a sick delivery with `backpressure`, a second at most, or one
+    /// with `isolate` that works off its backlog. Once disk and backend work again, all arrives.
     #[test]
     fn a_disk_and_a_sick_delivery_change_nothing_for_another(
         policy in prop_oneof![

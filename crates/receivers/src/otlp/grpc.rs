@@ -139,9 +139,9 @@ fn plain(status: StatusCode) -> Response<ReplyBody> {
 mod tests {
     use super::*;
 
-    /// Guarantee: a call that waits takes no more than 1.5 KiB of the 4 KiB that a stream is charged
-    /// with; h2 and the connection need the rest. An `async fn` stores each argument twice, and so
-    /// do its callers.
+    /// Guarantee: a call that waits takes no more than 1.5 KiB of the 4 KiB that its stream is
+    /// charged with; h2 and the connection need the rest. An `async fn` stores each argument twice,
+    /// and so do its callers.
     #[test]
     fn a_call_that_waits_takes_little_memory() {
         type Handle<F> = fn(&'static GrpcHandler, &'static Sender, Request<RequestBody>) -> F;

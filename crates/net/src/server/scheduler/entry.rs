@@ -133,7 +133,7 @@ impl ConnectionEntry {
         self.has_slice() && tick.saturating_sub(began_at_tick) >= SLICE_TICKS
     }
 
-    /// What it is likely to send in a slice. Nothing is known of a new connection.
+    /// Bytes that it is likely to send in a slice. Nothing is known of a new connection.
     pub(super) fn expected_bytes(&self) -> usize {
         if self.is_new() {
             return SMALL_SLICE_BYTES;

@@ -270,4 +270,6 @@ impl Drop for ScheduledReads {
 }
 
 #[cfg(test)]
+mod idle_tests;
+#[cfg(test)]
 mod tests;

@@ -14,15 +14,15 @@ use super::rules::Rules;
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
-/// In the first idle window overdue connections are let in that are likely to send this much in all,
-/// and in each further one twice as much, up to a bound. A window may be idle only because the few
-/// active connections have sent nothing for a moment, and a new connection may send many times more.
+/// In the first idle window overdue connections are let in that are likely to send this much in
+/// all, and in each further one twice as much, up to a bound. A window may be idle only because the
+/// active connections have sent nothing for a moment, and a new one may send many times more.
 const ALLOWED_AT_FIRST_BYTES: usize = SMALL_SLICE_BYTES;
 const ALLOWED_AT_MOST_BYTES: usize = 256 * SMALL_SLICE_BYTES;
 /// A slice of this many bytes does not count: it never waits for larger ones.
 const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// What connections with small requests may send that are let in while the CPU is idle.
+/// The bytes that connections may send in small slices if they are let in while the CPU is idle.
 #[derive(Debug, Default)]
 pub(super) struct IdleAllowance {
     in_window_bytes: usize,
