@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Fields, OptionDoc};
+use super::{Fields, Mode, OptionDoc};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::nearest::did_you_mean;
 use crate::secret::Secret;
@@ -85,7 +85,9 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> T {
-        self.integer_or_none(key, Some(default), range, doc).unwrap_or(default)
+        let given = self.optional_integer(key, range, doc);
+        self.show_default(default);
+        given.unwrap_or(default)
     }
 
     /// A whole number within a range, if the file has it.
@@ -95,19 +97,8 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<T>,
         doc: &str,
     ) -> Option<T> {
-        self.integer_or_none(key, None, range, doc)
-    }
-
-    /// `default` is for the documentation.
-    fn integer_or_none<T: Integer>(
-        &mut self,
-        key: &str,
-        default: Option<T>,
-        range: RangeInclusive<T>,
-        doc: &str,
-    ) -> Option<T> {
         let bounds = Bounds { range, most: T::MAX, show: T::to_string, or_more: "or more" };
-        let option = OptionDoc::new(bounds.kind("integer"), shown(default), doc);
+        let option = OptionDoc::new(bounds.kind("integer"), "", doc);
         self.scalar(key, option, |scalar| {
             let value = scalar.as_integer().ok_or(Refused::Kind("a whole number"))?;
             bounds.check(T::try_from(value).ok())
@@ -143,7 +134,9 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Duration {
-        self.duration_or_none(key, Some(default), range, doc).unwrap_or(default)
+        let given = self.optional_duration(key, range, doc);
+        self.show_default(duration::format(default));
+        given.unwrap_or(default)
     }
 
     /// A duration within a range, if the file has it.
@@ -153,22 +146,11 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<Duration>,
         doc: &str,
     ) -> Option<Duration> {
-        self.duration_or_none(key, None, range, doc)
-    }
-
-    /// `default` is for the documentation.
-    fn duration_or_none(
-        &mut self,
-        key: &str,
-        default: Option<Duration>,
-        range: RangeInclusive<Duration>,
-        doc: &str,
-    ) -> Option<Duration> {
         let is_any = range == (Duration::ZERO..=Duration::MAX);
         let show = |value: &Duration| duration::format(*value);
         let bounds = Bounds { range, most: Duration::MAX, show, or_more: "or longer" };
         let kind = if is_any { "duration".to_owned() } else { bounds.kind("duration") };
-        let option = OptionDoc::new(kind, shown(default.map(duration::format)), doc);
+        let option = OptionDoc::new(kind, "", doc);
         let mut bare_number = false;
         let value = self.scalar(key, option, |scalar| {
             let value = match (scalar.as_integer(), scalar.as_string()) {
@@ -229,8 +211,11 @@ impl<'a> Fields<'a> {
         choices: &[(&str, T)],
         doc: &str,
     ) -> T {
-        let shown = choices.iter().find(|(_, value)| *value == default).map(|(name, _)| *name);
-        self.choice_or_none(key, shown, choices, doc).unwrap_or(default)
+        let given = self.optional_choice(key, choices, doc);
+        if let Some((name, _)) = choices.iter().find(|(_, value)| *value == default) {
+            self.show_default(name);
+        }
+        given.unwrap_or(default)
     }
 
     /// One of several names, if the file has it.
@@ -240,21 +225,10 @@ impl<'a> Fields<'a> {
         choices: &[(&str, T)],
         doc: &str,
     ) -> Option<T> {
-        self.choice_or_none(key, None, choices, doc)
-    }
-
-    /// `default` is for the documentation.
-    fn choice_or_none<T: Clone>(
-        &mut self,
-        key: &str,
-        default: Option<&str>,
-        choices: &[(&str, T)],
-        doc: &str,
-    ) -> Option<T> {
         let names = choices.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
         let quoted: Vec<String> = names.clone().map(|name| format!("`{name}`")).collect();
         let kind = format!("one of {}", quoted.join(", "));
-        let entry = self.take(key, OptionDoc::new(&*kind, shown(default), doc))?;
+        let entry = self.take(key, OptionDoc::new(&*kind, "", doc))?;
         let scalar = self.scalar_of(entry)?;
         let named = |text: &str| choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         if let Some((_, value)) = scalar.as_string().and_then(named) {
@@ -282,6 +256,15 @@ impl<'a> Fields<'a> {
             parse(&string_of(scalar)?).map_err(|why| Refused::Text(kind.to_owned(), why))
         });
         if is_given { value } else { default.and_then(|default| parse(default).ok()) }
+    }
+
+    /// Notes, for the documentation, the default of the option that was declared last.
+    fn show_default(&mut self, default: impl Display) {
+        if let Mode::Describing(options) = &mut self.mode
+            && let Some(option) = options.last_mut()
+        {
+            option.default = shown(Some(default));
+        }
     }
 
     /// Declares an option, finds it and parses it. Nothing if absent, null, or wrong (an error).
