@@ -18,7 +18,7 @@ use super::counters::{Counters, Transport};
 use super::inspect::{Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
-use super::waiting::Body;
+use super::waiting::{Body, Stays};
 
 /// The format of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +69,8 @@ impl Ingest {
     ) -> Result<Arc<dyn IngressRoute>, Refused> {
         if let Some(authenticator) = &self.authenticator {
             let pool = || self.ingress.waiting(false);
-            let gives_way = body.until_memory_is_short();
-            let check = async {
-                tokio::select! {
-                    biased;
-                    verdict = authenticator.authenticate(headers) => verdict,
-                    () = gives_way => Err(AuthError::Busy),
-                }
-            };
-            let verdict = body.read_while(Box::pin(check), pool).await?;
+            let check = authenticator.authenticate(headers);
+            let verdict = body.read_while(check, pool, Stays::UntilMemoryIsShort).await?;
             verdict.unwrap_or(Err(AuthError::Busy))?;
         }
         self.ingress.route(signal).ok_or_else(|| {

@@ -10,7 +10,7 @@ use sluice_otlp::Encoding;
 use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
-use super::waiting::Body;
+use super::waiting::{Body, Stays};
 
 /// Memory that is admitted at first for a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
@@ -84,7 +84,7 @@ impl Ingest {
         body: &'a mut Body,
     ) -> Result<Admitted<'a>, Refused> {
         let pool = || self.ingress.waiting(true);
-        let waited = body.read_while(route.admit(len_bytes), pool).await?;
+        let waited = body.read_while(route.admit(len_bytes), pool, Stays::UntilTheEnd).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
         Ok(Admitted::new(body, permit, &self.scheduler))
     }

@@ -4,6 +4,7 @@
 //! keep the whole buffer that it came in, with all that the peer puts between its frames; and the
 //! frames would fill the window that all requests of a connection share.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,14 @@ use sluice_flow::BoxFuture;
 use sluice_flow::source::{MemoryPool, Permit};
 use sluice_net::server::{BodyError, BodyReader};
 use tokio::time::Instant;
+
+/// How long a request may wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stays {
+    UntilTheEnd,
+    /// It gives way if others need the memory that its connection holds.
+    UntilMemoryIsShort,
+}
 
 pub(super) struct Body {
     reader: BodyReader,
@@ -29,11 +38,6 @@ impl Body {
         let announced_len_bytes = reader.announced_len_bytes();
         let (held, last, charged) = (Vec::new(), None, None);
         Body { reader, announced_len_bytes, held, last, charged, has_ended: false }
-    }
-
-    /// Ready while others need the memory that the request's connection holds.
-    pub(super) fn until_memory_is_short(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.reader.until_memory_is_short()
     }
 
     /// The next piece: see [`BodyReader::next`].
@@ -59,18 +63,20 @@ impl Body {
         self.has_ended.then_some(None)
     }
 
-    /// Waits, and reads arriving bytes into memory of this pool. `None`: there is not enough.
+    /// Waits, and reads arriving bytes into memory of this pool. `None`: there is not enough, or it
+    /// has to give way.
     pub(super) async fn read_while<T>(
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: impl FnOnce() -> Arc<dyn MemoryPool>,
+        stays: Stays,
     ) -> Result<Option<T>, BodyError> {
         // Most requests wait for nothing: they pay for no larger future.
         if let Some(result) = wait.as_mut().now_or_never() {
             return Ok(Some(result));
         }
         self.reader.set_waiting(true);
-        let result = Box::pin(self.read_until(wait, pool())).await;
+        let result = Box::pin(self.read_until(wait, pool(), stays)).await;
         self.reader.set_waiting(false);
         result
     }
@@ -79,7 +85,9 @@ impl Body {
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: Arc<dyn MemoryPool>,
+        stays: Stays,
     ) -> Result<Option<T>, BodyError> {
+        let mut memory_is_short = pin!(self.reader.until_memory_is_short());
         if self.charged.is_none() {
             self.charged = Permit::take(pool, 0).ok();
         }
@@ -89,6 +97,7 @@ impl Body {
             tokio::select! {
                 biased;
                 result = &mut wait => return Ok(Some(result)),
+                () = &mut memory_is_short, if stays == Stays::UntilMemoryIsShort => return Ok(None),
                 piece = self.reader.next(None), if is_read => match piece?.flatten() {
                     Some(piece) => has_room = self.hold(piece),
                     None => self.has_ended = true,
