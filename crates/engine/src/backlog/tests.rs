@@ -217,7 +217,7 @@ fn rule_4_a_backend_that_halts_again_and_again_is_not_tried_each_time() {
 }
 
 /// Scenario: the same, with senders that wait for their answers. Guarantee: they are slowed down to
-/// the pace of the slow backend, and nothing is dropped.
+/// the pace of the slow backend, and no more than a few requests are dropped, at its first halts.
 #[test]
 fn rule_4_a_backend_that_halts_again_and_again_loses_nothing_of_senders_that_wait() {
     for ticks in 45..60 {
