@@ -36,11 +36,8 @@ pub(crate) fn cpu_seconds() -> f64 {
 fn cgroup_limit_bytes(mount: &str, membership: &str) -> Option<u64> {
     let mut candidates = Vec::new();
     for line in membership.lines() {
-        let Some((controllers, path)) =
-            line.split_once(':').and_then(|(_, rest)| rest.split_once(':'))
-        else {
-            continue;
-        };
+        let fields: Vec<&str> = line.splitn(3, ':').collect();
+        let [_, controllers, path] = fields[..] else { continue };
         let (mount, file) = match controllers {
             "" => (mount.to_owned(), "memory.max"),
             _ if controllers.split(',').any(|controller| controller == "memory") => {

@@ -78,15 +78,9 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 
 /// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
-    receiving: Arc<ReceivingBudget>,
+    pub receiving: Arc<ReceivingBudget>,
     /// Unknown senders may fill only half of it.
-    is_sender_known: bool,
-}
-
-impl WaitingMemory {
-    pub(crate) fn new(receiving: Arc<ReceivingBudget>, is_sender_known: bool) -> Arc<Self> {
-        Arc::new(WaitingMemory { receiving, is_sender_known })
-    }
+    pub is_sender_known: bool,
 }
 
 impl MemoryPool for WaitingMemory {
@@ -224,8 +218,9 @@ mod tests {
     fn what_comes_of_requests_that_wait_is_bounded_too() {
         let budget = ReceivingBudget::new(100);
         let _used = try_admit(&budget, 100).unwrap();
-        let [known, unknown] =
-            [true, false].map(|is_known| WaitingMemory::new(budget.clone(), is_known));
+        let [known, unknown] = [true, false].map(|is_sender_known| {
+            Arc::new(WaitingMemory { receiving: budget.clone(), is_sender_known })
+        });
         let [take, take_unknown] =
             [known, unknown].map(|pool| move |bytes| Permit::take(pool.clone(), bytes));
         let mut first = take(70).unwrap();

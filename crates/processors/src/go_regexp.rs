@@ -4,7 +4,7 @@
 //! rewritten: in Go `\d`, `\w`, `\s` and `\b` know ASCII only, `\Q…\E` quotes, a brace that is no
 //! repetition is a brace, any punctuation may be escaped, and brackets contain no set operations.
 
-use std::iter::Peekable;
+use std::iter::{self, Peekable};
 use std::str::Chars;
 
 use regex::Regex;
@@ -129,19 +129,11 @@ impl Translation<'_> {
 
     /// An octal code: `\0` and up to two more digits, or two or three (one: a back-reference).
     fn octal(&mut self, first: char) {
-        let mut code = first.to_digit(8).unwrap_or(0);
-        let mut digits = 1;
-        while digits < 3
-            && let Some(digit) = self.rest.peek().and_then(|next| next.to_digit(8))
-        {
-            self.rest.next();
-            code = code * 8 + digit;
-            digits += 1;
-        }
-        if first != '0' && digits == 1 {
-            self.out.extend(['\\', first]);
-        } else {
-            self.literal(char::from_u32(code).unwrap_or('\0'));
+        let more = iter::from_fn(|| self.rest.next_if(|next| next.is_digit(8))).take(2);
+        let digits: String = iter::once(first).chain(more).collect();
+        match u32::from_str_radix(&digits, 8).ok().and_then(char::from_u32) {
+            Some(character) if first == '0' || digits.len() > 1 => self.literal(character),
+            _ => self.out.extend(['\\', first]),
         }
     }
 

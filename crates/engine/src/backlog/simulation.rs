@@ -154,10 +154,7 @@ impl World {
                         },
                         false,
                     );
-                    delivery.set_bounds(
-                        Bounds { policy, is_best_effort: false, limit_bytes: POOL_BYTES },
-                        u64::MAX,
-                    );
+                    delivery.set_bounds(Bounds { policy, limit_bytes: POOL_BYTES }, u64::MAX);
                     let delivery = Arc::new(delivery);
                     deliveries.push(Simulated {
                         delivery: delivery.clone(),

@@ -49,7 +49,6 @@ impl fmt::Display for DeliveryId {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub policy: Policy,
-    pub is_best_effort: bool,
     /// The most that it may lag.
     pub limit_bytes: u64,
 }
@@ -59,6 +58,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Delivery {
     pub id: DeliveryId,
     pub signal: sluice_otlp::Signal,
+    is_best_effort: bool,
     pub log: Arc<Log<Entry>>,
     pub cursor: CursorId,
     pub stats: Stats,
@@ -121,6 +121,7 @@ impl Delivery {
         Delivery {
             id,
             signal,
+            is_best_effort,
             on_disk: log.is_on_disk(),
             gauges: log.gauges(cursor),
             log,
@@ -138,7 +139,6 @@ impl Delivery {
             sheds_too_little: AtomicBool::new(false),
             bounds: ArcSwap::from_pointee(Bounds {
                 policy: Policy::Backpressure,
-                is_best_effort,
                 limit_bytes: u64::MAX,
             }),
             room_is_wanted: AtomicBool::new(false),
@@ -165,7 +165,7 @@ impl Delivery {
         let bounds = self.bounds();
         DeliveryState {
             policy: bounds.policy,
-            is_best_effort: bounds.is_best_effort,
+            is_best_effort: self.is_best_effort,
             limit_bytes: bounds.limit_bytes,
             lag_bytes: self.gauges.held_bytes.get(),
             unread_bytes: self.gauges.unread_bytes.get(),

@@ -265,6 +265,7 @@ impl Task {
             }
         };
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
+        self.log_outcome(&outcome, batch.items);
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
         // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
@@ -272,7 +273,6 @@ impl Task {
             && self.dispatcher.returns_rejections()
             && batch.units.iter().all(|unit| unit.lease.leased.entry.is_unanswered())
         {
-            self.log_outcome(&outcome, batch.items);
             self.dispatcher.hand_back(Instant::now());
             return self.hand_back(batch.units, reason);
         }
@@ -283,7 +283,6 @@ impl Task {
         } else if matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. }) {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
-        self.log_outcome(&outcome, batch.items);
         let verdict = self.dispatcher.note_outcome(batch, outcome, Instant::now(), fastrand::f64());
         if !matches!(verdict, Verdict::Kept) {
             // There is no next attempt: the copy that was kept for it is gone with the batch.

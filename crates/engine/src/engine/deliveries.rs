@@ -243,11 +243,7 @@ fn abandon(delivery: &Delivery, is_kept: bool) {
 }
 
 fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
-    let bounds = Bounds {
-        policy: planned.policy,
-        is_best_effort: planned.best_effort,
-        limit_bytes: planned.budget_bytes,
-    };
+    let bounds = Bounds { policy: planned.policy, limit_bytes: planned.budget_bytes };
     delivery.set_bounds(bounds, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
     delivery.sending.set_limit(plan.memory.sending_bytes);

@@ -11,7 +11,7 @@ use sluice_otlp::Signal;
 
 use super::deliveries::release;
 use super::{Engine, RunningReceiver};
-use crate::delivery::{Delivery, DeliveryId, Stop};
+use crate::delivery::{DeliveryId, Stop};
 
 /// The time for receivers that fetch to write their checkpoints.
 const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
@@ -66,26 +66,13 @@ impl Engine {
         if !all_answered {
             self.intakes.values().for_each(|intake| intake.close());
         }
-        let mut report = ShutdownReport::default();
-        if self.storage.directory().is_some() {
-            // Healthy deliveries continue briefly, the rest hand over; all wait for their answers.
-            let sending_until = deadline.min(Instant::now() + LAST_SENDING);
-            let answers_until = deadline.min(sending_until + LAST_ANSWERS);
-            let stop = |delivery: &Delivery| match *delivery.stats.state.lock() {
-                State::Open => Stop::Drain,
-                State::Outage(_) | State::Held(_) => Stop::HandOver,
-            };
-            let kept = self.end_deliveries(stop, sending_until, answers_until, Keep::Backlog);
-            report.kept = kept.await;
-            self.wait_until_removed_have_left(deadline).await;
-            let unwritten = self.storage.close(LAST_WRITES).await;
-            let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
-            report.unwritten = unwritten.into_iter().map(amounts).collect();
-        } else {
-            let drain = |_: &Delivery| Stop::Drain;
-            report.lost = self.end_deliveries(drain, deadline, deadline, Keep::Nothing).await;
-            self.wait_until_removed_have_left(deadline).await;
-        }
+        let stays = self.storage.directory().is_some();
+        let undelivered = self.end_deliveries(stays, deadline).await;
+        // Deliveries that a reload has removed still send frames in memory, and report the loss.
+        let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
+        let unwritten = self.storage.close(LAST_WRITES).await;
+        let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
+        let unwritten = unwritten.into_iter().map(amounts).collect();
         self.status.shown.store(Arc::default());
         if !all_answered {
             // The log has released the frames: senders that waited get a retryable refusal.
@@ -100,24 +87,24 @@ impl Engine {
         }
         self.watcher.abort();
         self.backlog.set_routes(&[], &[]);
-        report
+        let none = Vec::new();
+        let (lost, kept) = if stays { (none, undelivered) } else { (undelivered, none) };
+        ShutdownReport { lost, kept, unwritten }
     }
 
-    /// Deliveries that a reload has removed still send frames in memory, and report the loss.
-    async fn wait_until_removed_have_left(&self, deadline: Instant) {
-        let _ = tokio::time::timeout_at(deadline.into(), self.wait_while_leaving(|_| true)).await;
-    }
-
-    /// Returns their backlogs, which go unless they are kept.
-    async fn end_deliveries(
-        &mut self,
-        stop: impl Fn(&Delivery) -> Stop,
-        sending_until: Instant,
-        answers_until: Instant,
-        keep: Keep,
-    ) -> Vec<Undelivered> {
+    /// Returns the backlogs of all deliveries. If they stay on disk, healthy deliveries go on for
+    /// a moment, the rest hand over, and all wait for their answers. If not, all may send until the
+    /// deadline.
+    async fn end_deliveries(&mut self, stays: bool, deadline: Instant) -> Vec<Undelivered> {
+        let (mut sending_until, mut answers_until) = (deadline, deadline);
+        if stays {
+            sending_until = deadline.min(Instant::now() + LAST_SENDING);
+            answers_until = deadline.min(sending_until + LAST_ANSWERS);
+        }
+        let keep = if stays { Keep::Backlog } else { Keep::Nothing };
         let ends = std::mem::take(&mut self.deliveries).into_values().map(async |running| {
-            let stop = stop(&running.delivery);
+            let is_healthy = *running.delivery.stats.state.lock() == State::Open;
+            let stop = if stays && !is_healthy { Stop::HandOver } else { Stop::Drain };
             let delivery = running.end(stop, sending_until, answers_until).await;
             release(&self.backlog, &delivery, keep)
         });

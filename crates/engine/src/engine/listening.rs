@@ -132,38 +132,24 @@ impl Engine {
             if self.admin.contains_key(wanted) {
                 continue;
             }
-            let start = async || wanted.serve(&status).await;
+            let mut started = wanted.serve(&status).await;
             let port = wanted.endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
             let ends_for_it = |(running, server): (&AdminPlan, &AdminServer)| {
                 !planned.contains(running) && port == Some(server.addr.port())
             };
-            let server = match start().await {
-                Err(error) if self.admin.iter().any(ends_for_it) => {
-                    self.admin.retain(|running, _| planned.contains(running));
-                    started_soon(error, start).await?
+            if started.is_err() && self.admin.iter().any(ends_for_it) {
+                self.admin.retain(|running, _| planned.contains(running));
+                let mut tries = 0..PORT_TRIES;
+                while started.is_err() && tries.next().is_some() {
+                    tokio::time::sleep(PORT_PAUSE).await;
+                    started = wanted.serve(&status).await;
                 }
-                started => started?,
-            };
-            self.admin.insert(wanted.clone(), server);
+            }
+            self.admin.insert(wanted.clone(), started?);
         }
         self.admin.retain(|running, _| planned.contains(running));
         Ok(())
     }
-}
-
-/// Tries again until a server that was just ended has freed its port.
-async fn started_soon(
-    mut error: StartError,
-    start: impl AsyncFn() -> Result<AdminServer>,
-) -> Result<AdminServer> {
-    for _ in 0..PORT_TRIES {
-        tokio::time::sleep(PORT_PAUSE).await;
-        match start().await {
-            Ok(server) => return Ok(server),
-            Err(again) => error = again,
-        }
-    }
-    Err(error)
 }
 
 #[cfg(test)]

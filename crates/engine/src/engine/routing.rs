@@ -32,13 +32,9 @@ impl Engine {
     fn route(&self, plan: &Plan, receiver: &str, signal: Signal, paths: &[&Path]) -> Route {
         let chains: Vec<Vec<_>> = paths.iter().map(|path| plan.steps_of(path)).collect();
         let prefix = steps::common_prefix(&chains);
-        let mut running: Vec<&RunningDelivery> = Vec::new();
-        for path in paths {
-            let delivery = &self.deliveries[&path.delivery];
-            if !running.iter().any(|known| known.plan.id == delivery.plan.id) {
-                running.push(delivery);
-            }
-        }
+        let mut known = BTreeSet::new();
+        let first_paths = paths.iter().filter(|path| known.insert(&path.delivery));
+        let running: Vec<_> = first_paths.map(|path| &self.deliveries[&path.delivery]).collect();
         let origin = Origin {
             receiver: receiver.to_owned(),
             prepared: prefix.iter().map(|step| step.fingerprint).collect(),

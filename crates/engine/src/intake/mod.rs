@@ -90,7 +90,7 @@ impl Ingress for ReceiverIngress {
     }
 
     fn waiting(&self, is_sender_known: bool) -> Arc<dyn MemoryPool> {
-        WaitingMemory::new(self.door.receiving.clone(), is_sender_known)
+        Arc::new(WaitingMemory { receiving: self.door.receiving.clone(), is_sender_known })
     }
 }
 

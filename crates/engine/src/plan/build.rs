@@ -20,15 +20,11 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     let connectors: BTreeSet<String> =
         document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
-    // The deliveries with their signals, in the order of the paths.
-    let mut ids: Vec<(DeliveryId, Signal)> = Vec::new();
-    for path in &paths {
-        if !ids.iter().any(|(id, _)| *id == path.delivery) {
-            ids.push((path.delivery.clone(), path.signal));
-        }
-    }
-    let holds = |(id, _): &&(DeliveryId, _)| !read.exporters[&id.exporter].config.is_best_effort();
-    let holding = ids.iter().filter(holds).count();
+    // One path to each delivery, in their order.
+    let mut known = BTreeSet::new();
+    let first_paths: Vec<_> = paths.iter().filter(|path| known.insert(&path.delivery)).collect();
+    let holds = |path: &Path| !read.exporters[&path.delivery.exporter].config.is_best_effort();
+    let holding = first_paths.iter().filter(|path| holds(path)).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
     let dead_letters_bytes = document.buffer.dead_letters_limit_mib.map(|mib| mib * MIB);
     // With a directory, dead letters take no memory.
@@ -47,7 +43,7 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     let planner =
         Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };
     let deliveries: Vec<DeliveryPlan> =
-        ids.iter().map(|(id, signal)| planner.delivery(id, *signal)).collect();
+        first_paths.iter().map(|path| planner.delivery(&path.delivery, path.signal)).collect();
     let disk_bytes = disk.as_ref().map(|disk| disk.backlog_bytes);
     warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);

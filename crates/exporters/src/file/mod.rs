@@ -40,7 +40,13 @@ impl ExporterConfig for FileConfig {
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), BuildError>> {
-        Box::pin(self.try_out())
+        let config = self.clone();
+        Box::pin(async move {
+            let opened = tokio::task::spawn_blocking(move || config.try_open());
+            let opened = tokio::time::timeout(OPEN_TIMEOUT, opened).await;
+            let opened = opened.unwrap_or_else(|_| Ok(Err(io::ErrorKind::TimedOut.into())))?;
+            opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
+        })
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
@@ -56,14 +62,6 @@ struct FileExporter {
 }
 
 impl FileConfig {
-    async fn try_out(&self) -> Result<(), BuildError> {
-        let config = self.clone();
-        let opened = tokio::task::spawn_blocking(move || config.try_open());
-        let opened = tokio::time::timeout(OPEN_TIMEOUT, opened).await;
-        let opened = opened.unwrap_or_else(|_| Ok(Err(io::ErrorKind::TimedOut.into())))?;
-        opened.map_err(|error| format!("cannot open {}: {error}", self.path.display()).into())
-    }
-
     /// Opens without writing: the configuration may be refused while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {

@@ -5,33 +5,25 @@
 //! If it takes nothing else, all data is at fault (a schema, a quota), and none of it may be given
 //! up for that. So a refused item is kept until the backend takes something, or no data is left to
 //! send, or the refused items leave no room to read more of it. A run of refused items without
-//! anything taken is a fault of all data: see [`refused_items_of_a_fault`].
+//! anything taken is a fault of all data: see [`FAULT_ITEMS`].
 //!
 //! One sender may send many items in a row that are all at fault. So during a run, data from
 //! elsewhere is sent after each refused item: unsent data, or the part that has waited longest.
 
 use std::collections::VecDeque;
 
+use super::retry::run_beyond_chance;
 use super::{Batch, Cause, Unit};
 use crate::TakenShare;
 
 /// A run of refused items from the first length on is a fault of all data. If the backend takes so
 /// little that such a run comes by chance, the run must be longer, up to the second length.
 const FAULT_ITEMS: (u32, u32) = (64, 1024);
-const FAULT_BY_CHANCE: f64 = 1e-9;
 /// The share that a backend takes is averaged over this many answers: batches that were taken and
 /// single items that were refused.
 const SHARE_ANSWERS: u32 = 32;
 /// With this many parts to send, no more data is read.
 const PARTS_MAX: usize = 256;
-
-/// Number of single items refused in a row, after this share was taken, at which all data is at
-/// fault.
-fn refused_items_of_a_fault(taken_share: f64) -> u32 {
-    let (least, most) = FAULT_ITEMS;
-    let by_chance = FAULT_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
-    (by_chance.ceil() as u32).clamp(least, most)
-}
 
 /// An item that was refused alone.
 #[derive(Debug)]
@@ -126,7 +118,7 @@ impl<L> Bisection<L> {
         self.taken_share.note(false);
         self.items_in_a_row = self.items_in_a_row.saturating_add(1);
         self.looks_elsewhere = self.looks_elsewhere.saturating_add(1);
-        self.items_in_a_row >= refused_items_of_a_fault(self.share_before)
+        self.items_in_a_row >= run_beyond_chance(self.share_before, FAULT_ITEMS)
     }
 
     /// Number of single items that were refused since the backend last took anything.
@@ -160,7 +152,7 @@ mod tests {
     #[test]
     fn a_run_is_the_longer_the_less_a_backend_takes() {
         assert_eq!(
-            [1.0, 0.5, 0.1, 0.001].map(refused_items_of_a_fault),
+            [1.0, 0.5, 0.1, 0.001].map(|share| run_beyond_chance(share, FAULT_ITEMS)),
             [64, 64, 197, 1024],
             "at a share of a tenth, 197 in a row come by chance once in 10^9"
         );

@@ -60,17 +60,23 @@ const TAKEN_SHARE_GOOD: f64 = 0.25;
 /// that such a run comes by chance (at 70 %, once in 90,000 requests), it must be longer, up to the
 /// second length, so that chance makes one in 10⁹ (at 70 %, 59 failures).
 const OUTAGE_FAILURES: (u32, u32) = (32, 64);
-const OUTAGE_BY_CHANCE: f64 = 1e-9;
+/// The probability with which such a run may come by chance.
+const BY_CHANCE: f64 = 1e-9;
 
 /// Number of failures in a row that are an outage, after this share was taken.
 pub(super) fn failures_of_an_outage(taken_share: f64) -> u32 {
-    let (least, most) = OUTAGE_FAILURES;
     if taken_share < TAKEN_SHARE_GOOD / 2.0 {
         // It is full and does not refuse at random: the sooner the requests stop the better.
-        return least;
+        return OUTAGE_FAILURES.0;
     }
-    let by_chance = OUTAGE_BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
-    (by_chance.ceil() as u32).clamp(least, most)
+    run_beyond_chance(taken_share, OUTAGE_FAILURES)
+}
+
+/// Length, within these bounds, of a run of refusals that does not come by chance from a backend
+/// that takes this share.
+pub(super) fn run_beyond_chance(taken_share: f64, (least, most): (u32, u32)) -> u32 {
+    let length = BY_CHANCE.ln() / (1.0 - taken_share).max(f64::EPSILON).ln();
+    (length.ceil() as u32).clamp(least, most)
 }
 
 /// The longest delay of a request while the backend takes anything.

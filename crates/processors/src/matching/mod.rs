@@ -133,22 +133,17 @@ impl Properties {
         given.map(|(name, signals, _)| (name, signals)).collect()
     }
 
-    /// Only those properties that items of this signal have.
-    pub(crate) fn for_signal(mut self, signal: Signal) -> Properties {
-        if signal != Signal::Traces {
-            (self.services, self.span_names, self.span_kinds) = (None, None, None);
+    /// Only those properties that items of this signal have. Spans have none of the properties that
+    /// only log records have, and the reverse: a pipeline with them was refused.
+    pub(crate) fn for_signal(self, signal: Signal) -> Properties {
+        match signal {
+            Signal::Metrics => Properties {
+                metric_names: self.metric_names,
+                resources: self.resources,
+                ..Properties::default()
+            },
+            Signal::Traces | Signal::Logs => Properties { metric_names: None, ..self },
         }
-        if signal != Signal::Logs {
-            (self.log_bodies, self.log_severity_texts, self.log_severity_number) =
-                (None, None, None);
-        }
-        if signal == Signal::Metrics {
-            self.attributes.clear();
-            self.libraries.clear();
-        } else {
-            self.metric_names = None;
-        }
-        self
     }
 
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
