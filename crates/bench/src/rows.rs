@@ -11,10 +11,8 @@ use tokio::time::sleep;
 
 use crate::figures::{Figures, Series};
 use crate::scenario::Turn;
-use crate::stage::{COME_BACK, Setting};
+use crate::stage::{COME_BACK, Setting, WARM_UP};
 
-/// Time before counting begins: connections are made, allocators and windows have grown.
-const WARM_UP: Duration = Duration::from_secs(1);
 /// Duration of a load that ends when counting does.
 const ENDLESS: Duration = Duration::from_secs(3600);
 /// Time after which memory at rest is read.

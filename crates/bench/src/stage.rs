@@ -24,6 +24,9 @@ const FIRST_ITEMS_WITHIN: Duration = Duration::from_secs(30);
 /// Interval of reading memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
+/// Time before counting begins: connections are made, allocators and windows grow.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
 /// A sender that is turned away comes back a little later, as clients do, and does not spin.
 pub(crate) const COME_BACK: Retry = Retry::Backoff {
     initial: Duration::from_millis(50),

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 use crate::figures::{Figures, Series, compare, with};
 use crate::options::Options;
 use crate::scenario::{Scenario, Turn};
-use crate::stage::{COME_BACK, Observed, Setting, Stage};
+use crate::stage::{COME_BACK, Observed, Setting, Stage, WARM_UP};
 
 /// Ablations, which take long: run only where `--row` names them.
 pub(crate) const ONLY_BY_NAME: [&str; 1] = ["scheduler"];
@@ -48,5 +48,3 @@ pub(crate) static SCENARIOS: [&Scenario; 10] = [
 
 /// The memory limit by default.
 const MEMORY_LIMIT_MIB: u64 = 512;
-/// Time in which connections are made, and allocators and windows grow.
-const WARM_UP: Duration = Duration::from_secs(1);

@@ -71,10 +71,10 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct Requests {
     /// Protocol of requests to the subject [default: grpc]
-    #[arg(long, value_name = "PROTOCOL", value_parser = one_of(PROTOCOLS))]
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol())]
     pub protocol: Option<Protocol>,
     /// Compression of requests [default: none]
-    #[arg(long = "compression", value_name = "ENCODING", value_parser = one_of(COMPRESSIONS))]
+    #[arg(long = "compression", value_name = "ENCODING", value_parser = encoding())]
     pub encoding: Option<Encoding>,
     /// Items in each request [default: traces 512, metrics and logs 100]
     #[arg(long = "batch-size", value_name = "ITEMS", value_parser = count())]
@@ -88,17 +88,14 @@ pub struct Requests {
     pub streams: Option<u32>,
 }
 
-const PROTOCOLS: [(&str, Protocol); 2] = [("grpc", Protocol::Grpc), ("http", Protocol::Http)];
-const COMPRESSIONS: [(&str, Encoding); 3] =
-    [("none", Encoding::Identity), ("gzip", Encoding::Gzip), ("zstd", Encoding::Zstd)];
+fn protocol() -> impl TypedValueParser<Value = Protocol> {
+    PossibleValuesParser::new(["grpc", "http"])
+        .map(|name| if name == "http" { Protocol::Http } else { Protocol::Grpc })
+}
 
-fn one_of<T, const N: usize>(values: [(&'static str, T); N]) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + 'static,
-{
-    let names = values.map(|(name, _)| name);
-    PossibleValuesParser::new(names)
-        .map(move |name| values[names.iter().position(|one| *one == name).unwrap_or(0)].1)
+fn encoding() -> impl TypedValueParser<Value = Encoding> {
+    PossibleValuesParser::new(["none", "gzip", "zstd"])
+        .map(|name| Encoding::from_name(&name).unwrap_or(Encoding::Identity))
 }
 
 fn count() -> RangedI64ValueParser<u32> {

@@ -20,14 +20,10 @@ use crate::identity::POISON_MARK;
 pub(super) type Verdict = Result<Option<PartialSuccess>, Refusal>;
 
 pub(super) enum Refusal {
-    Status { status: Status, is_too_large: bool },
+    Status(Status),
+    /// HTTP has a status of its own for it, gRPC has not.
+    TooLarge(Status),
     Reset,
-}
-
-impl From<Status> for Refusal {
-    fn from(status: Status) -> Self {
-        Refusal::Status { status, is_too_large: false }
-    }
 }
 
 /// Decides about a request that was read to its end, and counts it. While the backend is stalled
@@ -62,7 +58,9 @@ pub(super) async fn judge(
     if let Err(refusal) = &verdict {
         let counts = &mut shared.store.lock().counts;
         match refusal {
-            Refusal::Status { status, .. } => *counts.refused.entry(status.code).or_default() += 1,
+            Refusal::Status(status) | Refusal::TooLarge(status) => {
+                *counts.refused.entry(status.code).or_default() += 1;
+            }
             Refusal::Reset => counts.resets += 1,
         }
     }
@@ -77,21 +75,20 @@ fn inject(faults: &Faults) -> Result<(), Refusal> {
         return Ok(());
     };
     let status = Status::new(refuse.code, "refused by an injected fault");
-    Err(Status { retry_delay: refuse.retry_delay, ..status }.into())
+    Err(Refusal::Status(Status { retry_delay: refuse.retry_delay, ..status }))
 }
 
 fn too_large(shared: &Shared, bytes: usize) -> Refusal {
     // The words of grpc-go, whose message real backends send.
     let limit = shared.options.message_limit_bytes;
     let message = format!("grpc: received message larger than max ({bytes} vs. {limit})");
-    let status = Status::new(Code::ResourceExhausted, message);
-    Refusal::Status { status, is_too_large: true }
+    Refusal::TooLarge(Status::new(Code::ResourceExhausted, message))
 }
 
 fn malformed(shared: &Shared) -> Refusal {
     shared.store.lock().counts.malformed += 1;
     let message = "the request is not a valid OTLP export request";
-    Status::new(Code::InvalidArgument, message).into()
+    Refusal::Status(Status::new(Code::InvalidArgument, message))
 }
 
 /// Counts the items of a request without inflating it. `None`: malformed.
@@ -132,7 +129,7 @@ fn verify(
     scanned.map_err(|Malformed| malformed(shared))?;
     if faults.poison && memchr::memmem::find(&body, POISON_MARK.as_bytes()).is_some() {
         let message = "the request contains an item that this backend refuses";
-        return Err(Status::new(Code::InvalidArgument, message).into());
+        return Err(Refusal::Status(Status::new(Code::InvalidArgument, message)));
     }
     if faults.discard {
         return Ok(None);

@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -169,16 +170,11 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, addr: SocketAddr) {
                 continue;
             }
         }
-        let accepted = async {
-            match &listener {
-                Some(listener) => listener.accept().await,
-                None => std::future::pending().await,
-            }
-        };
+        let accepted = OptionFuture::from(listener.as_ref().map(TcpListener::accept));
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
             Some(_) = connections.join_next() => {}
-            Ok((stream, _)) = accepted => {
+            Some(Ok((stream, _))) = accepted => {
                 // Failure means a connection that is already gone.
                 let _ = stream.set_nodelay(true);
                 connections.spawn(serve::serve(Arc::clone(&shared), stream));

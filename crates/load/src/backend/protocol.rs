@@ -105,10 +105,7 @@ impl Format {
 
     /// The one message of a body. Over gRPC it may be plain although the head names an encoding.
     pub(super) fn unframe(&mut self, body: Body) -> Body {
-        let Body::Whole(frame) = &body else { return body };
-        if self.form != Form::Grpc {
-            return body;
-        }
+        let (Body::Whole(frame), Form::Grpc) = (&body, self.form) else { return body };
         let prefix = frame.first_chunk().and_then(|prefix| Prefix::parse(*prefix).ok());
         match prefix {
             Some(prefix) if prefix.len_bytes == frame.len() - PREFIX_BYTES => {

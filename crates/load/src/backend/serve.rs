@@ -57,9 +57,8 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     let body = format.unframe(body);
     match judge(shared, format, head.headers, body).await {
         Ok(rejected) => taken(format.form, rejected),
-        Err(Refusal::Status { status, is_too_large }) => {
-            refusal(format.form, &status, is_too_large)
-        }
+        Err(Refusal::Status(status)) => refusal(format.form, &status, false),
+        Err(Refusal::TooLarge(status)) => refusal(format.form, &status, true),
         Err(Refusal::Reset) => broken(),
     }
 }

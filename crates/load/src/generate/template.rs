@@ -123,51 +123,43 @@ impl Packed {
     pub(super) fn new(message: &[u8], head_len: usize, encoding: Encoding) -> Packed {
         let (head, rest) = message.split_at(head_len);
         let len = u32::try_from(message.len()).expect("a request below 4 GiB").to_le_bytes();
-        let mut frame = vec![0; PREFIX_BYTES];
-        match encoding {
-            Encoding::Identity => {}
+        // The bytes around the head.
+        let (before, behind) = match encoding {
+            Encoding::Identity => (Vec::new(), rest.to_vec()),
             Encoding::Gzip => {
                 let stored = u16::try_from(head_len).expect("the head is a few hundred bytes");
                 // A gzip member (RFC 1952) that begins with a stored block (RFC 1951, 3.2.4).
-                frame.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0]);
-                frame.extend_from_slice(&stored.to_le_bytes());
-                frame.extend_from_slice(&(!stored).to_le_bytes());
+                let begin = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0];
+                let before = [&begin[..], &stored.to_le_bytes(), &(!stored).to_le_bytes()];
+                let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(6));
+                let blocks = deflate.write_all(rest).and_then(|()| deflate.finish());
+                (before.concat(), [&blocks.expect("in memory")[..], &[0; 4], &len].concat())
             }
             Encoding::Zstd => {
                 // A zstd frame (RFC 8878): single segment, content size in four bytes, no checksum,
                 // no dictionary. It begins with a raw block.
-                frame.extend_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000]);
-                frame.extend_from_slice(&len);
-                frame.extend_from_slice(&((head_len as u32) << 3).to_le_bytes()[..3]);
-            }
-            Encoding::Snappy => unreachable!("refused when the load was checked"),
-        }
-        let head_at = frame.len()..frame.len() + head_len;
-        frame.extend_from_slice(head);
-        let mut checksum = None;
-        match encoding {
-            Encoding::Gzip => {
-                let mut deflate = DeflateEncoder::new(&mut frame, Compression::new(6));
-                deflate.write_all(rest).and_then(|()| deflate.finish()).expect("in memory");
-                let mut crc = Crc::new();
-                crc.update(rest);
-                checksum = Some((crc, frame.len()));
-                frame.extend_from_slice(&[0; 4]);
-                frame.extend_from_slice(&len);
-            }
-            // Compressed apart, these blocks refer to nothing before them: they fit any head.
-            Encoding::Zstd => {
+                let raw_block = ((head_len as u32) << 3).to_le_bytes();
+                let before = [&[0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000], &len[..], &raw_block[..3]];
+                // Compressed apart, these blocks refer to nothing before them: they fit any head.
                 let mut compressor = Compressor::new(3).expect("in memory");
                 compressor.include_contentsize(false).expect("a flag that zstd has");
                 let blocks = compressor.compress(rest).expect("in memory");
-                frame.extend_from_slice(&blocks[ZSTD_HEADER_BYTES..]);
+                (before.concat(), blocks[ZSTD_HEADER_BYTES..].to_vec())
             }
-            _ => frame.extend_from_slice(rest),
-        }
-        let len_bytes = frame.len() - PREFIX_BYTES;
+            Encoding::Snappy => unreachable!("refused when the load was checked"),
+        };
+        let len_bytes = before.len() + head_len + behind.len();
         let prefix = Prefix { compressed: encoding != Encoding::Identity, len_bytes }.encode();
-        frame[..PREFIX_BYTES].copy_from_slice(&prefix.expect("a request below 4 GiB"));
-        Packed { frame, head: head_at, checksum }
+        let prefix = prefix.expect("a request below 4 GiB");
+        let frame = [&prefix[..], &before, head, &behind].concat();
+        let checksum = (encoding == Encoding::Gzip).then(|| {
+            let mut crc = Crc::new();
+            crc.update(rest);
+            // Before the length, at the end.
+            (crc, frame.len() - 8)
+        });
+        let head_at = PREFIX_BYTES + before.len();
+        Packed { frame, head: head_at..head_at + head_len, checksum }
     }
 
     /// Makes the checksum right for the head that a copy of the frame has now.

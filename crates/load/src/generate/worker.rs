@@ -81,10 +81,6 @@ impl Shared {
             }
         }
         workers.join_all().await;
-        Ok(self.report())
-    }
-
-    fn report(&self) -> LoadReport {
         let mut report = self.progress.report().clone();
         report.acknowledged_after = Latency::of(&self.acknowledged_after_us.lock());
         let never_sent = self.due_items().saturating_sub(report.offered);
@@ -96,7 +92,7 @@ impl Shared {
             "set a lower rate with -r: the subject does not keep up; where it is only slow to \
              answer, use more --streams",
         );
-        report
+        Ok(report)
     }
 
     /// Items that had to be sent: of an open loop within its time, or until it was stopped.
