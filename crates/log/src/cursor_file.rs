@@ -1,11 +1,10 @@
 //! The file of one reader: two slots written in turn. The newer one that is whole counts.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
+use crate::disk::{Access, Disk, DiskFile, read_full_at, remove_if_there, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
 use crate::types::{CursorId, Offset};
@@ -97,10 +96,7 @@ impl CursorFile {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(TEMPORARY_EXTENSION);
         let temporary = PathBuf::from(temporary);
-        match disk.remove_file(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed.at(&temporary, "cannot remove")?,
-        }
+        remove_if_there(disk, &temporary).at(&temporary, "cannot remove")?;
         let written = write_temporary(disk, &temporary, state, sequence + 1);
         let renamed = written.and_then(|file| {
             disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file)

@@ -7,7 +7,6 @@
 mod reader;
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Access, Disk};
+use crate::disk::{Access, Disk, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
@@ -360,13 +359,12 @@ impl DeadLetters {
                 return true;
             }
             let path = self.directory.join(segment.name.to_string());
-            match self.disk.remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    result = Err(error).at(&path, "cannot remove");
-                    true
-                }
-                _ => false,
+            let removed = remove_if_there(&*self.disk, &path).at(&path, "cannot remove");
+            if let Err(error) = removed {
+                result = Err(error);
+                return true;
             }
+            false
         });
         result
     }

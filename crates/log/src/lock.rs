@@ -1,12 +1,9 @@
 //! Ensures that one process owns a directory.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 /// Ownership of a directory. It ends when this is dropped, and with the process, however that ends.
 pub struct DirectoryLock {
@@ -34,7 +31,7 @@ impl DirectoryLock {
     pub fn acquire(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join("lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -42,15 +39,14 @@ impl DirectoryLock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        if locked == Err(Errno::WOULDBLOCK) {
+        if let Err(error) = file.try_lock() {
+            let TryLockError::WouldBlock = error else { return Err(failed(error.into())) };
             let mut holder = String::new();
             // The holder's process id is only for the message.
-            let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
+            let read = (&file).take(32).read_to_string(&mut holder);
             let holder = read.ok().and_then(|_| holder.trim().parse().ok());
             return Err(LockError::InUse { path, holder });
         }
-        locked.map_err(|error| failed(error.into()))?;
         file.set_len(0).map_err(failed)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
         Ok(DirectoryLock { _file: file })

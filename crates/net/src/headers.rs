@@ -17,6 +17,26 @@ pub fn sole<'a>(
     if values.all(|other| Some(other) == value) { Ok(value) } else { Err(Differing) }
 }
 
+/// Headers that gRPC and HTTP set themselves: the configuration's would break the request.
+const RESERVED: [&str; 8] = [
+    "content-type",
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "connection",
+    "grpc-encoding",
+    "grpc-timeout",
+];
+
+/// Reads a client's `headers`: fixed headers of every request. Their values are never shown.
+pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
+    let doc = "Headers added to every request. Their values are treated as secrets.";
+    let mut headers = read(fields, "headers", doc, &RESERVED);
+    headers.values_mut().for_each(|value| value.set_sensitive(true));
+    headers
+}
+
 /// Reads a map of headers, whose values are secrets. Those that the protocol sets itself, which are
 /// `reserved` or begin with a colon, are errors, and so are two names that differ only in case:
 /// over HTTP the Collector sends one of their values.

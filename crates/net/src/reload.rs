@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,9 +40,7 @@ impl Snapshot {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
-        hasher.finish()
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(&self.0)
     }
 }
 

@@ -191,15 +191,8 @@ fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
 /// Old releases have a mapping, new ones also `attributes` as a list of names and values.
 fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
     let doc = "Attributes of the process: a mapping of names to values; null removes one.";
-    let Some(node) = fields.node("resource", "map of strings", doc) else { return Vec::new() };
-    let Some(entries) = node.as_mapping() else {
-        if !node.is_null() {
-            fields.error_at("resource", &format!("must be a mapping, not {}", node.kind()));
-        }
-        return Vec::new();
-    };
     let mut attributes = Vec::new();
-    for Entry { key, value, .. } in entries {
+    for Entry { key, value, .. } in fields.entries("resource", "map of strings", doc) {
         match &value.value {
             Value::Scalar(scalar) => {
                 let is_removed = scalar.is_null() && !scalar.expanded;

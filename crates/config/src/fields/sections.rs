@@ -77,19 +77,12 @@ impl<'a> Fields<'a> {
         doc: &str,
         mut read: impl FnMut(&str, &mut Fields<'_>) -> T,
     ) -> Vec<T> {
-        let Some(entry) = self.take(key, OptionDoc::new("map of sections", "", doc)) else {
-            if self.is_describing() {
-                self.nested(self.path_of(key) + ".<name>", None, |fields| read("<name>", fields));
-            }
-            return Vec::new();
-        };
+        let entries = self.entries(key, "map of sections", doc);
         let path = self.path_of(key);
-        let Some(entries) = entry.value.as_mapping() else {
-            if !entry.value.is_null() {
-                self.error_at(key, &format!("must be a mapping, not {}", entry.value.kind()));
-            }
+        if self.is_describing() {
+            self.nested(path + ".<name>", None, |fields| read("<name>", fields));
             return Vec::new();
-        };
+        }
         let read_entry = |Entry { key, key_span, value }: &Entry| {
             let node = Some((value, *key_span));
             self.nested(format!("{path}.{key}"), node, |fields| read(key, fields))
@@ -100,6 +93,15 @@ impl<'a> Fields<'a> {
     /// The node itself, for options that no other method reads. `kind` names the expected type.
     pub fn node(&mut self, key: &str, kind: &str, doc: &str) -> Option<&'a Node> {
         self.take(key, OptionDoc::new(kind, "", doc)).map(|entry| &entry.value)
+    }
+
+    /// As [`Fields::node`], for a mapping: its entries. An error if it is anything else but null.
+    pub(crate) fn entries(&mut self, key: &str, kind: &str, doc: &str) -> &'a [Entry] {
+        let Some(node) = self.node(key, kind, doc) else { return &[] };
+        if node.as_mapping().is_none() && !node.is_null() {
+            self.error_at(key, &format!("must be a mapping, not {}", node.kind()));
+        }
+        node.as_mapping().unwrap_or_default()
     }
 
     /// Reads a section from a node and its position; without a node, its defaults.

@@ -64,6 +64,14 @@ pub trait DiskFile: Send + Sync {
     fn len_bytes(&self) -> io::Result<u64>;
 }
 
+/// Removes a file. False if it is not there.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
 /// Writes all of `bytes`: goes on after a short write and after an interruption.
 pub fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut position: u64) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -29,9 +29,7 @@ pub(super) fn get_u128(block: &[u8], at: usize) -> u128 {
 }
 
 fn array<const LEN: usize>(block: &[u8], at: usize) -> [u8; LEN] {
-    let mut bytes = [0; LEN];
-    bytes.copy_from_slice(&block[at..at + LEN]);
-    bytes
+    *block[at..].first_chunk().expect("a block has its fields")
 }
 
 /// The longest start of a text that fits into `limit_bytes`, cut between characters.

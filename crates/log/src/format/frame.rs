@@ -1,7 +1,7 @@
 //! A frame: header, the readers that it is for, metadata, payload.
 
+use super::FRAME_ALIGNMENT_BYTES;
 use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
-use super::{FRAME_ALIGNMENT_BYTES, align_up};
 use crate::record::RecordFacts;
 use crate::types::Charge;
 
@@ -74,14 +74,14 @@ impl FrameHeader {
 
     /// Header, body and the zeros up to the next frame.
     pub fn frame_len_bytes(&self) -> u64 {
-        align_up(self.header_len_bytes() + self.body_len_bytes(), FRAME_ALIGNMENT_BYTES)
+        (self.header_len_bytes() + self.body_len_bytes()).next_multiple_of(FRAME_ALIGNMENT_BYTES)
     }
 }
 
 impl FrameRef<'_> {
     /// Bytes that the frame takes in a segment.
     pub fn frame_len_bytes(&self) -> u64 {
-        align_up(self.unpadded_len() as u64, FRAME_ALIGNMENT_BYTES)
+        (self.unpadded_len() as u64).next_multiple_of(FRAME_ALIGNMENT_BYTES)
     }
 
     /// The same without the zeros up to the next frame.

@@ -56,8 +56,3 @@ pub enum BlockError {
         found: Version,
     },
 }
-
-/// `position` rounded up to a multiple of `alignment`, which is a power of two.
-pub(crate) const fn align_up(position: u64, alignment: u64) -> u64 {
-    (position + alignment - 1) & !(alignment - 1)
-}

@@ -3,6 +3,7 @@
 use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
+use crate::disk::remove_if_there;
 use crate::format::{CursorState, RANGES_LIMIT};
 use crate::home::Home;
 use crate::log::{Inner, Shared};
@@ -23,9 +24,9 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
         if names.any(|name| name == Some(file_name.as_ref())) {
             continue;
         }
-        match home.options.disk.remove_file(&home.cursors_directory.join(&file_name)) {
-            Ok(()) => removed = true,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        let path = home.cursors_directory.join(&file_name);
+        match remove_if_there(&*home.options.disk, &path) {
+            Ok(was_there) => removed |= was_there,
             Err(_) => left.push((id, file_name)),
         }
     }

@@ -15,13 +15,13 @@ mod cursors;
 mod rewrite;
 
 use std::collections::HashSet;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use cursors::{cursor_state, remove_gone};
 
+use crate::disk::{Access, remove_if_there};
 use crate::home::Home;
 use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
@@ -124,7 +124,7 @@ impl<T: Record> Maintenance<T> {
             let _ = self.home.options.disk.remove_file(&path);
         }
         for (first, path, end) in leftovers.tails {
-            let file = self.home.options.disk.open(&path, crate::disk::Access::ReadWrite);
+            let file = self.home.options.disk.open(&path, Access::ReadWrite);
             // Synced before any cursor is stored: later starts do not scan this file.
             if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
                 self.shared.with_store(|store| {
@@ -158,10 +158,7 @@ impl<T: Record> Maintenance<T> {
 
     /// Removes unneeded files, and those that could not be removed before.
     fn remove_unneeded(&mut self) {
-        let stays = |path: &PathBuf| {
-            let removed = self.home.options.disk.remove_file(path);
-            removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
-        };
+        let stays = |path: &PathBuf| remove_if_there(&*self.home.options.disk, path).is_err();
         for run in &mut self.unremoved {
             let removed = run.iter().position(stays).unwrap_or(run.len());
             run.drain(..removed);

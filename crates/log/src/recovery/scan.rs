@@ -10,7 +10,7 @@ use crate::cursor_file::{
 };
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::{BLOCK_LEN_BYTES, CursorState, align_up};
+use crate::format::{BLOCK_LEN_BYTES, CursorState};
 use crate::log::segments::{Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
@@ -200,7 +200,7 @@ impl<'a, T> Recovery<'a, T> {
         self.head = self.head.max(last_offset + 1);
         if footer.is_none() {
             // It ends with the block of its last whole frame.
-            let end = align_up(scanned.end, BLOCK_LEN_BYTES).min(segment.len_bytes);
+            let end = scanned.end.next_multiple_of(BLOCK_LEN_BYTES).min(segment.len_bytes);
             self.leftovers.tails.push((first, segment.path.clone(), end));
             segment.end = Some(end);
         }

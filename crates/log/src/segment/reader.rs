@@ -15,7 +15,7 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES,
     FileKind, Footer, FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION,
-    align_up, body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
+    body_checksum, find_marker, frame_epoch, parse_frame_header, reader_ids,
 };
 use crate::record::StoredRecord;
 
@@ -143,7 +143,8 @@ impl SegmentReader {
 
     /// Goes on at a position of a [`Located`] or of [`SegmentReader::position`].
     pub fn seek(&mut self, position: u64) {
-        self.position = align_up(position.max(SEGMENT_HEADER_LEN_BYTES), FRAME_ALIGNMENT_BYTES);
+        let position = position.max(SEGMENT_HEADER_LEN_BYTES);
+        self.position = position.next_multiple_of(FRAME_ALIGNMENT_BYTES);
         self.current = None;
     }
 
@@ -257,7 +258,7 @@ impl SegmentReader {
 
     /// True if a footer is in the first block behind `from`: the file was not cut behind it.
     fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
-        let (epoch, position) = (self.info.header.epoch, align_up(from, BLOCK_LEN_BYTES));
+        let (epoch, position) = (self.info.header.epoch, from.next_multiple_of(BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
         Ok(Footer::decode(bytes, epoch, position).is_some())
     }

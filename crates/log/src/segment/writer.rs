@@ -12,7 +12,7 @@ use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
-    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, align_up, encode_frame_header,
+    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, encode_frame_header,
 };
 
 /// Frames are collected up to this many bytes, so that a slow disk has much to do at a time. A
@@ -62,7 +62,8 @@ impl SegmentWriter {
                 Err(error) => return Err(error).at(&path, "cannot create"),
             }
         };
-        let len_bytes = align_up(len_bytes, BLOCK_LEN_BYTES)
+        let len_bytes = len_bytes
+            .next_multiple_of(BLOCK_LEN_BYTES)
             .max(SEGMENT_HEADER_LEN_BYTES + 2 * BLOCK_LEN_BYTES);
         let prepare = || {
             file.allocate(len_bytes).at(&path, "cannot reserve space")?;
@@ -94,8 +95,8 @@ impl SegmentWriter {
 
     /// Length that a segment needs to take at least this one frame.
     pub fn len_for(frame: &FrameRef<'_>) -> u64 {
-        align_up(SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes(), BLOCK_LEN_BYTES)
-            + BLOCK_LEN_BYTES
+        let least_bytes = SEGMENT_HEADER_LEN_BYTES + frame.frame_len_bytes();
+        least_bytes.next_multiple_of(BLOCK_LEN_BYTES) + BLOCK_LEN_BYTES
     }
 
     /// True if the frame fits. The last block is reserved for the footer.
@@ -137,7 +138,7 @@ impl SegmentWriter {
         self.buffer.fill_block();
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
-        self.end = align_up(self.end, BLOCK_LEN_BYTES);
+        self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
         (self.durable_end, self.durable_totals) = (self.end, self.totals);
         Ok(())
     }

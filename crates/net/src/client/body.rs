@@ -12,9 +12,7 @@ use crate::grpc::frame::PREFIX_BYTES;
 /// Shared chunks, with an optional gRPC message prefix before them. Making one allocates nothing.
 #[derive(Clone, Debug)]
 pub struct ChunkedBuf {
-    prefix: [u8; PREFIX_BYTES],
-    /// Zero: none.
-    prefix_len: usize,
+    prefix: Option<[u8; PREFIX_BYTES]>,
     chunks: Arc<[Bytes]>,
     /// Index of the current part: the prefix, then each chunk.
     index: usize,
@@ -24,25 +22,17 @@ pub struct ChunkedBuf {
 }
 
 impl ChunkedBuf {
-    pub fn new(chunks: Arc<[Bytes]>) -> ChunkedBuf {
-        ChunkedBuf::behind([0; PREFIX_BYTES], 0, chunks)
-    }
-
-    /// Chunks with the prefix of a message in front.
-    pub fn prefixed(prefix: [u8; PREFIX_BYTES], chunks: Arc<[Bytes]>) -> ChunkedBuf {
-        ChunkedBuf::behind(prefix, PREFIX_BYTES, chunks)
-    }
-
-    fn behind(prefix: [u8; PREFIX_BYTES], prefix_len: usize, chunks: Arc<[Bytes]>) -> ChunkedBuf {
-        let remaining = prefix_len + chunks.iter().map(Bytes::len).sum::<usize>();
-        let mut buf = ChunkedBuf { prefix, prefix_len, chunks, index: 0, offset: 0, remaining };
+    pub fn new(prefix: Option<[u8; PREFIX_BYTES]>, chunks: Arc<[Bytes]>) -> ChunkedBuf {
+        let prefix_bytes = prefix.map_or(0, |prefix| prefix.len());
+        let remaining = prefix_bytes + chunks.iter().map(Bytes::len).sum::<usize>();
+        let mut buf = ChunkedBuf { prefix, chunks, index: 0, offset: 0, remaining };
         buf.skip_empty();
         buf
     }
 
     fn part(&self, index: usize) -> Option<&[u8]> {
         match index.checked_sub(1) {
-            None => Some(&self.prefix[..self.prefix_len]),
+            None => Some(self.prefix.as_slice().as_flattened()),
             Some(index) => self.chunks.get(index).map(Bytes::as_ref),
         }
     }
@@ -121,7 +111,7 @@ mod tests {
             expected.extend(&flat);
 
             let prefix = *expected.first_chunk().expect("begins with it");
-            let mut buf = ChunkedBuf::prefixed(prefix, chunks(&parts));
+            let mut buf = ChunkedBuf::new(Some(prefix), chunks(&parts));
             let mut read = Vec::new();
             for step in steps.iter().cycle() {
                 let mut slices = [IoSlice::new(&[]); 16];

@@ -125,7 +125,7 @@ impl HttpClient {
         headers: &HeaderMap,
         body: &Arc<[Bytes]>,
     ) -> Result<Answer, TransportError> {
-        let body = ChunkedBuf::new(body.clone());
+        let body = ChunkedBuf::new(None, body.clone());
         let mut headers = headers.clone();
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.remaining()));
         self.send(request(Method::POST, uri, headers, body)).await
@@ -135,7 +135,7 @@ impl HttpClient {
     /// the time by dropping the future, which closes an HTTP/1.1 connection and resets an HTTP/2
     /// stream.
     pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Answer, TransportError> {
-        let body = ChunkedBuf::new(Arc::default());
+        let body = ChunkedBuf::new(None, Arc::default());
         self.send(request(Method::GET, uri, headers.clone(), body)).await
     }
 

@@ -2,6 +2,7 @@
 //! (HTTP's `content-encoding: snappy` elsewhere). Receiving looks which one it is, as the Collector
 //! does.
 
+use std::fmt::Display;
 use std::io::{Read, Write};
 
 use bytes::Bytes;
@@ -79,18 +80,17 @@ pub(super) fn decompress<R>(
 pub(super) fn compress_framed(chunks: &[Bytes]) -> Result<Bytes, CompressError> {
     let mut encoder = snap::write::FrameEncoder::new(Vec::new());
     for chunk in chunks {
-        encoder.write_all(chunk).map_err(|error| CompressError("snappy", error.to_string()))?;
+        encoder.write_all(chunk).map_err(refused)?;
     }
-    encoder
-        .into_inner()
-        .map(Bytes::from)
-        .map_err(|error| CompressError("snappy", error.to_string()))
+    encoder.into_inner().map(Bytes::from).map_err(refused)
 }
 
 /// Packs the concatenation of `chunks` into one bare block: HTTP's `content-encoding: snappy`.
 pub fn compress_block(chunks: &[Bytes]) -> Result<Bytes, CompressError> {
-    snap::raw::Encoder::new()
-        .compress_vec(&super::joined(chunks))
-        .map(Bytes::from)
-        .map_err(|error| CompressError("snappy", error.to_string()))
+    let packed = snap::raw::Encoder::new().compress_vec(&super::joined(chunks));
+    packed.map(Bytes::from).map_err(refused)
+}
+
+fn refused(error: impl Display) -> CompressError {
+    CompressError("snappy", error.to_string())
 }

@@ -66,7 +66,7 @@ pub async fn call(channel: &Channel, call: Call<'_>, answer_limit_bytes: usize) 
     let prefix = prefix.encode().ok_or_else(|| TransportError::RequestTooLarge {
         reason: format!("a message of {len_bytes} bytes does not fit into gRPC's 32-bit length"),
     })?;
-    let body = ChunkedBuf::prefixed(prefix, call.chunks.clone());
+    let body = ChunkedBuf::new(Some(prefix), call.chunks.clone());
     let answer = channel.send(call.uri, call.headers, body).await?;
     read(&answer, answer_limit_bytes)
 }

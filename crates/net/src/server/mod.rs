@@ -63,7 +63,7 @@ pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener};
 pub use open::OpenConnections;
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
-pub use scheduler::{ReadScheduler, Rule, UnknownRule};
+pub use scheduler::{ReadScheduler, Rule};
 pub use serve::serve;
 
 /// Resources that all ports of a process share.

@@ -77,9 +77,8 @@ impl Pem {
     /// documentation.
     pub fn read(fields: &mut Fields<'_>, file: &str, inline: &str, what: &str) -> Option<Pem> {
         let doc = format!("{what}, as a PEM file. It is read again when it changes.");
-        let path = fields.optional_string(file, &doc);
+        let path = fields.non_empty_string(file, &doc);
         let text = fields.secret(inline, &format!("{what}, as PEM text."));
-        let path = path.filter(|path| !path.is_empty());
         let text = text.filter(|text| !text.expose().is_empty());
         if path.is_some() && text.is_some() {
             let message = format!("is there together with `{file}`: only one of them can be used");
@@ -138,8 +137,7 @@ impl ClientTlsOptions {
         let insecure_skip_verify = fields.boolean("insecure_skip_verify", false, doc);
         let doc =
             "The name that the backend's certificate must have, instead of the endpoint's host.";
-        let server_name_override = fields.optional_string("server_name_override", doc);
-        let server_name_override = server_name_override.filter(|name| !name.is_empty());
+        let server_name_override = fields.non_empty_string("server_name_override", doc);
         if server_name_override.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
             fields.error_at("server_name_override", "must be a host name or an address");
         }

@@ -61,8 +61,8 @@ pub(super) use entry::ConnectionEntry;
 use in_flight_limit::InFlightLimit;
 use queue::ReadQueue;
 pub(super) use requests::Arriving;
+pub use rules::Rule;
 use rules::Rules;
-pub use rules::{Rule, UnknownRule};
 
 /// While the CPU is idle, one overdue connection with large requests is let in each time this many
 /// ticks have passed.

@@ -41,17 +41,13 @@ impl Rule {
     }
 }
 
-/// There is no rule of this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no rule `{0}`; there are {names}", names = Rule::ALL.map(Rule::name).join(", "))]
-pub struct UnknownRule(String);
-
 impl FromStr for Rule {
-    type Err = UnknownRule;
+    type Err = String;
 
-    fn from_str(name: &str) -> Result<Self, UnknownRule> {
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Rule::ALL.map(Rule::name).join(", ");
         let found = Rule::ALL.into_iter().find(|rule| rule.name() == name);
-        found.ok_or_else(|| UnknownRule(name.to_owned()))
+        found.ok_or_else(|| format!("there is no rule `{name}`; there are {}", names()))
     }
 }
 
