@@ -92,5 +92,11 @@ fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
         fields.error_at("key", "is no header name");
     }
     let from_context = from_context.map(|name| name.to_ascii_lowercase());
+    if from_context.as_deref().is_some_and(|name| name.starts_with("auth.")) {
+        let message = "would be a header that senders choose: attributes of an authenticated \
+                       client (`auth.`) are not available; to know tenants apart, give each a \
+                       receiver of its own and a fixed `value`";
+        fields.error_at("from_context", message);
+    }
     name.map(|key| HeaderRule { action, key, value, from_context, default_value })
 }

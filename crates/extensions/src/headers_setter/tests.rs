@@ -47,6 +47,18 @@ async fn headers_are_set_as_configured() {
     assert_eq!(found, [pair("a", "new"), pair("b", "new"), pair("x-scope-orgid", "fallback")]);
 }
 
+/// Scenario: a header is to hold the user whom the receiver has authenticated. Guarantee: this is
+/// an error, and not a header that any sender may forge.
+#[test]
+fn an_authenticated_user_is_not_read_from_a_header() {
+    for name in ["auth.username", "Auth.Subject"] {
+        let text = format!("headers: [{{key: x-tenant, from_context: {name}}}]");
+        let (_, diagnostics) = read_text("extensions.headers_setter", &text, Config::read);
+        let error = &diagnostics.errors().next().expect("is refused").message;
+        assert!(error.contains("from_context") && error.contains("fixed `value`"), "{error}");
+    }
+}
+
 /// Scenario: a sender shows two tenants. Guarantee: its data is refused rather than sent for the
 /// first; other repeated headers do not matter.
 #[test]
