@@ -80,8 +80,8 @@ async fn the_longest_idle_connection_makes_room() {
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_of_streams_that_wait_are_bounded() {
     const CONNECTIONS: usize = 4;
-    /// Fewer than a connection may have.
-    const STREAMS: usize = 45;
+    /// A connection may have 36 while there are seven: these, and those of the other client.
+    const STREAMS: usize = 32;
     let receiver = with_budget(&ConnectionBudget::new(2 * MIB, MIB)).await;
     let value = "x".repeat(10_000);
     let counters = receiver.counters.connections(Transport::Grpc);
@@ -99,7 +99,7 @@ async fn headers_of_streams_that_wait_are_bounded() {
             }
             // A quarter of the budget, and 23 kB a stream.
             let refused = || counters.refused_streams.load(Ordering::Relaxed) - refused_before;
-            until("most are refused", || refused() > (CONNECTIONS * STREAMS) as u64 * 3 / 4).await;
+            until("most are refused", || refused() > (CONNECTIONS * STREAMS) as u64 / 2).await;
         };
         receiver.undisturbed(begun).await;
         let mut accepted = 0;
@@ -109,6 +109,8 @@ async fn headers_of_streams_that_wait_are_bounded() {
             accepted += usize::from(is_accepted(response).await);
         }
         assert!(accepted < 50, "{accepted}");
+        // Else the next ones may have fewer streams.
+        until("they are closed", || counters.open.load(Ordering::Relaxed) == 0).await;
     }
 }
 
