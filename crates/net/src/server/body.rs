@@ -204,7 +204,11 @@ impl BodyReader {
         self.check_at = Instant::now() + PROGRESS_INTERVAL;
         self.stalled = None;
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
-            let stalled = self.body.activity.note_stalled().ok_or(BodyError::Stalled)?;
+            let Some(stalled) = self.body.activity.note_stalled() else {
+                // To drain it would keep its memory. Hardly any of it is on its way.
+                self.body.incoming = None;
+                return Err(BodyError::Stalled);
+            };
             // A body that is drained belongs to no request in flight.
             let counts = self.body.arriving.is_some() && self.waits.is_none();
             self.stalled = counts.then_some(stalled);

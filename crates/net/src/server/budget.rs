@@ -38,12 +38,36 @@ const FRAME_MAX_BYTES: u32 = 64 << 10;
 const FRAME_LEAST_BYTES: u32 = 16 << 10;
 /// The budget divided by this is for unfinished long frames.
 const FRAMES_OF_ALL_PART: usize = 2;
-/// Memory counts as short for this long after a request found none.
+/// Memory counts as short for this long after a request or a connection found none.
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Connections may take this percentage of the process's file descriptors.
 const DESCRIPTORS_PERCENT: usize = 75;
 /// Memory for requests that wait, if no limit is given.
 const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
+
+/// What memory for streams is taken for: it is granted up to a share of the budget, and borrowed
+/// beyond. Connections with a few streams must not suffer from those with hundreds.
+#[derive(Clone, Copy)]
+pub(super) enum Share {
+    /// The first streams of a connection.
+    First,
+    /// The first streams of one whose requests made no progress: beside them there is room for new
+    /// connections.
+    Stalled,
+    Further,
+}
+
+impl Share {
+    fn bytes(self, limit_bytes: usize, open_bytes: usize) -> usize {
+        match self {
+            Share::First => limit_bytes / 4 * 3,
+            Share::Stalled => {
+                (limit_bytes / 2).min(beside_connections_bytes(limit_bytes, open_bytes))
+            }
+            Share::Further => limit_bytes / 4,
+        }
+    }
+}
 
 /// The limits on connections of all ports of a process, and their use.
 pub struct ConnectionBudget {
@@ -58,7 +82,7 @@ pub struct ConnectionBudget {
     lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     /// For bytes of requests that wait: it bounds the windows.
     waiting_bytes: AtomicUsize,
-    /// When a request last found no memory.
+    /// When a request or a connection last found no memory.
     refused_at: Mutex<Option<Instant>>,
 }
 
@@ -141,9 +165,18 @@ impl ConnectionBudget {
         if is_one_of_few { FRAME_MAX_BYTES } else { FRAME_LEAST_BYTES }
     }
 
-    /// Whether requests, of any connection, are being refused for want of memory.
+    /// Whether requests of any connection are being refused for want of memory, or leave too little
+    /// for new connections.
     pub(super) fn is_short(&self) -> bool {
         self.refused_at.lock().is_some_and(|at| at.elapsed() < SHORT_FOR)
+            || !self.do_streams_leave_room()
+    }
+
+    fn do_streams_leave_room(&self) -> bool {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        let open_bytes = self.open_bytes.load(Ordering::Relaxed);
+        let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
+        self.has_room(streams_bytes, beside_connections_bytes(limit_bytes, open_bytes), 0)
     }
 
     /// Charges an open connection. False: there is no room for it.
@@ -166,10 +199,10 @@ impl ConnectionBudget {
     }
 
     /// Beyond their share, streams may borrow half as much as the budget.
-    pub(super) fn take_for_streams(&self, bytes: usize, percent: usize) -> bool {
+    pub(super) fn take_for_streams(&self, bytes: usize, share: Share) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let share_bytes = limit_bytes / 100 * percent;
         let open_bytes = self.open_bytes.load(Ordering::Relaxed);
+        let share_bytes = share.bytes(limit_bytes, open_bytes);
         let taken = self.streams_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             let sum_bytes = used.checked_add(bytes)?;
             let may_borrow = || {
@@ -197,6 +230,11 @@ fn file_descriptors() -> usize {
 
 const fn open_limit_bytes(limit_bytes: usize) -> usize {
     limit_bytes - limit_bytes / STREAMS_PART
+}
+
+/// Streams that take no more leave room for new connections, if not all places are taken.
+fn beside_connections_bytes(limit_bytes: usize, open_bytes: usize) -> usize {
+    open_limit_bytes(limit_bytes).saturating_sub(open_bytes).max(limit_bytes / STREAMS_PART)
 }
 
 #[cfg(test)]

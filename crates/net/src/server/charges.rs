@@ -3,14 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::budget::ConnectionBudget;
+use super::budget::{ConnectionBudget, Share};
 
-/// Up to these shares of the budget, blocks are granted: first blocks of connections, first blocks
-/// of those that stalled, further blocks. Beyond them they are borrowed. Connections with a few
-/// streams must not suffer from those with hundreds.
-const FIRST_BLOCKS_PERCENT: usize = 75;
-const STALLED_BLOCKS_PERCENT: usize = 50;
-const FURTHER_BLOCKS_PERCENT: usize = 25;
 /// Streams of one connection are charged in steps of this size: the buffers of a busy connection,
 /// and the first few streams.
 const STREAMS_BLOCK_BYTES: usize = 24 << 10;
@@ -45,14 +39,14 @@ impl StreamCharges {
         }
         let block_bytes = missing_bytes.next_multiple_of(STREAMS_BLOCK_BYTES);
         let is_first = taken_bytes == 0 && block_bytes == STREAMS_BLOCK_BYTES;
-        let percent = if !is_first {
-            FURTHER_BLOCKS_PERCENT
+        let share = if !is_first {
+            Share::Further
         } else if is_stalled() {
-            STALLED_BLOCKS_PERCENT
+            Share::Stalled
         } else {
-            FIRST_BLOCKS_PERCENT
+            Share::First
         };
-        let is_taken = self.budget.take_for_streams(block_bytes, percent);
+        let is_taken = self.budget.take_for_streams(block_bytes, share);
         if is_taken {
             self.taken_bytes.fetch_add(block_bytes, Ordering::AcqRel);
         }
@@ -67,7 +61,7 @@ impl StreamCharges {
             return 0;
         }
         let more_bytes = bytes.saturating_sub(kept_bytes);
-        if more_bytes > 0 && !self.budget.take_for_streams(more_bytes, FURTHER_BLOCKS_PERCENT) {
+        if more_bytes > 0 && !self.budget.take_for_streams(more_bytes, Share::Further) {
             return more_bytes;
         }
         self.budget.give_back_of_streams(kept_bytes.saturating_sub(bytes));
@@ -136,11 +130,31 @@ mod tests {
         assert_eq!(others.iter().filter(|it| it.try_take(1000, || false)).count(), 25);
     }
 
+    /// Scenario: open connections take much of the budget. Guarantee: memory counts as short as
+    /// soon as streams leave no room for new connections, though none was refused; those that
+    /// stalled get no more, first streams of others do.
+    #[test]
+    fn stalled_streams_leave_room_for_new_connections() {
+        const LIMIT_BYTES: usize = 80 * STREAMS_BLOCK_BYTES;
+        let budget = ConnectionBudget::new(LIMIT_BYTES, 0);
+        assert!(budget.take_for_connection(LIMIT_BYTES / 2));
+        let all: Vec<_> = (0..60).map(|_| StreamCharges::new(&budget)).collect();
+        let (some, others) = all.split_at(30);
+        let take = |it: &StreamCharges, is_stalled| it.try_take(1000, || is_stalled);
+        assert!(some.iter().all(|it| take(it, true)));
+        assert!(!budget.is_short() && budget.take_for_connection(LIMIT_BYTES / 8));
+        budget.give_back_of_connection(LIMIT_BYTES / 8);
+        assert!(take(&others[0], false) && budget.is_short());
+        others[0].give_back(1000);
+        assert!(!budget.is_short() && !take(&others[1], true) && budget.is_short());
+        assert_eq!(others[2..].iter().filter(|it| take(it, false)).count(), 28);
+    }
+
     /// Guarantee: what is kept beside requests is charged as long as it is, or its connection
     /// lives.
     #[test]
     fn what_is_kept_beside_requests_is_charged() {
-        let budget = ConnectionBudget::new(300_000 * 100 / FURTHER_BLOCKS_PERCENT, 0);
+        let budget = ConnectionBudget::new(300_000 * 4, 0);
         let charges = StreamCharges::new(&budget);
         let used_bytes = || budget.streams_bytes.load(Ordering::Relaxed);
         assert_eq!([200_000, 300_000].map(|bytes| charges.keep(bytes)), [0, 0]);

@@ -139,6 +139,33 @@ async fn streams_without_progress_make_room() {
     }
 }
 
+/// Scenario: streams that send nothing have all found memory, and there is none left for a further
+/// connection. Guarantee: they get a retryable refusal, and the connection finds room, without any
+/// other being closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_without_progress_leave_room_for_connections() {
+    const CONNECTIONS: usize = 30;
+    let receiver = with_budget(&ConnectionBudget::new(MIB, MIB)).await;
+    let mut waiting = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = connect_h2(receiver.grpc).await;
+        let request = grpc_request(Signal::Traces.grpc_path(), &[]);
+        waiting.push((client.send_request(request, false).expect("is sent"), client));
+    }
+    let counters = receiver.counters.connections(Transport::Grpc);
+    assert_eq!(counters.refused_streams.load(Ordering::Relaxed), 0);
+    let mut refused = 0;
+    for ((response, _stream), _client) in &mut waiting {
+        refused += usize::from(timeout(SOON, response).await.is_ok_and(|head| head.is_ok()));
+        if is_served(receiver.grpc).await {
+            break;
+        }
+    }
+    assert!((1..CONNECTIONS).contains(&refused), "{refused}");
+    let ended = counters.evicted.load(Ordering::Relaxed) + counters.failed.load(Ordering::Relaxed);
+    assert_eq!(ended, 0);
+}
+
 /// Checks no credentials to the end but these.
 struct Endless(HeaderValue);
 
