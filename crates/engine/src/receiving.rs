@@ -17,11 +17,14 @@ const SMALL_REQUEST_BYTES: usize = 256 << 10;
 /// For small requests, beside the limit: this part of it.
 const SMALL_REQUESTS_PART: usize = 8;
 
+const SPENT: &str = "the memory for receiving is spent";
+
 #[derive(Debug)]
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// Bytes that have arrived of requests that wait: up to the limit again, beside the used bytes.
+    /// Bytes that have arrived of requests that wait, or waited: up to the limit again, beside the
+    /// used bytes.
     waiting_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,
@@ -64,6 +67,18 @@ impl ReceivingBudget {
         self.freed[signal as usize].notify_one();
     }
 
+    fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
+        let limit_bytes = self.limit_bytes();
+        if bytes <= limit_bytes {
+            return Ok(());
+        }
+        let reason = format!(
+            "a request that takes {bytes} bytes exceeds the memory for receiving ({limit_bytes} \
+             bytes)"
+        );
+        Err(Refusal::TooLarge { reason })
+    }
+
     /// A request found no memory. Slow requests may occupy it without making progress.
     pub(crate) fn note_wanted(&self) {
         self.wanted.set(Instant::now());
@@ -76,16 +91,23 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
+/// What a request that takes this much finds beyond the limit.
+fn for_small(bytes: usize, limit: usize) -> usize {
+    if bytes <= SMALL_REQUEST_BYTES { limit / SMALL_REQUESTS_PART } else { 0 }
+}
+
 /// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
     pub receiving: Arc<ReceivingBudget>,
-    /// Unknown senders may fill only half of it.
+    /// Unknown senders may fill only half of it. Small requests find an eighth more.
     pub is_sender_known: bool,
 }
 
 impl MemoryPool for WaitingMemory {
-    fn take(&self, _: usize, bytes: usize) -> Result<(), Refusal> {
-        let limit = self.receiving.limit_bytes() / if self.is_sender_known { 1 } else { 2 };
+    fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        let limit = self.receiving.limit_bytes();
+        let for_all = if self.is_sender_known { limit } else { limit / 2 };
+        let limit = for_all + for_small(own_bytes.saturating_add(bytes), limit);
         let is_taken = take(&self.receiving.waiting_bytes, bytes, limit);
         let refusal = || Refusal::overloaded("the memory for requests that wait is spent");
         is_taken.then_some(()).ok_or_else(refusal)
@@ -93,6 +115,33 @@ impl MemoryPool for WaitingMemory {
 
     fn give_back(&self, bytes: usize) {
         self.receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    fn asked_back(&self) -> Option<Refusal> {
+        None
+    }
+}
+
+/// The memory for receiving of requests that have arrived while they waited. It is as much as what
+/// has come may take: slow requests, which keep the rest, cannot have it.
+pub(crate) struct ArrivedMemory(pub Arc<RouteMemory>);
+
+impl MemoryPool for ArrivedMemory {
+    fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        let RouteMemory { receiving, used_bytes } = &*self.0;
+        let (needed, limit) = (own_bytes.saturating_add(bytes), receiving.limit_bytes());
+        receiving.check_fits(needed)?;
+        if !take(&receiving.waiting_bytes, bytes, limit + for_small(needed, limit)) {
+            return Err(Refusal::overloaded(SPENT));
+        }
+        receiving.used_bytes.fetch_add(bytes, Ordering::AcqRel);
+        used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.give_back(bytes);
+        self.0.receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
     fn asked_back(&self) -> Option<Refusal> {
@@ -120,16 +169,9 @@ impl RouteMemory {
 impl MemoryPool for RouteMemory {
     fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
         let (needed, limit) = (own_bytes.saturating_add(bytes), self.receiving.limit_bytes());
-        if needed > limit {
-            let reason = format!(
-                "a request that takes {needed} bytes exceeds the memory for receiving \
-                 ({limit} bytes)"
-            );
-            return Err(Refusal::TooLarge { reason });
-        }
-        let for_small = if needed <= SMALL_REQUEST_BYTES { limit / SMALL_REQUESTS_PART } else { 0 };
-        if !take(&self.receiving.used_bytes, bytes, limit + for_small) {
-            return Err(Refusal::overloaded("the memory for receiving is spent"));
+        self.receiving.check_fits(needed)?;
+        if !take(&self.receiving.used_bytes, bytes, limit + for_small(needed, limit)) {
+            return Err(Refusal::overloaded(SPENT));
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -216,19 +258,20 @@ mod tests {
 
     #[test]
     fn what_comes_of_requests_that_wait_is_bounded_too() {
-        let budget = ReceivingBudget::new(100);
-        let _used = try_admit(&budget, 100).unwrap();
+        let budget = ReceivingBudget::new(80 * MIB);
+        let _used = try_admit(&budget, 80 * MIB).unwrap();
         let [known, unknown] = [true, false].map(|is_sender_known| {
             Arc::new(WaitingMemory { receiving: budget.clone(), is_sender_known })
         });
         let [take, take_unknown] =
             [known, unknown].map(|pool| move |bytes| Permit::take(pool.clone(), bytes));
-        let mut first = take(70).unwrap();
-        assert!(take(31).is_err() && take(usize::MAX).is_err());
-        assert!(take_unknown(1).is_err(), "half of it is for senders that are known");
-        assert!(first.grow_to(80).is_ok());
-        let second = take(20).unwrap();
-        drop((first, second));
-        assert!(take_unknown(50).is_ok() && take_unknown(51).is_err());
+        let mut first = take(70 * MIB).unwrap();
+        assert!(take(11 * MIB).is_err() && take(usize::MAX).is_err());
+        assert!(take_unknown(MIB).is_err(), "half of it is for senders that are known");
+        assert!(first.grow_to(80 * MIB).is_ok() && take(MIB).is_err());
+        let small = std::iter::from_fn(|| take(SMALL_REQUEST_BYTES).ok());
+        assert_eq!(small.collect::<Vec<_>>().len() * SMALL_REQUEST_BYTES, 10 * MIB);
+        drop(first);
+        assert!(take_unknown(40 * MIB).is_ok() && take_unknown(41 * MIB).is_err());
     }
 }

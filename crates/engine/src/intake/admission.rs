@@ -1,14 +1,18 @@
 //! Waiting, on behalf of `flow::overload`: requests that wait to be admitted, and answers that are
 //! delayed.
 
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{Obstacle, Patience};
-use sluice_flow::source::Permit;
+use sluice_flow::source::{Arrived, Permit};
 
 use super::ReceiverRoute;
+use crate::receiving::ArrivedMemory;
 
 /// A sender that waits for a delivery looks at its state again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -16,13 +20,19 @@ pub(super) const BEHIND: &str = "deliveries are behind";
 
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it.
-    pub(super) async fn admit_or_wait(&self, bytes: usize) -> Result<Permit, Refusal> {
+    pub(super) async fn admit_or_wait(
+        &self,
+        bytes: usize,
+        arrived: &Arrived,
+    ) -> Result<Permit, Refusal> {
         let receiving = &self.door.receiving;
         let mut now = Instant::now();
         let patience = Patience::from(now);
         let mut has_waited = false;
         loop {
-            let (refusal, is_paced) = match self.try_admit(bytes, patience.may_be_paced(now), now) {
+            let (has_arrived, may_be_paced) = (arrived.is_set(), patience.may_be_paced(now));
+            let admitted = self.try_admit(bytes, has_arrived, may_be_paced, now);
+            let (refusal, is_paced) = match admitted {
                 Ok(Some(permit)) => {
                     if has_waited {
                         receiving.note_freed(self.signal);
@@ -44,8 +54,16 @@ impl ReceiverRoute {
             }
             has_waited = true;
             let until = if is_paced { patience.paced_until() } else { patience.ends() };
-            let _ = tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified())
-                .await;
+            let freed =
+                tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified());
+            let arrives = poll_fn(|_| match arrived.is_set() == has_arrived {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            });
+            tokio::select! {
+                _ = freed => {}
+                () = arrives => {}
+            }
             now = Instant::now();
         }
     }
@@ -54,6 +72,7 @@ impl ReceiverRoute {
     pub(super) fn try_admit(
         &self,
         bytes: usize,
+        has_arrived: bool,
         may_be_paced: bool,
         now: Instant,
     ) -> Result<Option<Permit>, Refusal> {
@@ -77,7 +96,15 @@ impl ReceiverRoute {
         }
         self.route.check_disk(arriving, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
-        admitted.inspect_err(|_| self.door.resources.scheduler.note_memory_short()).map(Some)
+        let refusal = match admitted {
+            Ok(permit) => return Ok(Some(permit)),
+            Err(refusal) => refusal,
+        };
+        self.door.resources.scheduler.note_memory_short();
+        if !has_arrived {
+            return Err(refusal);
+        }
+        Permit::take(Arc::new(ArrivedMemory(self.memory.clone())), bytes).map(Some)
     }
 
     /// Whether a request that is not admitted waits for the CPU, to read or to send others: no
@@ -155,8 +182,6 @@ impl ReceiverRoute {
 mod tests {
     use std::pin::pin;
 
-    use std::sync::Arc;
-
     use futures_util::FutureExt as _;
     use sluice_flow::source::{Ingress as _, IngressRoute};
     use sluice_log::Log;
@@ -178,9 +203,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_waits_for_memory_if_it_can() {
-        let route = route(400_000);
+        let (route, arrived) = (route(400_000), Arrived::default());
         let first = route.admit_at_once(300_000).expect("there is memory");
-        let mut second = pin!(route.admit(300_000));
+        let mut second = pin!(route.admit(300_000, &arrived));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(matches!(route.admit_at_once(300_000), Err(Refusal::Retry { .. })));
         drop(first);
@@ -211,10 +236,32 @@ mod tests {
         assert!(admit(&small, 60_000).is_ok());
     }
 
+    /// Scenario: slow requests hold all memory for receiving, also that for small ones. Guarantee: a
+    /// request that arrives while it waits is admitted as soon as all of it is there. These have as
+    /// much memory again, and no more.
+    #[tokio::test]
+    async fn slow_requests_do_not_keep_out_one_that_has_arrived() {
+        const BYTES: usize = 100_000;
+        let (route, arrived) = (route(4 * BYTES), Arrived::default());
+        let slow = std::iter::from_fn(|| route.admit_at_once(BYTES / 2).ok()).collect::<Vec<_>>();
+        assert_eq!(slow.len(), 9, "a half is for small ones");
+        let mut next = pin!(route.admit(BYTES, &arrived));
+        assert!(next.as_mut().now_or_never().is_none());
+        arrived.set();
+        let first = next.now_or_never().expect("needs no memory of slow ones").expect("is taken");
+        let admit = || route.admit(BYTES, &arrived).now_or_never()?.ok();
+        let others = std::iter::from_fn(admit).collect::<Vec<_>>();
+        assert_eq!(others.len(), 3);
+        drop((first, others));
+        assert!(admit().is_some(), "it comes back");
+        drop(slow);
+        assert!(route.admit_at_once(4 * BYTES).is_ok());
+    }
+
     #[tokio::test]
     async fn a_request_that_never_fits_does_not_wait() {
         let route = route(400_000);
-        let refused = route.admit(400_001).now_or_never();
+        let refused = route.admit(400_001, &Arrived::default()).now_or_never();
         assert!(matches!(refused, Some(Err(Refusal::TooLarge { .. }))));
     }
 }

@@ -12,7 +12,9 @@ use std::time::{Instant, SystemTime};
 use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
 use sluice_flow::overload::disk;
-use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request};
+use sluice_flow::source::{
+    Arrived, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
+};
 use sluice_flow::{BoxFuture, Frame, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
@@ -105,12 +107,16 @@ impl Door {
 }
 
 impl IngressRoute for ReceiverRoute {
-    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>> {
-        Box::pin(self.admit_or_wait(bytes))
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        arrived: &'a Arrived,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
+        Box::pin(self.admit_or_wait(bytes, arrived))
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
-        let permit = self.try_admit(bytes, false, Instant::now())?;
+        let permit = self.try_admit(bytes, false, false, Instant::now())?;
         permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
     }
 

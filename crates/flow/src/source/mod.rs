@@ -22,6 +22,7 @@
 mod position;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use position::{Position, Positions};
@@ -43,8 +44,13 @@ pub trait Ingress: Send + Sync + 'static {
 
 /// The pipelines for a receiver's data of one signal.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory for a body of this many bytes. Waits a bounded time for it.
-    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>>;
+    /// Asks for memory for a body of this many bytes. Waits a bounded time for it. A body that
+    /// arrives meanwhile cannot be kept out by slow ones.
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        arrived: &'a Arrived,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>>;
 
     /// Asks without waiting, for a request whose bytes would have no memory while it waits.
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal>;
@@ -58,6 +64,21 @@ pub trait IngressRoute: Send + Sync + 'static {
 
     /// Appends a validated request to the log and gives back its permit. CPU work only.
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal>;
+}
+
+/// Whether all of a body has arrived, in memory of [`Ingress::waiting`]. Set by the task that waits
+/// for its admission, which polls that again afterwards. Never set by a receiver that fetches.
+#[derive(Debug, Default)]
+pub struct Arrived(AtomicBool);
+
+impl Arrived {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]

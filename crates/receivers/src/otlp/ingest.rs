@@ -18,7 +18,7 @@ use super::counters::{Counters, Transport};
 use super::inspect::{Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
-use super::waiting::{Body, Stays};
+use super::waiting::{Body, Waits};
 
 /// The format of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Ingest {
         if let Some(authenticator) = &self.authenticator {
             let pool = || self.ingress.waiting(false);
             let check = authenticator.authenticate(headers);
-            let verdict = body.read_while(check, pool, Stays::UntilMemoryIsShort).await?;
+            let verdict = body.read_while(check, pool, Waits::ForCheck).await?;
             verdict.unwrap_or(Err(AuthError::Busy))?;
         }
         self.ingress.route(signal).ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! Steps 3 and 4: asking for memory for a body, and reading it.
 
 use bytes::Bytes;
-use sluice_flow::source::{IngressRoute, Permit};
+use sluice_flow::source::{Arrived, IngressRoute, Permit};
 use sluice_net::compress::Packing;
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::FrameError;
@@ -10,7 +10,7 @@ use sluice_otlp::Encoding;
 use super::admitted::Admitted;
 use super::ingest::Ingest;
 use super::refusal::Refused;
-use super::waiting::{Body, Stays};
+use super::waiting::{Body, Waits};
 
 /// Memory that is admitted at first for a body that does not tell its length.
 const STEP_BYTES: usize = 64 << 10;
@@ -83,8 +83,9 @@ impl Ingest {
         len_bytes: usize,
         body: &'a mut Body,
     ) -> Result<Admitted<'a>, Refused> {
-        let pool = || self.ingress.waiting(true);
-        let waited = body.read_while(route.admit(len_bytes), pool, Stays::UntilTheEnd).await?;
+        let (pool, arrived) = (|| self.ingress.waiting(true), Arrived::default());
+        let wait = route.admit(len_bytes, &arrived);
+        let waited = body.read_while(wait, pool, Waits::ForMemory(&arrived)).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
         Ok(Admitted::new(body, permit, &self.scheduler))
     }

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sluice_flow::BoxFuture;
-use sluice_flow::source::{MemoryPool, Permit};
+use sluice_flow::source::{Arrived, MemoryPool, Permit};
 use sluice_net::server::{BodyError, BodyReader};
 use tokio::time::Instant;
 
-/// How long a request may wait.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stays {
-    UntilTheEnd,
-    /// It gives way if others need the memory that its connection holds.
-    UntilMemoryIsShort,
+/// What a request waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Waits<'a> {
+    /// Is told when all of it has arrived.
+    ForMemory(&'a Arrived),
+    /// For a check of its credentials. It gives way if others need the memory that its connection
+    /// holds.
+    ForCheck,
 }
 
 pub(super) struct Body {
@@ -69,14 +71,14 @@ impl Body {
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: impl FnOnce() -> Arc<dyn MemoryPool>,
-        stays: Stays,
+        waits: Waits<'_>,
     ) -> Result<Option<T>, BodyError> {
         // Most requests wait for nothing: they pay for no larger future.
         if let Some(result) = wait.as_mut().now_or_never() {
             return Ok(Some(result));
         }
         self.reader.set_waiting(true);
-        let result = Box::pin(self.read_until(wait, pool(), stays)).await;
+        let result = Box::pin(self.read_until(wait, pool(), waits)).await;
         self.reader.set_waiting(false);
         result
     }
@@ -85,7 +87,7 @@ impl Body {
         &mut self,
         mut wait: BoxFuture<'_, T>,
         pool: Arc<dyn MemoryPool>,
-        stays: Stays,
+        waits: Waits<'_>,
     ) -> Result<Option<T>, BodyError> {
         let mut memory_is_short = pin!(self.reader.until_memory_is_short());
         if self.charged.is_none() {
@@ -93,11 +95,14 @@ impl Body {
         }
         let mut has_room = self.last.take().is_none_or(|piece| self.hold(piece));
         while has_room {
+            if let (Waits::ForMemory(arrived), true) = (waits, self.has_ended) {
+                arrived.set();
+            }
             let is_read = !self.has_ended && !self.reader.comes_when_asked();
             tokio::select! {
                 biased;
                 result = &mut wait => return Ok(Some(result)),
-                () = &mut memory_is_short, if stays == Stays::UntilMemoryIsShort => return Ok(None),
+                () = &mut memory_is_short, if matches!(waits, Waits::ForCheck) => return Ok(None),
                 piece = self.reader.next(None), if is_read => match piece?.flatten() {
                     Some(piece) => has_room = self.hold(piece),
                     None => self.has_ended = true,

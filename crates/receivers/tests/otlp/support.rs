@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::source::{Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
+use sluice_flow::source::{Arrived, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
@@ -149,7 +149,7 @@ impl MemoryPool for WaitingMemory {
 }
 
 impl IngressRoute for MockRoute {
-    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<Permit, Refusal>> {
+    fn admit<'a>(&'a self, bytes: usize, _: &'a Arrived) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
             if let Some(gate) = &self.0.gate {
