@@ -147,6 +147,12 @@ impl ConnectionEntry {
         self.expected_bytes() <= SMALL_SLICE_BYTES
     }
 
+    /// Its requests add nothing to its weight by their bytes, as far as is known.
+    pub(super) fn expects_little_requests(&self) -> bool {
+        let request_bytes = self.request_bytes.load(Ordering::Relaxed);
+        self.expects_small_slice() && weight_of_bytes(request_bytes) == 1
+    }
+
     fn is_stalled(&self, tick: u64) -> bool {
         tick.saturating_sub(self.progress_at_tick.load(Ordering::Relaxed)) >= STALLED_TICKS
     }

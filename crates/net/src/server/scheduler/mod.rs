@@ -26,6 +26,8 @@
 //! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
 //!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
+//! - `little-requests`: connections whose requests have at most 48 KiB have turns with others, which
+//!   count as one for them (they do not wait for large requests)
 //! - `waiting-requests`: while a request waits for the CPU, connections with waiting requests count
 //!   also without progress (more of them would fill the memory for waiting, and be refused)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,
@@ -210,7 +212,7 @@ impl ReadScheduler {
     fn enqueue(&self, entry: &Arc<ConnectionEntry>) {
         let mut queue = self.queue.lock();
         let was_empty = queue.is_empty();
-        if !queue.enqueue(entry, self.ticks.load(Ordering::Relaxed)) {
+        if !queue.enqueue(entry, self.rules, self.ticks.load(Ordering::Relaxed)) {
             return;
         }
         if was_empty {

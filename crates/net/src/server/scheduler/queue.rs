@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::cpu::CpuLoad;
 use super::entry::{ConnectionEntry, SMALL_SLICE_BYTES};
 use super::in_flight_limit::InFlightLimit;
-use super::rules::Rules;
+use super::rules::{Rule, Rules};
 
 /// While the CPU is idle, a connection waits no longer than this for its slice. Two
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
@@ -55,7 +55,11 @@ impl IdleAllowance {
 
 #[derive(Debug, Default)]
 pub(super) struct ReadQueue {
-    waiting: VecDeque<Arc<ConnectionEntry>>,
+    /// Connections of which it is known that their requests are little, and others. They have
+    /// turns.
+    little: VecDeque<Arc<ConnectionEntry>>,
+    others: VecDeque<Arc<ConnectionEntry>>,
+    is_turn_of_others: bool,
     /// Connections that had a slice and have requests in flight, or may yet have some.
     active: Vec<Arc<ConnectionEntry>>,
     pub(super) idle_allowance: IdleAllowance,
@@ -63,32 +67,41 @@ pub(super) struct ReadQueue {
 
 impl ReadQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.little.is_empty() && self.others.is_empty()
     }
 
     /// Returns false if the connection has a slice, or is queued already.
-    pub(super) fn enqueue(&mut self, entry: &Arc<ConnectionEntry>, tick: u64) -> bool {
+    pub(super) fn enqueue(
+        &mut self,
+        entry: &Arc<ConnectionEntry>,
+        rules: Rules,
+        tick: u64,
+    ) -> bool {
         if entry.has_slice() || entry.is_queued.swap(true, Ordering::Relaxed) {
             return false;
         }
         entry.queued_at_tick.store(tick, Ordering::Relaxed);
-        self.waiting.push_back(Arc::clone(entry));
+        let is_little = rules.has(Rule::LittleRequests) && entry.expects_little_requests();
+        let queue = if is_little { &mut self.little } else { &mut self.others };
+        queue.push_back(Arc::clone(entry));
         true
     }
 
     pub(super) fn remove(&mut self, entry: &Arc<ConnectionEntry>) {
-        self.waiting.retain(|other| !Arc::ptr_eq(other, entry));
+        self.little.retain(|other| !Arc::ptr_eq(other, entry));
+        self.others.retain(|other| !Arc::ptr_eq(other, entry));
         self.active.retain(|other| !Arc::ptr_eq(other, entry));
     }
 
-    /// Gives a slice to the first connection in the queue, if the limit admits one more.
+    /// Gives a slice to the first connection in the queue, if the limit admits one more. Beside
+    /// little requests others count as one each: their bytes keep out only their like.
     pub(super) fn next(
         &mut self,
         limit: &InFlightLimit,
         rules: Rules,
         tick: u64,
     ) -> Option<Arc<ConnectionEntry>> {
-        if self.waiting.is_empty() {
+        if self.is_empty() {
             return None;
         }
         for entry in self.active.extract_if(.., |entry| entry.is_finished()) {
@@ -96,15 +109,27 @@ impl ReadQueue {
             entry.is_active.store(false, Ordering::Relaxed);
         }
         let is_cpu_awaited = limit.is_cpu_awaited();
-        let weight =
-            || self.active.iter().map(|entry| entry.weight(tick, rules, is_cpu_awaited)).sum();
-        let is_admitted = !limit.is_bounded() || limit.admits_beside(weight());
-        is_admitted.then(|| self.begin(0, tick)).flatten()
+        let is_admitted = |rules| {
+            let weights = self.active.iter().map(|entry| entry.weight(tick, rules, is_cpu_awaited));
+            !limit.is_bounded() || limit.admits_beside(weights.sum())
+        };
+        let has_little =
+            !self.little.is_empty() && is_admitted(rules.and_without(Rule::WeightByBytes));
+        let has_others = !self.others.is_empty()
+            && (!has_little || self.is_turn_of_others)
+            && is_admitted(rules);
+        let entry = match (has_others, has_little) {
+            (true, _) => self.others.pop_front(),
+            (false, true) => self.little.pop_front(),
+            (false, false) => None,
+        }?;
+        self.is_turn_of_others = !has_others;
+        Some(self.begin(entry, tick))
     }
 
     /// A connection whose requests go on and on, or cost much CPU time, must let the next one in.
     pub(super) fn end_old_slices(&self, tick: u64) {
-        if !self.waiting.is_empty() {
+        if !self.is_empty() {
             let old = self.active.iter().filter(|entry| entry.has_old_slice(tick));
             old.for_each(|entry| entry.end_slice());
         }
@@ -126,22 +151,24 @@ impl ReadQueue {
             true => self.idle_allowance.has_room_for(entry.expected_bytes()),
             false => admits_large,
         };
-        let index = self.waiting.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
-        let entry = &self.waiting[index];
+        let next_of = |queue: &mut VecDeque<Arc<ConnectionEntry>>| {
+            let index = queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
+            queue.remove(index)
+        };
+        let entry = next_of(&mut self.little).or_else(|| next_of(&mut self.others))?;
         if entry.expects_small_slice() {
             self.idle_allowance.take(entry.expected_bytes());
         }
-        self.begin(index, tick)
+        Some(self.begin(entry, tick))
     }
 
-    fn begin(&mut self, index: usize, tick: u64) -> Option<Arc<ConnectionEntry>> {
-        let entry = self.waiting.remove(index)?;
+    fn begin(&mut self, entry: Arc<ConnectionEntry>, tick: u64) -> Arc<ConnectionEntry> {
         entry.is_queued.store(false, Ordering::Relaxed);
         entry.begin_slice(tick);
         // Requests of its last slice may still be in flight.
         if !entry.is_active.swap(true, Ordering::Relaxed) {
             self.active.push(Arc::clone(&entry));
         }
-        Some(entry)
+        entry
     }
 }

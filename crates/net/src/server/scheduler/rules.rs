@@ -10,18 +10,20 @@ pub enum Rule {
     MemoryLimit,
     WaitingRequests,
     WeightByBytes,
+    LittleRequests,
     Forecast,
     WholeRequests,
     HeldAnswers,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 8] = [
+    pub const ALL: [Rule; 9] = [
         Rule::Queue,
         Rule::CpuLimit,
         Rule::MemoryLimit,
         Rule::WaitingRequests,
         Rule::WeightByBytes,
+        Rule::LittleRequests,
         Rule::Forecast,
         Rule::WholeRequests,
         Rule::HeldAnswers,
@@ -34,6 +36,7 @@ impl Rule {
             Rule::MemoryLimit => "memory-limit",
             Rule::WaitingRequests => "waiting-requests",
             Rule::WeightByBytes => "weight-by-bytes",
+            Rule::LittleRequests => "little-requests",
             Rule::Forecast => "forecast",
             Rule::WholeRequests => "whole-requests",
             Rule::HeldAnswers => "held-answers",
@@ -54,16 +57,20 @@ impl FromStr for Rule {
 /// The rules that are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    disabled: u8,
+    disabled: u16,
 }
 
 impl Rules {
     pub(super) fn without(rules: &[Rule]) -> Self {
-        Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u8) }
+        Rules { disabled: rules.iter().fold(0, |bits, rule| bits | 1 << *rule as u16) }
+    }
+
+    pub(super) const fn and_without(self, rule: Rule) -> Self {
+        Rules { disabled: self.disabled | 1 << rule as u16 }
     }
 
     pub(super) const fn has(self, rule: Rule) -> bool {
-        self.disabled & 1 << rule as u8 == 0
+        self.disabled & 1 << rule as u16 == 0
     }
 }
 
