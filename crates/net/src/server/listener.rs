@@ -14,8 +14,9 @@ use tokio_util::either::Either;
 
 use super::transport::Socket;
 
-/// Connections that wait in the kernel until they are accepted.
-const BACKLOG: u32 = 1024;
+/// Connections that wait in the kernel until they are accepted: a burst of them is accepted over
+/// some time, and one too many would try again only after a second.
+const BACKLOG: u32 = 4096;
 /// Pause between probes of a TCP peer, as in Go; after nine without an answer it is gone.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Mode of a Unix socket: its owner and its group may connect. It does not depend on the umask.

@@ -6,6 +6,7 @@
 //!
 //! - many connections: [`ConnectionBudget`] for all ports, `max_connections` a port if it is set;
 //!   the one whose last accepted request is longest ago makes room
+//! - bursts of new connections: 8 for each core in a millisecond
 //! - TLS or HTTP/2 handshake that never ends: `handshake_timeout`
 //! - slow headers: `read_header_timeout` (HTTP/1), keepalive pings (HTTP/2: no ping is answered
 //!   amid a header block)

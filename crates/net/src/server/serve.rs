@@ -1,7 +1,9 @@
 //! The accept loop of a port, and its end.
 
 use std::io;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,6 +18,10 @@ use super::listener::Listener;
 use super::open::Port;
 use super::{Handler, Serving};
 
+/// Connections that a port accepts in an interval for each core, at most. Thousands that come at
+/// once would keep those that are open waiting until all have been looked at.
+const ACCEPTED_AT_ONCE: usize = 8;
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(1);
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -34,6 +40,8 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     let port = Port::new(tls.is_some(), counted, options.max_connections, options.evicted_after);
     let (mut warned_at, mut warned_of) = (None, counters.crowded_out());
     let mut accept_warned_at = None;
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let mut pace = AcceptPace::new(cores, Instant::now());
     loop {
         let crowded_out = counters.crowded_out();
         if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
@@ -65,6 +73,9 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
                     serve_connection(socket, peer, activity, context).await;
                     drop(place);
                 });
+                if let Some(until) = pace.note_accepted(Instant::now()) {
+                    tokio::time::sleep_until(until).await;
+                }
             }
             Err(error) => {
                 ServerCounters::count(&counters.accept_errors);
@@ -86,8 +97,51 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     }
 }
 
+struct AcceptPace {
+    most: usize,
+    left: usize,
+    began: Instant,
+}
+
+impl AcceptPace {
+    fn new(cores: usize, now: Instant) -> Self {
+        let most = ACCEPTED_AT_ONCE * cores;
+        AcceptPace { most, left: most, began: now }
+    }
+
+    /// When the next connection may be accepted, if this was the last one of its interval.
+    fn note_accepted(&mut self, now: Instant) -> Option<Instant> {
+        if now - self.began >= ACCEPT_INTERVAL {
+            (self.left, self.began) = (self.most, now);
+        }
+        self.left = self.left.saturating_sub(1);
+        (self.left == 0).then(|| self.began + ACCEPT_INTERVAL)
+    }
+}
+
 /// The peer was gone before it was accepted.
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: thousands of connections that come at once are spread over time; those that come
+    /// one by one do not wait.
+    #[test]
+    fn a_burst_of_connections_is_spread() {
+        let began = Instant::now();
+        let (mut pace, mut now) = (AcceptPace::new(2, began), began);
+        for _ in 0..100 * 2 * ACCEPTED_AT_ONCE {
+            now = pace.note_accepted(now).unwrap_or(now);
+        }
+        assert_eq!(now - began, 100 * ACCEPT_INTERVAL);
+        for _ in 0..100 {
+            now += ACCEPT_INTERVAL;
+            assert_eq!(pace.note_accepted(now), None);
+        }
+    }
 }
