@@ -88,7 +88,7 @@ impl<'a> Reached<'a> {
     }
 
     /// Looks at the metric from time to time, until enough was seen, and then for ever.
-    pub(crate) async fn watch(&self, metrics: SocketAddr) {
+    pub(crate) async fn watch<T>(&self, metrics: SocketAddr) -> T {
         const PAUSE: Duration = Duration::from_millis(200);
         while self.most.get() < self.scene.at_least {
             tokio::time::sleep(PAUSE).await;
