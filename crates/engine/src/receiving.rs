@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::{Stamp, admission};
-use sluice_flow::source::MemoryPool;
+use sluice_flow::source::{MemoryPool, Permit};
 use sluice_otlp::Signal;
 use tokio::sync::Notify;
 
@@ -23,9 +23,10 @@ const SPENT: &str = "the memory for receiving is spent";
 pub(crate) struct ReceivingBudget {
     used_bytes: AtomicUsize,
     limit_bytes: AtomicUsize,
-    /// Bytes that have arrived of requests that wait, or waited: up to the limit again, beside the
-    /// used bytes.
+    /// Bytes that have arrived of requests that wait: up to the limit again, beside the used bytes.
     waiting_bytes: AtomicUsize,
+    /// Of these, the bytes of requests that were admitted because they had arrived.
+    arrived_bytes: AtomicUsize,
     /// When a request last found no memory.
     wanted: Stamp,
     /// Wakes requests that wait for memory, receiving's own or a delivery's, by signal.
@@ -38,13 +39,15 @@ impl ReceivingBudget {
             used_bytes: AtomicUsize::new(0),
             limit_bytes: AtomicUsize::new(limit_bytes),
             waiting_bytes: AtomicUsize::new(0),
+            arrived_bytes: AtomicUsize::new(0),
             wanted: Stamp::default(),
             freed: Default::default(),
         })
     }
 
+    /// Bytes of admitted requests that are not in the log yet.
     pub(crate) fn used_bytes(&self) -> usize {
-        self.used_bytes.load(Ordering::Relaxed)
+        self.used_bytes.load(Ordering::Relaxed) + self.arrived_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn limit_bytes(&self) -> usize {
@@ -65,6 +68,10 @@ impl ReceivingBudget {
     /// all at once would cost more than the memory that came free is worth.
     pub(crate) fn note_freed(&self, signal: Signal) {
         self.freed[signal as usize].notify_one();
+    }
+
+    fn note_all_freed(&self) {
+        Signal::ALL.into_iter().for_each(|signal| self.note_freed(signal));
     }
 
     fn check_fits(&self, bytes: usize) -> Result<(), Refusal> {
@@ -99,7 +106,7 @@ fn for_small(bytes: usize, limit: usize) -> usize {
 /// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
     pub receiving: Arc<ReceivingBudget>,
-    /// Unknown senders may fill only half of it. Small requests find an eighth more.
+    /// Unknown senders may fill only half of it. The first 256 KiB of a request find an eighth more.
     pub is_sender_known: bool,
 }
 
@@ -122,26 +129,42 @@ impl MemoryPool for WaitingMemory {
     }
 }
 
-/// The memory for receiving of requests that have arrived while they waited. It is as much as what
-/// has come may take: slow requests, which keep the rest, cannot have it.
-pub(crate) struct ArrivedMemory(pub Arc<RouteMemory>);
+/// The memory of requests that were admitted because all of them had arrived while they waited: it
+/// stays that for waiting, which slow requests that are being read cannot have.
+pub(crate) struct ArrivedMemory(Arc<RouteMemory>);
+
+impl ArrivedMemory {
+    /// The permit of the body in memory for waiting becomes that of its request.
+    pub(crate) fn take_over(memory: Arc<RouteMemory>, body: Permit) -> Permit {
+        let arrived = ArrivedMemory(memory);
+        arrived.count(body.bytes());
+        body.moved_to(Arc::new(arrived))
+    }
+
+    fn count(&self, bytes: usize) {
+        self.0.receiving.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
 
 impl MemoryPool for ArrivedMemory {
     fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
-        let RouteMemory { receiving, used_bytes } = &*self.0;
+        let receiving = &self.0.receiving;
         let (needed, limit) = (own_bytes.saturating_add(bytes), receiving.limit_bytes());
         receiving.check_fits(needed)?;
         if !take(&receiving.waiting_bytes, bytes, limit + for_small(needed, limit)) {
             return Err(Refusal::overloaded(SPENT));
         }
-        receiving.used_bytes.fetch_add(bytes, Ordering::AcqRel);
-        used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count(bytes);
         Ok(())
     }
 
     fn give_back(&self, bytes: usize) {
-        self.0.give_back(bytes);
-        self.0.receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let receiving = &self.0.receiving;
+        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        receiving.arrived_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        receiving.note_all_freed();
     }
 
     fn asked_back(&self) -> Option<Refusal> {
@@ -180,7 +203,7 @@ impl MemoryPool for RouteMemory {
     fn give_back(&self, bytes: usize) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.receiving.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        Signal::ALL.into_iter().for_each(|signal| self.receiving.note_freed(signal));
+        self.receiving.note_all_freed();
     }
 
     fn asked_back(&self) -> Option<Refusal> {
@@ -194,8 +217,6 @@ impl MemoryPool for RouteMemory {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use sluice_flow::source::Permit;
 
     use super::*;
 

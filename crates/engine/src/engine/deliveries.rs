@@ -273,7 +273,7 @@ mod tests {
     use bytes::Bytes;
     use sluice_config::SystemEnvironment;
     use sluice_flow::Payload;
-    use sluice_flow::source::{Arrived, Ingress as _, Request};
+    use sluice_flow::source::{ArrivedBody, Ingress as _, Request};
     use sluice_log::Log;
     use sluice_otlp::Signal;
     use tokio::sync::Semaphore;
@@ -315,7 +315,7 @@ mod tests {
 
     async fn submit(engine: &Engine) {
         let route = engine.intakes["otlp"].route(Signal::Traces).expect("there is one");
-        let permit = route.admit(100, &Arrived::default()).await.expect("there is memory");
+        let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
         let payload = Payload::identity(Bytes::from_static(b"payload"));
         let request = Request { payload, items: 1, metadata: Arc::default(), position: None };
         route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");

@@ -2,14 +2,13 @@
 //! delayed.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{Obstacle, Patience};
-use sluice_flow::source::{Arrived, Permit};
+use sluice_flow::source::{ArrivedBody, Permit};
 
 use super::ReceiverRoute;
 use crate::receiving::ArrivedMemory;
@@ -23,7 +22,7 @@ impl ReceiverRoute {
     pub(super) async fn admit_or_wait(
         &self,
         bytes: usize,
-        arrived: &Arrived,
+        arrived: &ArrivedBody,
     ) -> Result<Permit, Refusal> {
         let receiving = &self.door.receiving;
         let mut now = Instant::now();
@@ -31,7 +30,7 @@ impl ReceiverRoute {
         let mut has_waited = false;
         loop {
             let (has_arrived, may_be_paced) = (arrived.is_set(), patience.may_be_paced(now));
-            let admitted = self.try_admit(bytes, has_arrived, may_be_paced, now);
+            let admitted = self.try_admit(bytes, Some(arrived), may_be_paced, now);
             let (refusal, is_paced) = match admitted {
                 Ok(Some(permit)) => {
                     if has_waited {
@@ -56,9 +55,10 @@ impl ReceiverRoute {
             let until = if is_paced { patience.paced_until() } else { patience.ends() };
             let freed =
                 tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified());
-            let arrives = poll_fn(|_| match arrived.is_set() == has_arrived {
-                true => Poll::Pending,
-                false => Poll::Ready(()),
+            // The task that sets it polls this again.
+            let arrives = poll_fn(|_| match arrived.is_set() && !has_arrived {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             });
             tokio::select! {
                 _ = freed => {}
@@ -72,7 +72,7 @@ impl ReceiverRoute {
     pub(super) fn try_admit(
         &self,
         bytes: usize,
-        has_arrived: bool,
+        arrived: Option<&ArrivedBody>,
         may_be_paced: bool,
         now: Instant,
     ) -> Result<Option<Permit>, Refusal> {
@@ -101,10 +101,8 @@ impl ReceiverRoute {
             Err(refusal) => refusal,
         };
         self.door.resources.scheduler.note_memory_short();
-        if !has_arrived {
-            return Err(refusal);
-        }
-        Permit::take(Arc::new(ArrivedMemory(self.memory.clone())), bytes).map(Some)
+        let body = arrived.and_then(ArrivedBody::take).ok_or(refusal)?;
+        Ok(Some(ArrivedMemory::take_over(self.memory.clone(), body)))
     }
 
     /// Whether a request that is not admitted waits for the CPU, to read or to send others: no
@@ -181,6 +179,7 @@ impl ReceiverRoute {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::Arc;
 
     use futures_util::FutureExt as _;
     use sluice_flow::source::{Ingress as _, IngressRoute};
@@ -203,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_waits_for_memory_if_it_can() {
-        let (route, arrived) = (route(400_000), Arrived::default());
+        let (route, arrived) = (route(400_000), ArrivedBody::default());
         let first = route.admit_at_once(300_000).expect("there is memory");
         let mut second = pin!(route.admit(300_000, &arrived));
         assert!(second.as_mut().now_or_never().is_none());
@@ -237,31 +236,38 @@ mod tests {
     }
 
     /// Scenario: slow requests hold all memory for receiving, also that for small ones. Guarantee: a
-    /// request that arrives while it waits is admitted as soon as all of it is there. These have as
-    /// much memory again, and no more.
+    /// request that arrives while it waits is admitted as soon as all of it is there, with the
+    /// memory that it has. It keeps out no other, and that memory comes back.
     #[tokio::test]
     async fn slow_requests_do_not_keep_out_one_that_has_arrived() {
         const BYTES: usize = 100_000;
-        let (route, arrived) = (route(4 * BYTES), Arrived::default());
-        let slow = std::iter::from_fn(|| route.admit_at_once(BYTES / 2).ok()).collect::<Vec<_>>();
-        assert_eq!(slow.len(), 9, "a half is for small ones");
+        let receiving = ReceivingBudget::new(4 * BYTES);
+        let ingress = ingress_with(receiving.clone());
+        ingress.set_routes([(Signal::Traces, empty_route())]);
+        let route = ingress.route(Signal::Traces).expect("there is one");
+        let body = || Permit::take(ingress.waiting(true), BYTES);
+        let mut slow: Vec<_> = std::iter::from_fn(|| route.admit_at_once(BYTES / 2).ok()).collect();
+        assert_eq!(slow.len(), 9, "eight, and one for which small requests have room");
+        let arrived = ArrivedBody::default();
         let mut next = pin!(route.admit(BYTES, &arrived));
         assert!(next.as_mut().now_or_never().is_none());
-        arrived.set();
-        let first = next.now_or_never().expect("needs no memory of slow ones").expect("is taken");
-        let admit = || route.admit(BYTES, &arrived).now_or_never()?.ok();
-        let others = std::iter::from_fn(admit).collect::<Vec<_>>();
-        assert_eq!(others.len(), 3);
-        drop((first, others));
-        assert!(admit().is_some(), "it comes back");
-        drop(slow);
+        let others: Vec<_> = std::iter::from_fn(|| body().ok()).collect();
+        arrived.set(others.into_iter().next_back().expect("there is memory"));
+        let mut admitted = next.now_or_never().expect("is told").expect("is admitted");
+        assert_eq!((admitted.bytes(), receiving.used_bytes()), (BYTES, 9 * BYTES / 2 + BYTES));
+        slow.truncate(7);
+        assert!(route.admit_at_once(BYTES / 2).is_ok(), "slow ones alone count for others");
+        assert!(admitted.grow(3 * BYTES).is_ok() && admitted.grow(BYTES).is_err());
+        drop((admitted, slow));
+        assert_eq!(receiving.used_bytes(), 0);
         assert!(route.admit_at_once(4 * BYTES).is_ok());
+        assert!((0..4).map(|_| body()).collect::<Vec<_>>().iter().all(Result::is_ok));
     }
 
     #[tokio::test]
     async fn a_request_that_never_fits_does_not_wait() {
         let route = route(400_000);
-        let refused = route.admit(400_001, &Arrived::default()).now_or_never();
+        let refused = route.admit(400_001, &ArrivedBody::default()).now_or_never();
         assert!(matches!(refused, Some(Err(Refusal::TooLarge { .. }))));
     }
 }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 pub(crate) use route::{Route, RouteDisk};
 use sluice_flow::overload::disk;
 use sluice_flow::source::{
-    Arrived, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
+    ArrivedBody, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
 };
 use sluice_flow::{BoxFuture, Frame, Refusal};
 use sluice_net::server::ServerResources;
@@ -110,13 +110,13 @@ impl IngressRoute for ReceiverRoute {
     fn admit<'a>(
         &'a self,
         bytes: usize,
-        arrived: &'a Arrived,
+        arrived: &'a ArrivedBody,
     ) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(self.admit_or_wait(bytes, arrived))
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
-        let permit = self.try_admit(bytes, false, false, Instant::now())?;
+        let permit = self.try_admit(bytes, None, false, Instant::now())?;
         permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
     }
 

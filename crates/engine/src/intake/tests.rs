@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{
-    Arrived, Ingress as _, IngressRoute, Permit, Position, Positions, Receipt, Request,
+    ArrivedBody, Ingress as _, IngressRoute, Permit, Position, Positions, Receipt, Request,
 };
 use sluice_flow::{Payload, Refusal};
 use sluice_log::disk::RealDisk;
@@ -95,7 +95,7 @@ impl Fixture {
     /// Submits the next request of one item.
     async fn submit(&mut self) -> Result<Receipt, Refusal> {
         let route = self.route();
-        let permit = route.admit(100, &Arrived::default()).await?;
+        let permit = route.admit(100, &ArrivedBody::default()).await?;
         let position = Some(self.position());
         let payload = Payload::identity(Bytes::from_static(b"payload"));
         route.submit(Request { payload, items: 1, metadata: Arc::default(), position }, permit)
@@ -176,7 +176,7 @@ async fn a_position_whose_process_ends_first_stays() {
 async fn nothing_is_left_of_a_position_that_the_shared_steps_filtered_out() {
     let mut fixture = Fixture::in_memory();
     let route = fixture.route();
-    let permit = route.admit(1, &Arrived::default()).await.expect("there is memory");
+    let permit = route.admit(1, &ArrivedBody::default()).await.expect("there is memory");
     let position = Some(fixture.position());
     let payload = Payload::identity(Bytes::new());
     let request = Request { payload, items: 0, metadata: Arc::default(), position };
@@ -221,7 +221,7 @@ async fn a_position_that_no_delivery_resolved_before_all_left_is_read_again() {
 async fn a_request_whose_deliveries_have_all_gone_is_refused_and_not_answered_ok() {
     let mut fixture = Fixture::in_memory();
     let route = fixture.route();
-    let permit = route.admit(100, &Arrived::default()).await.expect("there is memory");
+    let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
     fixture.ingress.set_routes([]);
     assert!(fixture.ingress.route(Signal::Logs).is_none());
     fixture.readers.iter().for_each(|reader| leave(&fixture, *reader));
@@ -239,7 +239,7 @@ async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() 
     let mut fixture = Fixture::in_memory();
     let [a, b] = fixture.readers;
     let route = fixture.route();
-    let permit = route.admit(100, &Arrived::default()).await.expect("there is memory");
+    let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
     let only_a = Route { readers: Arc::new([a]), ..fixture.to_both() };
     fixture.ingress.set_routes([(Signal::Logs, only_a)]);
     leave(&fixture, b);
@@ -265,7 +265,7 @@ async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
         let both = Route { awaited: Arc::new(awaited), ..fixture.to_both() };
         fixture.ingress.set_routes([(Signal::Logs, both)]);
         let route = fixture.route();
-        let permit = route.admit(100, &Arrived::default()).await.expect("there is memory");
+        let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
         leave(&fixture, b);
         let payload = Payload::identity(Bytes::from_static(b"payload"));
         let position = Some(fixture.position());

@@ -22,9 +22,9 @@
 mod position;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 pub use position::{Position, Positions};
 use sluice_otlp::{Encoding, Signal};
 
@@ -44,12 +44,12 @@ pub trait Ingress: Send + Sync + 'static {
 
 /// The pipelines for a receiver's data of one signal.
 pub trait IngressRoute: Send + Sync + 'static {
-    /// Asks for memory for a body of this many bytes. Waits a bounded time for it. A body that
-    /// arrives meanwhile cannot be kept out by slow ones.
+    /// Asks for memory for a body of this many bytes. Waits a bounded time for it. If the whole
+    /// body arrives meanwhile, memory that slower requests hold no longer keeps it out.
     fn admit<'a>(
         &'a self,
         bytes: usize,
-        arrived: &'a Arrived,
+        arrived: &'a ArrivedBody,
     ) -> BoxFuture<'a, Result<Permit, Refusal>>;
 
     /// Asks without waiting, for a request whose bytes would have no memory while it waits.
@@ -66,18 +66,23 @@ pub trait IngressRoute: Send + Sync + 'static {
     fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal>;
 }
 
-/// Whether all of a body has arrived, in memory of [`Ingress::waiting`]. Set by the task that waits
-/// for its admission, which polls that again afterwards. Never set by a receiver that fetches.
-#[derive(Debug, Default)]
-pub struct Arrived(AtomicBool);
+/// The memory, out of [`Ingress::waiting`], of a body all of which has arrived while it waited to be
+/// admitted. The task that waits sets it, and then polls the admission again: no waker is needed.
+/// Receivers that fetch never set it.
+#[derive(Default)]
+pub struct ArrivedBody(Mutex<Option<Permit>>);
 
-impl Arrived {
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+impl ArrivedBody {
+    pub fn set(&self, permit: Permit) {
+        *self.0.lock() = Some(permit);
     }
 
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.lock().is_some()
+    }
+
+    pub fn take(&self) -> Option<Permit> {
+        self.0.lock().take()
     }
 }
 
@@ -137,6 +142,12 @@ impl Permit {
             self.pool.give_back(self.bytes - bytes);
             self.bytes = bytes;
         }
+    }
+
+    /// The same bytes in another pool, which has counted them already.
+    pub fn moved_to(mut self, pool: Arc<dyn MemoryPool>) -> Permit {
+        self.pool = pool;
+        self
     }
 
     /// See [`MemoryPool::asked_back`].

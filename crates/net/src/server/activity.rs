@@ -49,7 +49,7 @@ struct Times {
 enum Standing {
     New,
     Accepted,
-    /// One of them made no progress while others found no memory.
+    /// One of them made no progress while memory was short.
     Stalled,
 }
 
@@ -102,7 +102,7 @@ impl Activity {
         Some(Counted { activity: Arc::clone(self), undo })
     }
 
-    /// Whether requests or connections found no memory lately.
+    /// See [`ConnectionBudget::is_short`].
     pub(super) fn is_memory_short(&self) -> bool {
         self.charges.budget.is_short()
     }

@@ -203,6 +203,11 @@ impl BodyReader {
     fn check_progress(&mut self) -> Result<(), BodyError> {
         self.check_at = Instant::now() + PROGRESS_INTERVAL;
         self.stalled = None;
+        // It may have come, and waits in the socket for its connection's slice.
+        if self.body.activity.entry.is_queued() {
+            self.came_bytes = 0;
+            return Ok(());
+        }
         if std::mem::take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES {
             let Some(stalled) = self.body.activity.note_stalled() else {
                 // To drain it would keep its memory. Hardly any of it is on its way.

@@ -38,7 +38,8 @@ const FRAME_MAX_BYTES: u32 = 64 << 10;
 const FRAME_LEAST_BYTES: u32 = 16 << 10;
 /// The budget divided by this is for unfinished long frames.
 const FRAMES_OF_ALL_PART: usize = 2;
-/// Memory counts as short for this long after a request or a connection found none.
+/// Memory counts as short for this long after a request found none, or none was left for a
+/// connection.
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// Connections may take this percentage of the process's file descriptors.
 const DESCRIPTORS_PERCENT: usize = 75;
@@ -82,8 +83,8 @@ pub struct ConnectionBudget {
     lender: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
     /// For bytes of requests that wait: it bounds the windows.
     waiting_bytes: AtomicUsize,
-    /// When a request or a connection last found no memory.
-    refused_at: Mutex<Option<Instant>>,
+    /// When memory was last found short.
+    short_at: Mutex<Option<Instant>>,
 }
 
 impl ConnectionBudget {
@@ -98,7 +99,7 @@ impl ConnectionBudget {
             streams_bytes: AtomicUsize::new(0),
             lender: OnceLock::new(),
             waiting_bytes: AtomicUsize::new(waiting_bytes),
-            refused_at: Mutex::default(),
+            short_at: Mutex::default(),
         })
     }
 
@@ -165,18 +166,24 @@ impl ConnectionBudget {
         if is_one_of_few { FRAME_MAX_BYTES } else { FRAME_LEAST_BYTES }
     }
 
-    /// Whether requests of any connection are being refused for want of memory, or leave too little
-    /// for new connections.
+    /// Whether requests found no memory lately, or left none for a new connection.
     pub(super) fn is_short(&self) -> bool {
-        self.refused_at.lock().is_some_and(|at| at.elapsed() < SHORT_FOR)
-            || !self.do_streams_leave_room()
+        let mut short_at = self.short_at.lock();
+        let is_short = short_at.is_some_and(|at| at.elapsed() < SHORT_FOR);
+        if !is_short && !self.do_streams_leave_room() {
+            *short_at = Some(Instant::now());
+            return true;
+        }
+        is_short
     }
 
+    /// Beside the streams there is room for a connection, if not for want of places.
     fn do_streams_leave_room(&self) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let open_bytes = self.open_bytes.load(Ordering::Relaxed);
+        let open_bytes = self.open_bytes.load(Ordering::Relaxed) + OPEN_BYTES + TLS_BYTES;
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
-        self.has_room(streams_bytes, beside_connections_bytes(limit_bytes, open_bytes), 0)
+        let has_places = open_bytes <= open_limit_bytes(limit_bytes);
+        !has_places || self.has_room(open_bytes, open_limit_bytes(limit_bytes), streams_bytes)
     }
 
     /// Charges an open connection. False: there is no room for it.
@@ -211,8 +218,9 @@ impl ConnectionBudget {
             };
             (sum_bytes <= share_bytes || may_borrow()).then_some(sum_bytes)
         });
-        if taken.is_err() {
-            *self.refused_at.lock() = Some(Instant::now());
+        // Those that stalled may come back at once and for ever: others need not give way to them.
+        if taken.is_err() && !matches!(share, Share::Stalled) {
+            *self.short_at.lock() = Some(Instant::now());
         }
         taken.is_ok()
     }
@@ -232,7 +240,8 @@ const fn open_limit_bytes(limit_bytes: usize) -> usize {
     limit_bytes - limit_bytes / STREAMS_PART
 }
 
-/// Streams that take no more leave room for new connections, if not all places are taken.
+/// The most that streams may take so that an eighth of the budget stays free for new connections,
+/// if not all places are taken; an eighth at least.
 fn beside_connections_bytes(limit_bytes: usize, open_bytes: usize) -> usize {
     open_limit_bytes(limit_bytes).saturating_sub(open_bytes).max(limit_bytes / STREAMS_PART)
 }

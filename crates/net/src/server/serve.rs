@@ -63,16 +63,17 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
                 ServerCounters::count(&counters.accepted);
                 let open = &resources.connections;
                 let activity = Arc::new(Activity::new(&open.budget));
-                let Some(place) = open.try_open(&port, &activity, Instant::now()) else {
+                if let Some(place) = open.try_open(&port, &activity, Instant::now()) {
+                    let context = Arc::clone(&context);
+                    connections.spawn(async move {
+                        serve_connection(socket, peer, activity, context).await;
+                        drop(place);
+                    });
+                } else {
                     // The client sees an orderly end and tries again.
                     ServerCounters::count(&counters.refused);
-                    continue;
-                };
-                let context = Arc::clone(&context);
-                connections.spawn(async move {
-                    serve_connection(socket, peer, activity, context).await;
-                    drop(place);
-                });
+                    drop(socket);
+                }
                 if let Some(until) = pace.note_accepted(Instant::now()) {
                     tokio::time::sleep_until(until).await;
                 }

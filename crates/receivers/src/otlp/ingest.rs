@@ -46,7 +46,7 @@ pub(super) struct Incoming<'a> {
 }
 
 /// A request that was read, by the route that it began with.
-struct Arrived {
+struct ReadRequest {
     route: Arc<dyn IngressRoute>,
     metadata: Arc<Metadata>,
     work: Work,
@@ -114,7 +114,7 @@ impl Ingest {
                 let metadata = sender.metadata(&head, keys, &mut permit)?;
                 let limit_bytes = self.config.limit_bytes;
                 let work = Work::new(&*route, signal, format, packing, bytes, limit_bytes);
-                Ok(Arrived { route, metadata, work, permit })
+                Ok(ReadRequest { route, metadata, work, permit })
             };
             let read = read.await;
             drop((head, body));
@@ -138,8 +138,8 @@ impl Ingest {
 
     /// Returns the items accepted, and the length of the body as sent; with an error, the items
     /// refused as far as they were counted.
-    async fn submit(&self, arrived: Arrived) -> Result<(u32, usize), (Refused, u32)> {
-        let Arrived { route, metadata, work, permit } = arrived;
+    async fn submit(&self, arrived: ReadRequest) -> Result<(u32, usize), (Refused, u32)> {
+        let ReadRequest { route, metadata, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
         let ((items, payload), permit) = inspected.map_err(|refused| (refused, 0))?;

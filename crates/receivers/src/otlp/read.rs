@@ -1,7 +1,7 @@
 //! Steps 3 and 4: asking for memory for a body, and reading it.
 
 use bytes::Bytes;
-use sluice_flow::source::{Arrived, IngressRoute, Permit};
+use sluice_flow::source::{ArrivedBody, IngressRoute, Permit};
 use sluice_net::compress::Packing;
 use sluice_net::grpc::MessageReader;
 use sluice_net::grpc::frame::FrameError;
@@ -83,9 +83,9 @@ impl Ingest {
         len_bytes: usize,
         body: &'a mut Body,
     ) -> Result<Admitted<'a>, Refused> {
-        let (pool, arrived) = (|| self.ingress.waiting(true), Arrived::default());
+        let (pool, arrived) = (|| self.ingress.waiting(true), ArrivedBody::default());
         let wait = route.admit(len_bytes, &arrived);
-        let waited = body.read_while(wait, pool, Waits::ForMemory(&arrived)).await?;
+        let waited = body.read_while(wait, pool, Waits::ForAdmission(&arrived)).await?;
         let permit = waited.unwrap_or_else(|| route.admit_at_once(len_bytes))?;
         Ok(Admitted::new(body, permit, &self.scheduler))
     }

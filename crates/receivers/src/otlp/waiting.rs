@@ -10,15 +10,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sluice_flow::BoxFuture;
-use sluice_flow::source::{Arrived, MemoryPool, Permit};
+use sluice_flow::source::{ArrivedBody, MemoryPool, Permit};
 use sluice_net::server::{BodyError, BodyReader};
 use tokio::time::Instant;
 
 /// What a request waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Waits<'a> {
-    /// Is told when all of it has arrived.
-    ForMemory(&'a Arrived),
+    /// To be admitted. Gets the memory of the body once all of it has arrived.
+    ForAdmission(&'a ArrivedBody),
     /// For a check of its credentials. It gives way if others need the memory that its connection
     /// holds.
     ForCheck,
@@ -95,8 +95,8 @@ impl Body {
         }
         let mut has_room = self.last.take().is_none_or(|piece| self.hold(piece));
         while has_room {
-            if let (Waits::ForMemory(arrived), true) = (waits, self.has_ended) {
-                arrived.set();
+            if let (Waits::ForAdmission(arrived), true) = (waits, self.has_ended) {
+                self.charged.take().into_iter().for_each(|permit| arrived.set(permit));
             }
             let is_read = !self.has_ended && !self.reader.comes_when_asked();
             tokio::select! {
@@ -116,12 +116,15 @@ impl Body {
     fn hold(&mut self, piece: Bytes) -> bool {
         let (len, capacity) = (self.held.len() + piece.len(), self.held.capacity());
         if len > capacity {
-            let capacity = len.max(2 * capacity);
-            let charged = self.charged.as_mut();
-            if charged.is_none_or(|charged| charged.grow_to(capacity).is_err()) {
+            // Twice as much, or what is needed if there is no more.
+            let wanted = [len.max(2 * capacity), len];
+            let grow = |charged: &mut Permit| {
+                wanted.into_iter().find(|wanted| charged.grow_to(*wanted).is_ok())
+            };
+            let Some(capacity) = self.charged.as_mut().and_then(grow) else {
                 self.last = Some(piece);
                 return false;
-            }
+            };
             self.held.reserve_exact(capacity - self.held.len());
         }
         self.held.extend_from_slice(&piece);

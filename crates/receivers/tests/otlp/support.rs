@@ -1,9 +1,11 @@
 //! A mock of the engine, requests to send, and raw clients to send them with.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +19,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use sluice_config::load::read_text;
-use sluice_flow::source::{Arrived, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request};
+use sluice_flow::source::{
+    ArrivedBody, Ingress, IngressRoute, MemoryPool, Permit, Receipt, Request,
+};
 use sluice_flow::{BoxFuture, Metadata, Payload, Refusal};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
@@ -65,6 +69,8 @@ pub(crate) struct MockIntake {
     pub(crate) submit_refusal: Option<Refusal>,
     /// Requests wait to be admitted until it is notified.
     pub(crate) gate: Option<Notify>,
+    /// Or until all of them has arrived.
+    pub(crate) admits_arrived: bool,
     /// The memory for bytes of requests that wait.
     pub(crate) waiting: Arc<WaitingMemory>,
     /// No request of this signal is ever accepted.
@@ -149,11 +155,22 @@ impl MemoryPool for WaitingMemory {
 }
 
 impl IngressRoute for MockRoute {
-    fn admit<'a>(&'a self, bytes: usize, _: &'a Arrived) -> BoxFuture<'a, Result<Permit, Refusal>> {
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        arrived: &'a ArrivedBody,
+    ) -> BoxFuture<'a, Result<Permit, Refusal>> {
         Box::pin(async move {
             self.0.admissions.fetch_add(1, Ordering::SeqCst);
+            let arrives = poll_fn(|_| match arrived.is_set() && self.0.admits_arrived {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            });
             if let Some(gate) = &self.0.gate {
-                gate.notified().await;
+                tokio::select! {
+                    () = gate.notified() => {}
+                    () = arrives => {}
+                }
             }
             self.admit_at_once(bytes)
         })

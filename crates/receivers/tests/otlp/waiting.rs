@@ -78,6 +78,25 @@ async fn what_comes_of_a_request_that_waits_is_charged() {
     until_waiting_requests_hold(&receiver, 0..=0).await;
 }
 
+/// Guarantee: a request that waits is admitted once all of it has arrived, and not before.
+#[tokio::test]
+async fn a_request_that_arrives_while_it_waits_is_admitted() {
+    let intake =
+        MockIntake { gate: Some(Notify::new()), admits_arrived: true, ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let client = connect_h2(receiver.grpc).await;
+    let body = framed(0, &traces(1));
+    let (response, mut stream) = begin(&client, body[..8].to_vec()).await;
+    until_waiting_requests_hold(&receiver, 3..=8).await;
+    assert_eq!(receiver.intake.outstanding(), 0, "it waits");
+    stream.send_data(Bytes::copy_from_slice(&body[8..]), true).expect("is sent");
+    let head = timeout(Duration::from_secs(10), response).await.expect("in time").expect("is one");
+    assert!(Status::read_from(head.headers()).is_none_or(|status| status.is_ok()), "{head:?}");
+    let (code, ..) = post(receiver.http, "/v1/traces", &[PROTOBUF], &traces(1)).await;
+    assert_eq!((code, receiver.intake.taken().len()), (200, 2));
+    until_waiting_requests_hold(&receiver, 0..=0).await;
+}
+
 /// Guarantee: a request whose peer sends more than there is memory for while it waits is admitted
 /// at once or not at all, whatever it announced. Trailers and bytes that are not kept cost nothing.
 #[tokio::test]

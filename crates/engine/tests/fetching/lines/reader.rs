@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sluice_flow::source::{Arrived, Ingress, Positions, Refusal, Request};
+use sluice_flow::source::{ArrivedBody, Ingress, Positions, Refusal, Request};
 use sluice_otlp::Signal;
 use sluice_receivers::Streams;
 use tokio_util::sync::CancellationToken;
@@ -116,7 +116,7 @@ impl Reader {
             return Ok(false);
         }
         let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
-        let mut permit = route.admit(CHUNK_MEMORY_BYTES, &Arrived::default()).await?;
+        let mut permit = route.admit(CHUNK_MEMORY_BYTES, &ArrivedBody::default()).await?;
         let mut chunk = vec![0; CHUNK_BYTES];
         let length = file.read_at(&mut chunk, *offset).unwrap_or(0);
         let Some(end) = chunk[..length].iter().rposition(|byte| *byte == b'\n') else {

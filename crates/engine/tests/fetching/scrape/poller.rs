@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use sluice_flow::source::{Arrived, Ingress, Positions, Refusal, Request};
+use sluice_flow::source::{ArrivedBody, Ingress, Positions, Refusal, Request};
 use sluice_net::auth::client::ClientAuth;
 use sluice_net::client::HttpClient;
 use sluice_otlp::Signal;
@@ -93,7 +93,7 @@ impl Poller {
             self.next = self.positions.rewind();
         }
         let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
-        let mut permit = route.admit(PAGE_MEMORY_BYTES, &Arrived::default()).await?;
+        let mut permit = route.admit(PAGE_MEMORY_BYTES, &ArrivedBody::default()).await?;
         let Some(page) = self.fetch().await else { return Ok(false) };
         let (payload, items) = encode(&page);
         permit.grow_to(payload.bytes.len())?;

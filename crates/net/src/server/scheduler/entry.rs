@@ -79,6 +79,11 @@ impl ConnectionEntry {
         self.all_have_arrived.notify_waiters();
     }
 
+    /// There is something to read, and it waits for its slice.
+    pub(in crate::server) fn is_queued(&self) -> bool {
+        self.is_queued.load(Ordering::Relaxed)
+    }
+
     pub(super) fn has_slice(&self) -> bool {
         self.has_slice.load(Ordering::Acquire)
     }

@@ -26,8 +26,9 @@
 //! - `memory-limit`: the same while memory for receiving is short (fewer refusals: data waits
 //!   unread)
 //! - `weight-by-bytes`: a large request counts for several (large requests fit the caches too)
-//! - `little-requests`: connections whose requests have at most 48 KiB have turns with others, which
-//!   count as one for them (they do not wait for large requests)
+//! - `little-requests`: connections that are new, or whose requests have less than 48 KiB and come
+//!   at most 256 KiB at a time, have turns with the others, whose large requests count as one for
+//!   them (they seldom wait for large requests)
 //! - `waiting-requests`: while a request waits for the CPU, connections with waiting requests count
 //!   also without progress (more of them would fill the memory for waiting, and be refused)
 //! - `forecast`: a connection counts for as many requests as in its last slice (the limit is kept,

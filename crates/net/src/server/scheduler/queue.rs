@@ -14,6 +14,10 @@ use super::rules::{Rule, Rules};
 /// ticks and the time to find out that the CPU is idle are less than 50 ms.
 pub(super) const IDLE_WAIT_TICKS: u64 = 2;
 
+/// If the first of the others has waited for this long (100 ms), its turn is kept until it fits:
+/// little requests could fill the limit again and again.
+const OTHERS_WAIT_TICKS: u64 = 20;
+
 /// In the first idle window overdue connections are let in that are likely to send this much in
 /// all, and in each further one twice as much, up to a bound. A window may be idle only because the
 /// active connections have sent nothing for a moment, and a new one may send many times more.
@@ -55,8 +59,7 @@ impl IdleAllowance {
 
 #[derive(Debug, Default)]
 pub(super) struct ReadQueue {
-    /// Connections of which it is known that their requests are little, and others. They have
-    /// turns.
+    /// Connections whose requests are little as far as is known, and others. They have turns.
     little: VecDeque<Arc<ConnectionEntry>>,
     others: VecDeque<Arc<ConnectionEntry>>,
     is_turn_of_others: bool,
@@ -113,17 +116,21 @@ impl ReadQueue {
             let weights = self.active.iter().map(|entry| entry.weight(tick, rules, is_cpu_awaited));
             !limit.is_bounded() || limit.admits_beside(weights.sum())
         };
-        let has_little =
+        let little_may_go =
             !self.little.is_empty() && is_admitted(rules.and_without(Rule::WeightByBytes));
-        let has_others = !self.others.is_empty()
-            && (!has_little || self.is_turn_of_others)
+        let others_may_go = !self.others.is_empty()
+            && (!little_may_go || self.is_turn_of_others)
             && is_admitted(rules);
-        let entry = match (has_others, has_little) {
+        let has_waited = |entry: &Arc<ConnectionEntry>| {
+            tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= OTHERS_WAIT_TICKS
+        };
+        let turn_is_kept = self.is_turn_of_others && self.others.front().is_some_and(has_waited);
+        let entry = match (others_may_go, little_may_go && !turn_is_kept) {
             (true, _) => self.others.pop_front(),
             (false, true) => self.little.pop_front(),
             (false, false) => None,
         }?;
-        self.is_turn_of_others = !has_others;
+        self.is_turn_of_others = !others_may_go;
         Some(self.begin(entry, tick))
     }
 
@@ -151,11 +158,16 @@ impl ReadQueue {
             true => self.idle_allowance.has_room_for(entry.expected_bytes()),
             false => admits_large,
         };
-        let next_of = |queue: &mut VecDeque<Arc<ConnectionEntry>>| {
+        let next_of = |queue: &VecDeque<Arc<ConnectionEntry>>| {
             let index = queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
-            queue.remove(index)
+            Some((queue[index].queued_at_tick.load(Ordering::Relaxed), index))
         };
-        let entry = next_of(&mut self.little).or_else(|| next_of(&mut self.others))?;
+        let entry = match (next_of(&self.little), next_of(&self.others)) {
+            (Some((at, index)), others) if others.is_none_or(|(other_at, _)| at <= other_at) => {
+                self.little.remove(index)
+            }
+            (_, others) => self.others.remove(others?.1),
+        }?;
         if entry.expects_small_slice() {
             self.idle_allowance.take(entry.expected_bytes());
         }

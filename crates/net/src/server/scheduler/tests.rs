@@ -1,6 +1,7 @@
 //! The scheduler, driven by hand: ticks and loads are passed in, and no sockets are behind the
 //! connections.
 
+use std::collections::VecDeque;
 use std::task::Waker;
 
 use super::entry::{PROGRESS_LEAST_BYTES, SLICE_LEAST_BYTES, SLICE_TICKS, STALLED_TICKS};
@@ -290,6 +291,56 @@ fn little_requests_do_not_wait_for_large_ones() {
         park(&scheduler);
         assert!(second.may_read() && third.may_read() && !large[2].may_read(), "beside it");
     }
+}
+
+/// Scenario: one large request is being worked on, and so many connections with little ones come
+/// that they fill the limit again and again. Guarantee: another one with large requests gets its
+/// slice all the same.
+#[test]
+fn little_requests_do_not_keep_large_ones_out() {
+    const LARGE_BYTES: usize = 256 << 10;
+    let scheduler = limited();
+    let mut both: [_; 2] = queued(&scheduler);
+    for connection in &mut both {
+        park(&scheduler);
+        assert!(connection.may_read());
+        connection.reads.note_read(LARGE_BYTES);
+        connection.requests.end_slice();
+    }
+    let [mut busy, mut large] = both;
+    assert!(!busy.may_read());
+    park(&scheduler);
+    assert!(busy.may_read());
+    let _arriving = busy.begin(1);
+    let mut let_in = VecDeque::new();
+    let mut let_in_next = |let_in: &mut VecDeque<Connection>| {
+        let [mut little] = queued(&scheduler);
+        park(&scheduler);
+        let may_read = little.may_read();
+        if may_read {
+            drop(little.begin(1));
+            let_in.push_back(little);
+        }
+        may_read
+    };
+    while let_in_next(&mut let_in) {}
+    let waited = (0..1_000).find(|tick| {
+        scheduler.ticks.store(*tick, Ordering::Relaxed);
+        busy.reads.note_read(PROGRESS_LEAST_BYTES);
+        if large.may_read() {
+            return true;
+        }
+        // As soon as one is answered, the next one comes.
+        let_in.iter_mut().for_each(|little| little.reads.note_read(PROGRESS_LEAST_BYTES));
+        for _ in 0..let_in.len() {
+            let answered = let_in.pop_front().expect("there is one");
+            answered.answer(1);
+            answered.requests.end_slice();
+            let_in_next(&mut let_in);
+        }
+        false
+    });
+    assert!(waited.is_some_and(|ticks| ticks <= 40), "{waited:?}");
 }
 
 #[test]
