@@ -98,7 +98,7 @@ fn take(used_bytes: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     used_bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, add).is_ok()
 }
 
-/// What a request that takes this much finds beyond the limit.
+/// Memory beyond the limit for a request that takes this much.
 fn for_small(bytes: usize, limit: usize) -> usize {
     if bytes <= SMALL_REQUEST_BYTES { limit / SMALL_REQUESTS_PART } else { 0 }
 }

@@ -235,8 +235,8 @@ mod tests {
         assert!(admit(&small, 60_000).is_ok());
     }
 
-    /// Scenario: slow requests hold all memory for receiving, also that for small ones. Guarantee: a
-    /// request that arrives while it waits is admitted as soon as all of it is there, with the
+    /// Scenario: slow requests hold all memory for receiving, with that for small ones. Guarantee:
+    /// a request that arrives while it waits is admitted as soon as all of it is there, with the
     /// memory that it has. It keeps out no other, and that memory comes back.
     #[tokio::test]
     async fn slow_requests_do_not_keep_out_one_that_has_arrived() {

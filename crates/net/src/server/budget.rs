@@ -55,6 +55,7 @@ pub(super) enum Share {
     /// The first streams of one whose requests made no progress: beside them there is room for new
     /// connections.
     Stalled,
+    /// More of them.
     Further,
 }
 
@@ -170,15 +171,16 @@ impl ConnectionBudget {
     pub(super) fn is_short(&self) -> bool {
         let mut short_at = self.short_at.lock();
         let is_short = short_at.is_some_and(|at| at.elapsed() < SHORT_FOR);
-        if !is_short && !self.do_streams_leave_room() {
+        if !is_short && !self.streams_leave_room() {
             *short_at = Some(Instant::now());
             return true;
         }
         is_short
     }
 
-    /// Beside the streams there is room for a connection, if not for want of places.
-    fn do_streams_leave_room(&self) -> bool {
+    /// Whether there is room for a connection beside the streams. True also if connections have
+    /// taken all that they may.
+    fn streams_leave_room(&self) -> bool {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let open_bytes = self.open_bytes.load(Ordering::Relaxed) + OPEN_BYTES + TLS_BYTES;
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);

@@ -31,6 +31,7 @@
 //!   are done
 //! - peers that vanished: keepalive, of HTTP/2 or TCP
 
+mod accept_pace;
 mod activity;
 mod body;
 mod budget;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::accept_pace::AcceptPace;
 use super::activity::Activity;
 use super::connection::{Context, is_due, serve_connection};
 use super::counters::ServerCounters;
@@ -18,10 +19,6 @@ use super::listener::Listener;
 use super::open::Port;
 use super::{Handler, Serving};
 
-/// Connections that a port accepts in an interval for each core, at most. Thousands that come at
-/// once would keep those that are open waiting until all have been looked at.
-const ACCEPTED_AT_ONCE: usize = 8;
-const ACCEPT_INTERVAL: Duration = Duration::from_millis(1);
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -98,51 +95,8 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     }
 }
 
-struct AcceptPace {
-    most: usize,
-    left: usize,
-    began: Instant,
-}
-
-impl AcceptPace {
-    fn new(cores: usize, now: Instant) -> Self {
-        let most = ACCEPTED_AT_ONCE * cores;
-        AcceptPace { most, left: most, began: now }
-    }
-
-    /// When the next connection may be accepted, if this was the last one of its interval.
-    fn note_accepted(&mut self, now: Instant) -> Option<Instant> {
-        if now - self.began >= ACCEPT_INTERVAL {
-            (self.left, self.began) = (self.most, now);
-        }
-        self.left = self.left.saturating_sub(1);
-        (self.left == 0).then(|| self.began + ACCEPT_INTERVAL)
-    }
-}
-
 /// The peer was gone before it was accepted.
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Guarantee: thousands of connections that come at once are spread over time; those that come
-    /// one by one do not wait.
-    #[test]
-    fn a_burst_of_connections_is_spread() {
-        let began = Instant::now();
-        let (mut pace, mut now) = (AcceptPace::new(2, began), began);
-        for _ in 0..100 * 2 * ACCEPTED_AT_ONCE {
-            now = pace.note_accepted(now).unwrap_or(now);
-        }
-        assert_eq!(now - began, 100 * ACCEPT_INTERVAL);
-        for _ in 0..100 {
-            now += ACCEPT_INTERVAL;
-            assert_eq!(pace.note_accepted(now), None);
-        }
-    }
 }

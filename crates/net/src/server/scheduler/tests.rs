@@ -313,7 +313,7 @@ fn little_requests_do_not_keep_large_ones_out() {
     assert!(busy.may_read());
     let _arriving = busy.begin(1);
     let mut let_in = VecDeque::new();
-    let mut let_in_next = |let_in: &mut VecDeque<Connection>| {
+    let let_in_next = |let_in: &mut VecDeque<Connection>| {
         let [mut little] = queued(&scheduler);
         park(&scheduler);
         let may_read = little.may_read();
