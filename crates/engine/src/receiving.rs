@@ -106,7 +106,8 @@ fn for_small(bytes: usize, limit: usize) -> usize {
 /// The memory for bytes of waiting requests: beside that for receiving, and as large.
 pub(crate) struct WaitingMemory {
     pub receiving: Arc<ReceivingBudget>,
-    /// Unknown senders may fill only half of it. The first 256 KiB of a request find an eighth more.
+    /// Unknown senders may fill only half of it. The first 256 KiB of a request find an eighth
+    /// more.
     pub is_sender_known: bool,
 }
 

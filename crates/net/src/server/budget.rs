@@ -46,7 +46,7 @@ const DESCRIPTORS_PERCENT: usize = 75;
 /// Memory for requests that wait, if no limit is given.
 const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 
-/// What memory for streams is taken for: it is granted up to a share of the budget, and borrowed
+/// The purpose of memory for streams. It is granted up to a share of the budget, and borrowed
 /// beyond. Connections with a few streams must not suffer from those with hundreds.
 #[derive(Clone, Copy)]
 pub(super) enum Share {

@@ -14,7 +14,7 @@ use sluice_flow::source::{ArrivedBody, MemoryPool, Permit};
 use sluice_net::server::{BodyError, BodyReader};
 use tokio::time::Instant;
 
-/// What a request waits for.
+/// The reason for which a request waits.
 #[derive(Clone, Copy)]
 pub(super) enum Waits<'a> {
     /// To be admitted. Gets the memory of the body once all of it has arrived.

@@ -35,8 +35,7 @@ const THREADS: [u16; 2] = [2, 16];
 const HEAD_START: Duration = Duration::from_millis(1_300);
 const SPANS_PER_S: f64 = 2_000.0;
 
-/// What the well-behaved client sends. Its streams are enough for all requests, so that none waits
-/// for the answer of another.
+/// A well-behaved client. It may have as many requests in flight as come in a second and more.
 #[derive(Clone, Copy)]
 struct Client {
     spans_per_request: u32,
@@ -114,7 +113,7 @@ const COMPARISONS: usize = 3;
 async fn compare<A: Future<Output = ()> + Send + 'static>(scene: &Scene, attack: fn(Target) -> A) {
     let _alone = alone().await;
     let cores = available_parallelism().map_or(1, NonZero::get);
-    // More threads than cores wait for each other, whoever sends.
+    // More threads than cores wait for each other, beside any client.
     let threads = THREADS.into_iter().filter(|threads| usize::from(*threads) <= cores.max(2));
     for threads in threads {
         let (mut as_soon, mut later) = (0, Vec::new());

@@ -256,8 +256,8 @@ fn requests_without_progress_do_not_count_for_long() {
     assert!(!fourth.may_read());
 }
 
-/// Scenario: the limit is low, and one large request weighs more. Guarantee: connections with little
-/// requests are let in beside it, and have turns with those that wait with large ones.
+/// Scenario: the limit is low, and one large request weighs more. Guarantee: connections with
+/// little requests are let in beside it, and have turns with those that wait with large ones.
 #[test]
 fn little_requests_do_not_wait_for_large_ones() {
     const LARGE_BYTES: usize = 16 << 20;
