@@ -50,9 +50,8 @@ fn any_phase() -> impl Strategy<Value = Phase> {
 
 /// Senders have a rate of their own: those that wait for their answers are meant to go as slowly as
 /// the slowest backend that works (rule 2). At most 100 requests a second fill the pool in 2 s.
-///
-/// Known to fail, and left out: a slow backend whose delivery has a limit of its own that senders
-/// reach before slowing them down is given up. A request may then wait for a second, or be refused.
+// A slow backend whose delivery has a limit of its own is left out: it may cost a request a wait of
+// a second, or a refusal, if the limit is reached before slowing its senders down is given up.
 fn any_case() -> impl Strategy<Value = Case> {
     let every = proptest::collection::vec(4u64..60, 1..5);
     let healthy = proptest::collection::vec(policy_of_the_healthy(), 1..4);
