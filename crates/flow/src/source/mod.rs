@@ -68,8 +68,7 @@ pub trait IngressRoute: Send + Sync + 'static {
 
 /// The memory, out of [`Ingress::waiting`], of a body all of which has arrived while it waited to
 /// be admitted. The task that waits sets it, and then polls the admission again: no waker is
-/// needed.
-/// Receivers that fetch never set it.
+/// needed. Receivers that fetch never set it.
 #[derive(Default)]
 pub struct ArrivedBody(Mutex<Option<Permit>>);
 

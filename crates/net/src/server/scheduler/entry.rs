@@ -84,6 +84,11 @@ impl ConnectionEntry {
         self.is_queued.load(Ordering::Relaxed)
     }
 
+    /// It was queued at least this many ticks ago.
+    pub(super) fn has_waited(&self, ticks: u64, tick: u64) -> bool {
+        tick.saturating_sub(self.queued_at_tick.load(Ordering::Relaxed)) >= ticks
+    }
+
     pub(super) fn has_slice(&self) -> bool {
         self.has_slice.load(Ordering::Acquire)
     }

@@ -121,10 +121,9 @@ impl ReadQueue {
         let others_may_go = !self.others.is_empty()
             && (!little_may_go || self.is_turn_of_others)
             && is_admitted(rules);
-        let has_waited = |entry: &Arc<ConnectionEntry>| {
-            tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= OTHERS_WAIT_TICKS
-        };
-        let turn_is_kept = self.is_turn_of_others && self.others.front().is_some_and(has_waited);
+        let first_of_others = self.others.front();
+        let turn_is_kept = self.is_turn_of_others
+            && first_of_others.is_some_and(|entry| entry.has_waited(OTHERS_WAIT_TICKS, tick));
         let entry = match (others_may_go, little_may_go && !turn_is_kept) {
             (true, _) => self.others.pop_front(),
             (false, true) => self.little.pop_front(),
@@ -151,15 +150,15 @@ impl ReadQueue {
         tick: u64,
         admits_large: bool,
     ) -> Option<Arc<ConnectionEntry>> {
-        let is_overdue = |entry: &ConnectionEntry| {
-            tick.saturating_sub(entry.queued_at_tick.load(Ordering::Relaxed)) >= IDLE_WAIT_TICKS
-        };
         let is_next = |entry: &Arc<ConnectionEntry>| match entry.expects_small_slice() {
             true => self.idle_allowance.has_room_for(entry.expected_bytes()),
             false => admits_large,
         };
         let next_of = |queue: &VecDeque<Arc<ConnectionEntry>>| {
-            let index = queue.iter().take_while(|entry| is_overdue(entry)).position(is_next)?;
+            let index = queue
+                .iter()
+                .take_while(|entry| entry.has_waited(IDLE_WAIT_TICKS, tick))
+                .position(is_next)?;
             Some((queue[index].queued_at_tick.load(Ordering::Relaxed), index))
         };
         let entry = match (next_of(&self.little), next_of(&self.others)) {
