@@ -267,9 +267,13 @@ impl Backlog {
 
     /// Decides anew what each delivery may shed, unless that was done a moment ago.
     pub(crate) fn update_sheds(&self, now: Instant) {
-        if self.updated_at.is_within(UPDATE_INTERVAL, now) {
-            return;
+        if !self.updated_at.is_within(UPDATE_INTERVAL, now) {
+            self.update_sheds_at_once(now);
         }
+    }
+
+    /// To be called where a delivery may shed from now on: no other one is to shed in its place.
+    pub(crate) fn update_sheds_at_once(&self, now: Instant) {
         self.updated_at.set(now);
         let members = self.members.load();
         let is_cpu_bound = self.is_cpu_bound();

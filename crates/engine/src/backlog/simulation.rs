@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use sluice_flow::overload::admission::{Obstacle, Patience};
+use sluice_flow::overload::admission::Patience;
 use sluice_flow::overload::{BackendHealth, Policy, Workload};
 use sluice_flow::{Frame, Payload};
 use sluice_log::Next;
@@ -337,13 +337,10 @@ impl World {
         sender.wants_since.get_or_insert(tick);
         let (since, patience) = *sender.waits.get_or_insert((now, Patience::from(now)));
         sender.longest_attempt = sender.longest_attempt.max(now - since);
-        match route.admit(FRAME_BYTES, FRAME_BYTES, patience.may_be_paced(now), now) {
+        match route.admit(FRAME_BYTES, FRAME_BYTES, Some(patience), now) {
             Ok(()) => {}
-            Err(obstacle) => {
+            Err(_) => {
                 if patience.is_over(now) {
-                    if let Obstacle::Delivery(delivery) = obstacle {
-                        route.note_slowed(delivery, now, 0, now);
-                    }
                     sender.refused += 1;
                     sender.waits = None;
                     sender.next_at = tick + 100;

@@ -29,8 +29,8 @@ impl ReceiverRoute {
         let patience = Patience::from(now);
         let mut has_waited = false;
         loop {
-            let (has_arrived, may_be_paced) = (arrived.is_set(), patience.may_be_paced(now));
-            let admitted = self.try_admit(bytes, Some(arrived), may_be_paced, now);
+            let has_arrived = arrived.is_set();
+            let admitted = self.try_admit(bytes, Some((arrived, patience)), now);
             let (refusal, is_paced) = match admitted {
                 Ok(Some(permit)) => {
                     if has_waited {
@@ -45,14 +45,15 @@ impl ReceiverRoute {
                 return Err(refusal);
             }
             if patience.is_over(now) {
-                self.note_refused(bytes, now);
                 return Err(refusal);
             }
             if !is_paced {
                 receiving.note_wanted();
             }
             has_waited = true;
-            let until = if is_paced { patience.paced_until() } else { patience.ends() };
+            // Then the request is no longer paced, and a delivery in its way may be isolated.
+            let has_slowed = !patience.may_be_paced(now);
+            let until = if has_slowed { patience.ends() } else { patience.paced_until() };
             let freed =
                 tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified());
             // The task that sets it polls this again.
@@ -68,18 +69,18 @@ impl ReceiverRoute {
         }
     }
 
-    /// `None`: it would enter if senders were not paced.
+    /// `waits`: of a request that can wait. `None`: it would enter if senders were not paced.
     pub(super) fn try_admit(
         &self,
         bytes: usize,
-        arrived: Option<&ArrivedBody>,
-        may_be_paced: bool,
+        waits: Option<(&ArrivedBody, Patience)>,
         now: Instant,
     ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        let admitted = self.route.admit(arriving, of_route, may_be_paced, now);
+        let patience = waits.map(|(_, patience)| patience);
+        let admitted = self.route.admit(arriving, of_route, patience, now);
         if admitted.is_err() && self.waits_for_cpu(bytes, now) {
             self.door.resources.scheduler.note_waits_for_cpu();
         }
@@ -101,7 +102,7 @@ impl ReceiverRoute {
             Err(refusal) => refusal,
         };
         self.door.resources.scheduler.note_memory_short();
-        let body = arrived.and_then(ArrivedBody::take).ok_or(refusal)?;
+        let body = waits.and_then(|(arrived, _)| arrived.take()).ok_or(refusal)?;
         Ok(Some(ArrivedMemory::take_over(self.memory.clone(), body)))
     }
 
@@ -116,15 +117,6 @@ impl ReceiverRoute {
     fn arriving_bytes(&self, bytes: usize) -> (u64, u64) {
         let all = [self.door.receiving.used_bytes(), self.memory.used_bytes()];
         all.map(|used| (used + bytes) as u64).into()
-    }
-
-    /// A request has waited as long as it may. If it waited for a delivery whose backend works,
-    /// that has slowed its sender down.
-    fn note_refused(&self, bytes: usize, now: Instant) {
-        let (arriving, of_route) = self.arriving_bytes(bytes);
-        if let Err(Obstacle::Delivery(full)) = self.route.admit(arriving, of_route, false, now) {
-            self.route.note_slowed(full, now, 0, now);
-        }
     }
 
     /// Refuses for good a request that is larger than the memory that it would wait for.
@@ -169,7 +161,8 @@ impl ReceiverRoute {
             }
             if now >= until {
                 let lag_bytes = if cursor == delivery.cursor { bytes } else { u64::MAX };
-                return route.note_slowed(delivery, began, lag_bytes, now);
+                route.note_slowed(delivery, began, lag_bytes, now);
+                return;
             }
             delivery.wait_for_room(until.min(now + LOOK_AGAIN)).await;
         }
@@ -183,13 +176,13 @@ mod tests {
 
     use futures_util::FutureExt as _;
     use sluice_flow::source::{Ingress as _, IngressRoute};
-    use sluice_log::Log;
+    use sluice_log::{Log, Next};
     use sluice_otlp::Signal;
 
     use super::super::tests::{empty_route, ingress, ingress_with};
     use super::*;
-    use crate::delivery::Bounds;
     use crate::delivery::tests::{append, delivery};
+    use crate::delivery::{Bounds, Policy};
     use crate::entry::Entry;
     use crate::intake::Route;
     use crate::receiving::ReceivingBudget;
@@ -262,6 +255,28 @@ mod tests {
         assert_eq!(receiving.used_bytes(), 0);
         assert!(route.admit_at_once(4 * BYTES).is_ok());
         assert!((0..4).map(|_| body()).collect::<Vec<_>>().iter().all(Result::is_ok));
+    }
+
+    /// Scenario: a delivery with a limit of its own is full. Its backend works, and another delivery
+    /// has taken the frame. Guarantee: a request waits for it for 750 ms, and is not refused.
+    #[tokio::test]
+    async fn a_request_that_waited_for_a_slow_delivery_is_not_refused() {
+        let log = Arc::<Log<Entry>>::default();
+        let deliveries = ["slow", "healthy"].map(|name| delivery(name, &log));
+        let [slow, healthy] = &deliveries;
+        let bounds = Bounds { policy: Policy::Isolate, limit_bytes: 1_000 };
+        slow.set_bounds(bounds, u64::MAX);
+        append(&log, &[slow.cursor, healthy.cursor], None);
+        let Next::Entry(offset, _) = log.read(healthy.cursor) else { panic!("it has a frame") };
+        log.resolve(healthy.cursor, offset);
+        let ingress = ingress(400_000);
+        let route = Route { deliveries: Arc::new(deliveries.clone()), ..empty_route() };
+        ingress.set_routes([(Signal::Traces, route)]);
+        let route = ingress.route(Signal::Traces).expect("there is one");
+        assert!(route.admit_at_once(1_000).is_err(), "it may not shed yet");
+        let began = Instant::now();
+        route.admit(1_000, &ArrivedBody::default()).await.expect("waited long enough");
+        assert!(began.elapsed() >= Duration::from_millis(750));
     }
 
     #[tokio::test]

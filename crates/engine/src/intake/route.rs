@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_flow::Refusal;
-use sluice_flow::overload::admission::{self, Arrival, Obstacle};
+use sluice_flow::overload::admission::{self, Arrival, Obstacle, Patience};
 use sluice_flow::overload::{DeliveryState, delay, disk};
 use sluice_log::{Appended, CursorId, Log};
 use sluice_otlp::Encoding;
@@ -42,22 +42,26 @@ impl Route {
     }
 
     /// Whether a request may enter, after shedding for it. `arriving_bytes`: its own, and of
-    /// admitted requests that have not arrived; `route_bytes`: those on this route.
+    /// admitted requests that have not arrived; `route_bytes`: those on this route. `patience`: of
+    /// a request that can wait.
     pub(crate) fn admit(
         &self,
         arriving_bytes: u64,
         route_bytes: u64,
-        may_be_paced: bool,
+        patience: Option<Patience>,
         now: Instant,
     ) -> Result<(), Obstacle<&Delivery>> {
+        let may_be_paced = patience.is_some_and(|it| it.may_be_paced(now));
         let pool = self.backlog.make_room(arriving_bytes, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let arrival = Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced };
-        let admitted = admission::admit(&pool, arrival, self.states(now));
-        if let Err(Obstacle::Delivery(delivery)) = &admitted {
-            delivery.health.in_the_way.set(now);
-        }
-        admitted
+        let admit = || admission::admit(&pool, arrival, self.states(now));
+        let admitted = admit();
+        let Err(Obstacle::Delivery(delivery)) = admitted else { return admitted };
+        delivery.health.in_the_way.set(now);
+        // To wait for a delivery whose backend works has slowed the sender down.
+        let is_slowed = patience.is_some() && !may_be_paced;
+        if is_slowed && self.note_slowed(delivery, now, 0, now) { admit() } else { admitted }
     }
 
     /// Whether a request would be admitted alone, without any that is still arriving.
@@ -90,21 +94,25 @@ impl Route {
         delay::delays(&self.backlog.state(), in_flight_bytes, self.states(now))
     }
 
-    /// A sender was slowed down as long as allowed, since `began`, at a lag of `lag_bytes`.
+    /// A sender was slowed down as long as allowed, since `began`, at a lag of `lag_bytes`. True
+    /// if that was in vain.
     pub(crate) fn note_slowed(
         &self,
         delivery: &Delivery,
         began: Instant,
         lag_bytes: u64,
         now: Instant,
-    ) {
+    ) -> bool {
         let grew = delivery.lag_bytes() > lag_bytes;
         let goes_on = delay::goes_on(&delivery.health, grew, began, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let states = self.states(now).map(|(_, state)| state);
-        if delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, states) {
+        let in_vain = delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, states);
+        if in_vain {
             delivery.health.outpaced.set(now);
+            self.backlog.update_sheds_at_once(now);
         }
+        in_vain
     }
 
     /// Keeps frames that are not written yet within their memory, or refuses the request.

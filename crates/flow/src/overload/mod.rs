@@ -11,9 +11,10 @@
 //! 2. **delay** ([`delay::delays`]). When: an isolated delivery whose backend works comes close to
 //!    its limit or the pool's. Then: answers to senders wait, for 750 ms at most. Why: senders that
 //!    wait for answers slow down, and nothing has to be dropped.
-//! 3. **outpaced** ([`delay::was_in_vain`]). When: rule 2 did not stop the backlog, CPU time is
-//!    left for the delivery, and another one keeps up. Then: the delivery counts as sick for a
-//!    minute. Why: its senders do not slow down, and only this backend is too slow for them.
+//! 3. **outpaced** ([`delay::was_in_vain`]). When: rule 2 did not stop the backlog, or a request
+//!    waited for the delivery as long (rule 6); CPU time is left for the delivery, and another one
+//!    keeps up. Then: the delivery counts as sick for a minute. Why: its senders do not slow down,
+//!    and only this backend is too slow for them.
 //! 4. **sick** ([`isolation::is_sick`]). When: the backend is in an outage, took nothing for 500 ms
 //!    (2 s if it took requests again after such a halt within the last 10 s; 5 s while the CPU is
 //!    short), takes less than half the share of its requests that the best one takes, or rule 3.
@@ -37,7 +38,8 @@
 //!    then are refused. Why: memory is bounded. A request that was inflated is judged again, with
 //!    the size that it has then: small compressed requests could fill any memory otherwise.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
-//!    longer paced, after a second it is refused retryably. Why: no sender waits without end.
+//!    longer paced, and rule 3 judges the delivery that it waits for; after a second it is refused
+//!    retryably. Why: no sender waits without end.
 //! 10. **slow disk** ([`disk::keep_unwritten_bytes`], [`disk::is_unwritten_full`]). When: half of
 //!     the memory for frames that are not on disk is used, or writes have failed for a second.
 //!     Then: deliveries give up unwritten frames as rules 5 and 6 let them; one that may not shed
