@@ -25,7 +25,10 @@ pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
 #[derive(Debug, Default)]
 pub(in crate::server) struct ConnectionEntry {
     pub(super) in_flight: AtomicUsize,
-    /// The most that were in flight at a time in this slice, and how many have begun.
+    /// Those of whose bodies nothing has come: to hold headers takes no CPU time.
+    pub(super) silent: AtomicUsize,
+    /// The most that were in flight and not silent at a time in this slice, and how many have
+    /// begun.
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
@@ -122,7 +125,7 @@ impl ConnectionEntry {
         if !waits_for_cpu && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
-        let in_flight = self.in_flight();
+        let in_flight = self.in_use();
         let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
         let bytes = if rules.has(Rule::WeightByBytes) {

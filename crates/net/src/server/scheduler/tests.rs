@@ -28,7 +28,14 @@ impl Connection {
             || self.reads.poll_may_read(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
+    /// Of each request the headers and a byte of the body have come.
     pub(super) fn begin(&self, requests: usize) -> Vec<Arriving> {
+        let mut arriving = self.begin_silently(requests);
+        arriving.iter_mut().for_each(|request| request.note_came(1));
+        arriving
+    }
+
+    fn begin_silently(&self, requests: usize) -> Vec<Arriving> {
         (0..requests).map(|_| self.requests.begin()).collect()
     }
 
@@ -230,6 +237,32 @@ fn requests_that_wait_for_the_cpu_count_without_progress() {
     (0..2).for_each(|_| scheduler.limit.adapt(CpuLoad::Full));
     park(&scheduler);
     assert!(other.may_read(), "nothing waits for the CPU any more");
+}
+
+/// Scenario: connections hold as many streams as they may, and send headers only. Guarantee: they
+/// keep no connection out, from their first moment on.
+#[test]
+fn requests_without_a_byte_of_their_bodies_do_not_count() {
+    let scheduler = limited();
+    let [mut silent, mut second] = queued(&scheduler);
+    park(&scheduler);
+    assert!(silent.may_read());
+    let mut streams = silent.begin_silently(10 * LEAST_WEIGHT);
+    silent.reads.note_read(PROGRESS_LEAST_BYTES);
+    park(&scheduler);
+    assert!(second.may_read());
+    second.reads.note_read(0);
+    // Half of the limit has begun to come, and the other half, which has no body, is worked on.
+    for request in &mut streams[..LEAST_WEIGHT / 2] {
+        (0..2).for_each(|_| request.note_came(1));
+    }
+    streams.truncate(streams.len() - LEAST_WEIGHT / 2);
+    let [mut third] = queued(&scheduler);
+    park(&scheduler);
+    assert!(!third.may_read());
+    silent.answer(1);
+    park(&scheduler);
+    assert!(third.may_read());
 }
 
 #[test]
