@@ -19,16 +19,14 @@ pub(super) const SLICE_TICKS: u64 = 40;
 /// A connection without progress for this many ticks does not count: its peer is slow, or its
 /// requests wait for something other than the CPU.
 pub(super) const STALLED_TICKS: u64 = 8;
-/// Progress is at least this many bytes. A sender that trickles less holds up no other connection.
+/// Progress is at least this many bytes of bodies. A sender that trickles less, or sends headers
+/// only, holds up no other connection.
 pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Default)]
 pub(in crate::server) struct ConnectionEntry {
     pub(super) in_flight: AtomicUsize,
-    /// Those of whose bodies nothing has come: to hold headers takes no CPU time.
-    pub(super) silent: AtomicUsize,
-    /// The most that were in flight and not silent at a time in this slice, and how many have
-    /// begun.
+    /// The most that were in flight at a time in this slice, and how many have begun.
     pub(super) most_in_flight: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) arriving: AtomicUsize,
@@ -54,15 +52,19 @@ pub(in crate::server) struct ConnectionEntry {
     read_bytes: AtomicUsize,
     /// The last attempt to read found nothing.
     is_drained: AtomicBool,
-    /// The tick of its last progress, and the bytes read since.
+    /// The tick of its last progress, and the bytes of bodies that came since.
     progress_at_tick: AtomicU64,
-    read_since_bytes: AtomicUsize,
+    came_since_bytes: AtomicUsize,
+    /// Something of a body came since its last slice began.
+    brings_bodies: AtomicBool,
     pub(super) waker: Mutex<Option<Waker>>,
 }
 
 impl ConnectionEntry {
     pub(super) fn begin_slice(&self, tick: u64) {
-        self.progress_at_tick.store(tick, Ordering::Relaxed);
+        if self.brings_bodies.swap(false, Ordering::Relaxed) || self.is_new() {
+            self.progress_at_tick.store(tick, Ordering::Relaxed);
+        }
         self.slice_at_tick.store(tick, Ordering::Relaxed);
         for counter in [&self.most_in_flight, &self.begun, &self.read_bytes] {
             counter.store(0, Ordering::Relaxed);
@@ -109,12 +111,15 @@ impl ConnectionEntry {
     pub(super) fn note_read(&self, bytes: usize, tick: u64) {
         self.is_drained.store(bytes == 0, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let read_bytes = self.read_since_bytes.load(Ordering::Relaxed) + bytes;
-        let is_progress = read_bytes >= PROGRESS_LEAST_BYTES;
-        self.read_since_bytes.store(if is_progress { 0 } else { read_bytes }, Ordering::Relaxed);
-        if is_progress {
+        if self.came_since_bytes.load(Ordering::Relaxed) >= PROGRESS_LEAST_BYTES {
+            self.came_since_bytes.store(0, Ordering::Relaxed);
             self.progress_at_tick.store(tick, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn note_came(&self, bytes: usize) {
+        self.came_since_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.brings_bodies.store(true, Ordering::Relaxed);
     }
 
     /// Its weight against the limit: its requests in flight, or those to expect in its slice, or
@@ -125,7 +130,7 @@ impl ConnectionEntry {
         if !waits_for_cpu && (self.is_stalled(tick) || self.waits_for_slice()) {
             return 0;
         }
-        let in_flight = self.in_use();
+        let in_flight = self.in_flight();
         let is_forecast = rules.has(Rule::Forecast) && self.has_slice();
         let forecast = if is_forecast { self.forecast.load(Ordering::Relaxed) } else { 0 };
         let bytes = if rules.has(Rule::WeightByBytes) {

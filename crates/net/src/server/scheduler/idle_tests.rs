@@ -16,7 +16,7 @@ fn while_the_cpu_is_idle_no_small_request_waits_longer_than_50_ms() {
         park(&scheduler);
         assert!(connection.may_read());
         let streams = connection.begin(12);
-        connection.reads.note_read(PROGRESS_LEAST_BYTES);
+        connection.read(PROGRESS_LEAST_BYTES);
         connection.requests.end_slice();
         streams
     };
@@ -27,14 +27,14 @@ fn while_the_cpu_is_idle_no_small_request_waits_longer_than_50_ms() {
         scheduler.note_memory_short();
         for connection in &mut trickling {
             if connection.may_read() {
-                connection.reads.note_read(PROGRESS_LEAST_BYTES);
+                connection.read(PROGRESS_LEAST_BYTES);
                 connection.reads.note_read(0);
             }
         }
         if client.may_read() {
             longest = longest.max(tick - queued_at);
             let request = client.begin(1);
-            client.reads.note_read(100);
+            client.read(100);
             client.reads.note_read(0);
             drop(request);
             client.answer(1);
@@ -58,12 +58,12 @@ fn a_limit_that_is_left_from_a_busy_time_holds_up_no_connection() {
     park(&scheduler);
     let _in_flight = first.begin(100 * LEAST_WEIGHT);
     for tick in 1..=30 {
-        first.reads.note_read(PROGRESS_LEAST_BYTES);
+        first.read(PROGRESS_LEAST_BYTES);
         scheduler.tick(false, tick_window(tick, CpuLoad::Full));
         assert!(!second.may_read(), "the CPU is the bottleneck");
     }
     let waited = (1..=100).find(|tick| {
-        first.reads.note_read(PROGRESS_LEAST_BYTES);
+        first.read(PROGRESS_LEAST_BYTES);
         scheduler.tick(false, tick_window(*tick, CpuLoad::Idle));
         second.may_read()
     });
@@ -81,7 +81,7 @@ fn while_the_cpu_is_idle_large_requests_are_let_in_one_by_one() {
     let mut large: [_; 40] = queued(&scheduler);
     let read_one = |connection: &mut Connection| {
         drop(connection.begin(1));
-        connection.reads.note_read(LARGE_BYTES);
+        connection.read(LARGE_BYTES);
         connection.requests.end_slice();
         connection.answer(1);
         assert!(!connection.may_read());
@@ -125,7 +125,7 @@ fn while_the_cpu_is_idle_new_connections_are_let_in_a_few_at_a_time() {
     let mut new: [_; 40] = queued(&scheduler);
     let mut let_in_by = |load: CpuLoad| {
         for tick in 0..WINDOW_TICKS {
-            busy.reads.note_read(PROGRESS_LEAST_BYTES);
+            busy.read(PROGRESS_LEAST_BYTES);
             scheduler.tick(true, (tick == 0).then_some(load));
         }
         new.iter_mut().filter_map(|connection| connection.reads.may_read().then_some(())).count()
@@ -149,7 +149,7 @@ fn while_the_cpu_is_idle_requests_that_are_large_together_are_let_in_a_few_at_a_
         park(&scheduler);
         assert!(connection.may_read());
         drop(connection.begin(1));
-        connection.reads.note_read(if index < 40 { 200 << 10 } else { 1 << 10 });
+        connection.read(if index < 40 { 200 << 10 } else { 1 << 10 });
         connection.reads.note_read(0);
         connection.answer(1);
     }
@@ -163,7 +163,7 @@ fn while_the_cpu_is_idle_requests_that_are_large_together_are_let_in_a_few_at_a_
     }
     let mut let_in_by = |load: CpuLoad| {
         for tick in 0..WINDOW_TICKS {
-            busy.reads.note_read(PROGRESS_LEAST_BYTES);
+            busy.read(PROGRESS_LEAST_BYTES);
             scheduler.tick(true, (tick == 0).then_some(load));
         }
         let let_in = waiting.iter_mut().map(|connection| connection.reads.may_read());
@@ -184,7 +184,7 @@ fn a_connection_with_large_requests_is_one_only_while_it_sends_much() {
         park(&scheduler);
         assert!(connection.may_read());
         drop(connection.begin(requests));
-        connection.reads.note_read(bytes);
+        connection.read(bytes);
         connection.requests.end_slice();
         connection.answer(requests);
         assert!(!connection.may_read());

@@ -14,9 +14,9 @@
 //! send more than 256 KiB, one is let in every 40 ms. No larger or new one is let in while requests
 //! wait for the CPU.
 //!
-//! While the CPU is busy, slices end after 200 ms if other connections wait. Requests without a
-//! byte of their bodies and connections without progress do not count: requests that never end, or
-//! wait for a slow peer or backend, keep no connection out, but for `waiting-requests`.
+//! While the CPU is busy, slices end after 200 ms if other connections wait. Connections of whose
+//! bodies nothing comes do not count: requests that never end, or wait for a slow peer or backend,
+//! keep no connection out, but for `waiting-requests`.
 //!
 //! The rules, and in brackets their purpose:
 //!

@@ -31,17 +31,6 @@ impl ConnectionEntry {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Requests in flight that can use the CPU: those that are not silent.
-    pub(super) fn in_use(&self) -> usize {
-        self.in_flight().saturating_sub(self.silent.load(Ordering::Relaxed))
-    }
-
-    /// A request is no longer silent.
-    fn note_spoken(&self) {
-        self.silent.fetch_sub(1, Ordering::Relaxed);
-        self.most_in_flight.fetch_max(self.in_use(), Ordering::Relaxed);
-    }
-
     /// Requests of which a part is still to come.
     pub(super) fn arriving(&self) -> usize {
         self.arriving.load(Ordering::Relaxed)
@@ -49,8 +38,8 @@ impl ConnectionEntry {
 
     /// A request begins.
     pub(in crate::server) fn begin(self: &Arc<Self>) -> Arriving {
-        self.silent.fetch_add(1, Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_in_flight.fetch_max(in_flight, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.arriving.fetch_add(1, Ordering::Relaxed);
         Arriving { entry: Arc::clone(self), came_bytes: 0 }
@@ -91,19 +80,14 @@ impl ConnectionEntry {
 impl Arriving {
     /// A part of it has come.
     pub(in crate::server) fn note_came(&mut self, bytes: usize) {
-        if self.came_bytes == 0 && bytes > 0 {
-            self.entry.note_spoken();
-        }
         self.came_bytes += bytes;
+        self.entry.note_came(bytes);
         self.entry.arriving_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        if self.came_bytes == 0 {
-            self.entry.note_spoken();
-        }
         self.entry.arriving_bytes.fetch_sub(self.came_bytes, Ordering::Relaxed);
         if self.entry.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.entry.all_have_arrived.notify_waiters();
