@@ -1,8 +1,9 @@
 //! One slot of a cursor file: the state of a reader. A file has two slots, written in turn; each
 //! is complete.
 
-use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
-use super::{BlockError, VERSION, Version};
+use bytes::{Buf, BufMut};
+
+use super::{BlockError, VERSION, Version, cut_text};
 use crate::ranges::RangeSet;
 use crate::types::Holding;
 
@@ -84,35 +85,33 @@ pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let untaken = join_lowest(&state.untaken);
     let mut slot = vec![0; FIXED_LEN_BYTES];
     slot[..8].copy_from_slice(MAGIC);
-    put_u16(&mut slot, 8, VERSION.major);
-    put_u16(&mut slot, 10, VERSION.minor);
-    put_u32(&mut slot, 20, state.id);
-    put_u64(&mut slot, 24, sequence);
-    put_u64(&mut slot, 32, state.floor);
-    put_u64(&mut slot, 40, state.head);
-    put_holding(&mut slot, 48, state.held);
-    put_holding(&mut slot, 72, state.dropped);
-    put_u64(&mut slot, 96, state.written_unix_ns);
-    put_u16(&mut slot, 104, name.len() as u16);
-    put_u16(&mut slot, 106, dropped_ranges.len() as u16);
-    put_u32(&mut slot, 108, ranges.len() as u32);
-    slot[112..128].copy_from_slice(&state.log_id.to_le_bytes());
-    slot.extend_from_slice(name);
+    (&mut slot[8..]).put_u16_le(VERSION.major);
+    (&mut slot[10..]).put_u16_le(VERSION.minor);
+    (&mut slot[20..]).put_u32_le(state.id);
+    (&mut slot[24..]).put_u64_le(sequence);
+    (&mut slot[32..]).put_u64_le(state.floor);
+    (&mut slot[40..]).put_u64_le(state.head);
+    put_holding(&mut slot[48..], state.held);
+    put_holding(&mut slot[72..], state.dropped);
+    (&mut slot[96..]).put_u64_le(state.written_unix_ns);
+    (&mut slot[104..]).put_u16_le(name.len() as u16);
+    (&mut slot[106..]).put_u16_le(dropped_ranges.len() as u16);
+    (&mut slot[108..]).put_u32_le(ranges.len() as u32);
+    (&mut slot[112..]).put_u128_le(state.log_id);
+    slot.put_slice(name);
     for range in dropped_ranges {
-        let mut block = [0; DROPPED_RANGE_LEN_BYTES];
-        put_u64(&mut block, 0, range.start);
-        put_u64(&mut block, 8, range.end);
-        put_holding(&mut block, 16, range.dropped);
-        put_u64(&mut block, 40, range.dropped_unix_ns);
-        slot.extend_from_slice(&block);
+        slot.put_u64_le(range.start);
+        slot.put_u64_le(range.end);
+        put_holding(&mut slot, range.dropped);
+        slot.put_u64_le(range.dropped_unix_ns);
     }
     put_ranges(&mut slot, ranges);
-    slot.extend_from_slice(&(untaken.len() as u32).to_le_bytes());
+    slot.put_u32_le(untaken.len() as u32);
     put_ranges(&mut slot, &untaken);
     let len = slot.len() as u32;
-    put_u32(&mut slot, 12, len);
+    (&mut slot[12..]).put_u32_le(len);
     let checksum = checksum(&slot);
-    put_u32(&mut slot, CHECKSUM_POSITION, checksum);
+    (&mut slot[CHECKSUM_POSITION..]).put_u32_le(checksum);
     slot
 }
 
@@ -131,14 +130,14 @@ pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
     if bytes.len() < FIXED_LEN_BYTES || &bytes[..8] != MAGIC {
         return Err(BlockError::Damaged);
     }
-    let len = get_u32(bytes, 12) as usize;
+    let len = (&bytes[12..]).get_u32_le() as usize;
     let slot =
         bytes.get(..len).filter(|slot| slot.len() >= FIXED_LEN_BYTES).ok_or(BlockError::Damaged)?;
-    if get_u32(slot, CHECKSUM_POSITION) != checksum(slot) {
+    if (&slot[CHECKSUM_POSITION..]).get_u32_le() != checksum(slot) {
         return Err(BlockError::Damaged);
     }
     // Magic, length, version and checksum stand in the same place in every version.
-    let version = Version { major: get_u16(slot, 8), minor: get_u16(slot, 10) };
+    let version = Version { major: (&slot[8..]).get_u16_le(), minor: (&slot[10..]).get_u16_le() };
     if version.major > VERSION.major {
         return Err(BlockError::NewerVersion { found: version });
     }
@@ -147,15 +146,17 @@ pub fn decode_slot(bytes: &[u8]) -> Result<(u64, CursorState), BlockError> {
 
 /// None if the parts do not fit into the slot or contradict each other.
 fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
-    let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(usize::from(get_u16(slot, 104)))?;
+    let [name_len, dropped_ranges_len] =
+        [104, 106].map(|at| usize::from((&slot[at..]).get_u16_le()));
+    let (name, rest) = slot[FIXED_LEN_BYTES..].split_at_checked(name_len)?;
     let (dropped_ranges, rest) =
-        rest.split_at_checked(usize::from(get_u16(slot, 106)) * DROPPED_RANGE_LEN_BYTES)?;
+        rest.split_at_checked(dropped_ranges_len * DROPPED_RANGE_LEN_BYTES)?;
     let dropped_ranges: Vec<_> =
         dropped_ranges.chunks_exact(DROPPED_RANGE_LEN_BYTES).map(decode_dropped_range).collect();
-    let (resolved, rest) = get_ranges(rest, get_u32(slot, 108))?;
-    let untaken = if get_u16(slot, 10) > 0 {
+    let (resolved, rest) = get_ranges(rest, (&slot[108..]).get_u32_le())?;
+    let untaken = if (&slot[10..]).get_u16_le() > 0 {
         let (count, rest) = rest.split_at_checked(size_of::<u32>())?;
-        get_ranges(rest, get_u32(count, 0))?.0
+        get_ranges(rest, (&*count).get_u32_le())?.0
     } else {
         // Version 1.0 stores no other untaken ranges.
         let mut known = RangeSet::default();
@@ -164,20 +165,20 @@ fn decode_whole_slot(slot: &[u8]) -> Option<(u64, CursorState)> {
         known.iter().collect()
     };
     let state = CursorState {
-        id: get_u32(slot, 20),
+        id: (&slot[20..]).get_u32_le(),
         name: String::from_utf8(name.to_vec()).ok()?,
-        log_id: get_u128(slot, 112),
-        floor: get_u64(slot, 32),
+        log_id: (&slot[112..]).get_u128_le(),
+        floor: (&slot[32..]).get_u64_le(),
         resolved,
         untaken,
-        head: get_u64(slot, 40),
-        held: get_holding(slot, 48),
-        dropped: get_holding(slot, 72),
+        head: (&slot[40..]).get_u64_le(),
+        held: get_holding(&slot[48..]),
+        dropped: get_holding(&slot[72..]),
         dropped_ranges,
-        written_unix_ns: get_u64(slot, 96),
+        written_unix_ns: (&slot[96..]).get_u64_le(),
     };
     let is_whole = is_ascending(state.floor, &state.resolved) && is_ascending(0, &state.untaken);
-    is_whole.then(|| (get_u64(slot, 24), state))
+    is_whole.then(|| ((&slot[24..]).get_u64_le(), state))
 }
 
 /// Whether no range is empty and each starts at or behind the end of the one before.
@@ -188,8 +189,8 @@ fn is_ascending(from: u64, ranges: &[(u64, u64)]) -> bool {
 
 fn put_ranges(slot: &mut Vec<u8>, ranges: &[(u64, u64)]) {
     for (start, end) in ranges {
-        slot.extend_from_slice(&start.to_le_bytes());
-        slot.extend_from_slice(&end.to_le_bytes());
+        slot.put_u64_le(*start);
+        slot.put_u64_le(*end);
     }
 }
 
@@ -197,31 +198,28 @@ fn put_ranges(slot: &mut Vec<u8>, ranges: &[(u64, u64)]) {
 fn get_ranges(bytes: &[u8], count: u32) -> Option<(Ranges, &[u8])> {
     let len = (count as usize).checked_mul(RANGE_LEN_BYTES)?;
     let (ranges, rest) = bytes.split_at_checked(len)?;
-    let range = |range: &[u8]| (get_u64(range, 0), get_u64(range, 8));
+    let range = |range: &[u8]| ((&*range).get_u64_le(), (&range[8..]).get_u64_le());
     Some((ranges.chunks_exact(RANGE_LEN_BYTES).map(range).collect(), rest))
 }
 
 fn decode_dropped_range(block: &[u8]) -> DroppedRange {
     DroppedRange {
-        start: get_u64(block, 0),
-        end: get_u64(block, 8),
-        dropped: get_holding(block, 16),
-        dropped_unix_ns: get_u64(block, 40),
+        start: (&*block).get_u64_le(),
+        end: (&block[8..]).get_u64_le(),
+        dropped: get_holding(&block[16..]),
+        dropped_unix_ns: (&block[40..]).get_u64_le(),
     }
 }
 
-fn put_holding(block: &mut [u8], at: usize, holding: Holding) {
-    put_u64(block, at, holding.frames);
-    put_u64(block, at + 8, holding.items);
-    put_u64(block, at + 16, holding.bytes);
+fn put_holding(mut output: impl BufMut, holding: Holding) {
+    output.put_u64_le(holding.frames);
+    output.put_u64_le(holding.items);
+    output.put_u64_le(holding.bytes);
 }
 
-fn get_holding(block: &[u8], at: usize) -> Holding {
-    Holding {
-        frames: get_u64(block, at),
-        items: get_u64(block, at + 8),
-        bytes: get_u64(block, at + 16),
-    }
+fn get_holding(mut input: impl Buf) -> Holding {
+    let [frames, items, bytes] = [(); 3].map(|()| input.get_u64_le());
+    Holding { frames, items, bytes }
 }
 
 fn checksum(slot: &[u8]) -> u32 {
@@ -239,7 +237,7 @@ mod tests {
 
     fn with_checksum(mut slot: Vec<u8>) -> Vec<u8> {
         let checksum = checksum(&slot);
-        put_u32(&mut slot, CHECKSUM_POSITION, checksum);
+        (&mut slot[CHECKSUM_POSITION..]).put_u32_le(checksum);
         slot
     }
 
@@ -259,10 +257,10 @@ mod tests {
         }
         let mut slot = encode_slot(&state, 1);
         let at = slot.len() - size_of::<u32>();
-        put_u32(&mut slot, at, 1);
+        (&mut slot[at..]).put_u32_le(1);
         assert_eq!(decode_slot(&with_checksum(slot)), Err(BlockError::Damaged));
         let mut slot = encode_slot(&state, 1);
-        put_u32(&mut slot, 12, 100);
+        (&mut slot[12..]).put_u32_le(100);
         assert_eq!(decode_slot(&slot), Err(BlockError::Damaged));
     }
 
@@ -292,7 +290,7 @@ mod tests {
             let mut slot = encode_slot(&CursorState::default(), 1);
             slot.extend_from_slice(&bytes);
             let len = slot.len() as u32;
-            put_u32(&mut slot, 12, len);
+            (&mut slot[12..]).put_u32_le(len);
             if let Some(&[names, dropped_ranges]) = bytes.first_chunk::<2>() {
                 slot[104] = names;
                 slot[106] = dropped_ranges;

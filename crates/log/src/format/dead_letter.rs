@@ -1,7 +1,9 @@
 //! The refusal of a dead letter, which stands before the frame's original metadata: time, status
 //! and reason.
 
-use super::bytes::{cut_text, get_u32, get_u64, put_u32, put_u64};
+use bytes::{Buf as _, BufMut as _};
+
+use super::cut_text;
 
 /// Longest reason; the rest is cut.
 pub const REASON_LIMIT_BYTES: usize = 4096;
@@ -22,19 +24,18 @@ pub struct Refusal {
 impl Refusal {
     pub fn encode(&self, output: &mut Vec<u8>) {
         let reason = cut_text(&self.reason, REASON_LIMIT_BYTES);
-        let mut fixed = [0; FIXED_LEN_BYTES];
-        put_u64(&mut fixed, 0, self.refused_unix_ns);
-        put_u32(&mut fixed, 8, self.code);
-        put_u32(&mut fixed, 12, reason.len() as u32);
-        output.extend_from_slice(&fixed);
-        output.extend_from_slice(reason);
+        output.put_u64_le(self.refused_unix_ns);
+        output.put_u32_le(self.code);
+        output.put_u32_le(reason.len() as u32);
+        output.put_slice(reason);
     }
 
     /// The refusal and its length in bytes. None if the metadata has no refusal.
     pub fn decode(metadata: &[u8]) -> Option<(Self, usize)> {
         let fixed = metadata.get(..FIXED_LEN_BYTES)?;
-        let len = FIXED_LEN_BYTES + get_u32(fixed, 12) as usize;
+        let len = FIXED_LEN_BYTES + (&fixed[12..]).get_u32_le() as usize;
         let reason = String::from_utf8_lossy(metadata.get(FIXED_LEN_BYTES..len)?).into_owned();
-        Some((Refusal { refused_unix_ns: get_u64(fixed, 0), code: get_u32(fixed, 8), reason }, len))
+        let (refused_unix_ns, code) = ((&fixed[..]).get_u64_le(), (&fixed[8..]).get_u32_le());
+        Some((Refusal { refused_unix_ns, code, reason }, len))
     }
 }

@@ -1,6 +1,7 @@
 //! The footer of a sealed segment: totals of its frames, without a scan.
 
-use super::bytes::{get_u32, get_u64, put_u32, put_u64};
+use bytes::{Buf as _, BufMut as _};
+
 use crate::types::Charge;
 
 /// Length of the footer, which ends a sealed file.
@@ -37,14 +38,14 @@ impl Footer {
     pub fn encode(&self, epoch: u64, position: u64) -> [u8; FOOTER_LEN_BYTES as usize] {
         let mut block = [0; FOOTER_LEN_BYTES as usize];
         block[..8].copy_from_slice(MARKER);
-        put_u64(&mut block, 8, epoch);
-        put_u64(&mut block, 16, self.frames);
-        put_u64(&mut block, 24, self.first_offset);
-        put_u64(&mut block, 32, self.last_offset);
-        put_u64(&mut block, 40, self.items);
-        put_u64(&mut block, 48, self.charged_bytes);
+        (&mut block[8..]).put_u64_le(epoch);
+        (&mut block[16..]).put_u64_le(self.frames);
+        (&mut block[24..]).put_u64_le(self.first_offset);
+        (&mut block[32..]).put_u64_le(self.last_offset);
+        (&mut block[40..]).put_u64_le(self.items);
+        (&mut block[48..]).put_u64_le(self.charged_bytes);
         let checksum = checksum(&block, position);
-        put_u32(&mut block, CHECKSUM_POSITION, checksum);
+        (&mut block[CHECKSUM_POSITION..]).put_u32_le(checksum);
         block
     }
 
@@ -52,14 +53,14 @@ impl Footer {
     pub fn decode(block: &[u8], epoch: u64, position: u64) -> Option<Self> {
         let block = block.get(..FOOTER_LEN_BYTES as usize)?;
         let whole = &block[..8] == MARKER
-            && get_u64(block, 8) == epoch
-            && get_u32(block, CHECKSUM_POSITION) == checksum(block, position);
+            && (&block[8..]).get_u64_le() == epoch
+            && (&block[CHECKSUM_POSITION..]).get_u32_le() == checksum(block, position);
         whole.then(|| Footer {
-            frames: get_u64(block, 16),
-            first_offset: get_u64(block, 24),
-            last_offset: get_u64(block, 32),
-            items: get_u64(block, 40),
-            charged_bytes: get_u64(block, 48),
+            frames: (&block[16..]).get_u64_le(),
+            first_offset: (&block[24..]).get_u64_le(),
+            last_offset: (&block[32..]).get_u64_le(),
+            items: (&block[40..]).get_u64_le(),
+            charged_bytes: (&block[48..]).get_u64_le(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! A frame: header, the readers that it is for, metadata, payload.
 
+use bytes::{Buf as _, BufMut as _};
+
 use super::FRAME_ALIGNMENT_BYTES;
-use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use crate::record::RecordFacts;
 use crate::types::Charge;
 
@@ -107,25 +108,23 @@ pub fn encode_frame_header(frame: &FrameRef<'_>, epoch: u64, position: u64, outp
     debug_assert!(frame.is_within_limits(), "the segment writer refuses larger frames");
     let mut prefix = [0; FRAME_PREFIX_LEN_BYTES];
     prefix[..8].copy_from_slice(MARKER);
-    put_u64(&mut prefix, 8, epoch);
-    put_u64(&mut prefix, 16, frame.offset);
-    put_u64(&mut prefix, 24, frame.facts.received_unix_ns);
-    put_u32(&mut prefix, 32, frame.payload.len() as u32);
-    put_u32(&mut prefix, 36, frame.metadata.len() as u32);
-    put_u32(&mut prefix, 40, u32::try_from(frame.charge.items).unwrap_or(u32::MAX));
+    (&mut prefix[8..]).put_u64_le(epoch);
+    (&mut prefix[16..]).put_u64_le(frame.offset);
+    (&mut prefix[24..]).put_u64_le(frame.facts.received_unix_ns);
+    (&mut prefix[32..]).put_u32_le(frame.payload.len() as u32);
+    (&mut prefix[36..]).put_u32_le(frame.metadata.len() as u32);
+    (&mut prefix[40..]).put_u32_le(u32::try_from(frame.charge.items).unwrap_or(u32::MAX));
     prefix[44] = frame.facts.encoding;
     prefix[45] = frame.facts.flags | if frame.is_taken { TAKEN_FLAG } else { 0 };
-    put_u16(&mut prefix, 46, frame.readers.len() as u16);
-    put_u32(&mut prefix, 48, frame.facts.uncompressed_len_bytes);
-    put_u32(&mut prefix, 52, body_checksum(frame.metadata, frame.payload));
-    put_u32(&mut prefix, 56, u32::try_from(frame.charge.bytes).unwrap_or(u32::MAX));
+    (&mut prefix[46..]).put_u16_le(frame.readers.len() as u16);
+    (&mut prefix[48..]).put_u32_le(frame.facts.uncompressed_len_bytes);
+    (&mut prefix[52..]).put_u32_le(body_checksum(frame.metadata, frame.payload));
+    (&mut prefix[56..]).put_u32_le(u32::try_from(frame.charge.bytes).unwrap_or(u32::MAX));
     let start = output.len();
-    output.extend_from_slice(&prefix);
-    for reader in frame.readers {
-        output.extend_from_slice(&reader.to_le_bytes());
-    }
+    output.put_slice(&prefix);
+    frame.readers.iter().for_each(|reader| output.put_u32_le(*reader));
     let checksum = header_checksum(&output[start..], position);
-    put_u32(&mut output[start..], CHECKSUM_POSITION, checksum);
+    (&mut output[start + CHECKSUM_POSITION..]).put_u32_le(checksum);
 }
 
 /// Parses the header of a frame at `position`, where `bytes` starts. A header counts only where it
@@ -135,10 +134,10 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
     if bytes.len() < FRAME_PREFIX_LEN_BYTES {
         return HeaderParse::Needs(FRAME_PREFIX_LEN_BYTES);
     }
-    if &bytes[..8] != MARKER || get_u64(bytes, 8) != epoch {
+    if &bytes[..8] != MARKER || (&bytes[8..]).get_u64_le() != epoch {
         return HeaderParse::NoFrame;
     }
-    let readers = get_u16(bytes, 46);
+    let readers = (&bytes[46..]).get_u16_le();
     let header_len = FRAME_PREFIX_LEN_BYTES + 4 * usize::from(readers);
     if usize::from(readers) > READERS_LIMIT {
         return HeaderParse::NoFrame;
@@ -146,26 +145,27 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
     if bytes.len() < header_len {
         return HeaderParse::Needs(header_len);
     }
-    if header_checksum(&bytes[..header_len], position) != get_u32(bytes, CHECKSUM_POSITION) {
+    if header_checksum(&bytes[..header_len], position) != (&bytes[CHECKSUM_POSITION..]).get_u32_le()
+    {
         return HeaderParse::NoFrame;
     }
     let header = FrameHeader {
-        offset: get_u64(bytes, 16),
+        offset: (&bytes[16..]).get_u64_le(),
         facts: RecordFacts {
-            received_unix_ns: get_u64(bytes, 24),
+            received_unix_ns: (&bytes[24..]).get_u64_le(),
             encoding: bytes[44],
             flags: bytes[45] & !TAKEN_FLAG,
-            uncompressed_len_bytes: get_u32(bytes, 48),
+            uncompressed_len_bytes: (&bytes[48..]).get_u32_le(),
         },
         charge: Charge {
-            bytes: u64::from(get_u32(bytes, 56)),
-            items: u64::from(get_u32(bytes, 40)),
+            bytes: u64::from((&bytes[56..]).get_u32_le()),
+            items: u64::from((&bytes[40..]).get_u32_le()),
         },
         is_taken: bytes[45] & TAKEN_FLAG != 0,
-        payload_len_bytes: get_u32(bytes, 32),
-        metadata_len_bytes: get_u32(bytes, 36),
+        payload_len_bytes: (&bytes[32..]).get_u32_le(),
+        metadata_len_bytes: (&bytes[36..]).get_u32_le(),
         readers,
-        body_checksum: get_u32(bytes, 52),
+        body_checksum: (&bytes[52..]).get_u32_le(),
     };
     let within_limits = header.metadata_len_bytes as usize <= METADATA_LIMIT_BYTES
         && header.body_len_bytes() <= BODY_LIMIT_BYTES as u64;
@@ -175,12 +175,13 @@ pub fn parse_frame_header(bytes: &[u8], epoch: u64, position: u64) -> HeaderPars
 /// The reader ids behind the fixed part of `header`, which was parsed from the same bytes.
 pub(crate) fn reader_ids(bytes: &[u8], header: &FrameHeader) -> impl Iterator<Item = u32> {
     let end = header.header_len_bytes() as usize;
-    bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| get_u32(id, 0))
+    bytes[FRAME_PREFIX_LEN_BYTES..end].chunks_exact(4).map(|id| (&*id).get_u32_le())
 }
 
 /// The epoch that a header claims, not verified: see [`parse_frame_header`].
 pub(crate) fn frame_epoch(bytes: &[u8]) -> Option<u64> {
-    (bytes.len() >= FRAME_PREFIX_LEN_BYTES && &bytes[..8] == MARKER).then(|| get_u64(bytes, 8))
+    (bytes.len() >= FRAME_PREFIX_LEN_BYTES && &bytes[..8] == MARKER)
+        .then(|| (&bytes[8..]).get_u64_le())
 }
 
 /// First multiple of the alignment in `bytes` at which marker and epoch of a frame stand.
@@ -262,9 +263,9 @@ mod tests {
             (32, BODY_LIMIT_BYTES as u32 + 1),
         ] {
             let mut bytes = encode(&frame(&[], b"", b""), 5, 0);
-            put_u32(&mut bytes, at, value);
+            (&mut bytes[at..]).put_u32_le(value);
             let checksum = header_checksum(&bytes, 0);
-            put_u32(&mut bytes, CHECKSUM_POSITION, checksum);
+            (&mut bytes[CHECKSUM_POSITION..]).put_u32_le(checksum);
             assert_eq!(parse_frame_header(&bytes, 5, 0), HeaderParse::NoFrame, "{value} at {at}");
         }
     }

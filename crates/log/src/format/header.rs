@@ -1,8 +1,9 @@
 //! The header of a segment file: one block with two copies, so that no single damaged sector costs
 //! the file.
 
-use super::bytes::{cut_text, get_u16, get_u32, get_u64, get_u128, put_u16, put_u32, put_u64};
-use super::{BLOCK_LEN_BYTES, BlockError, VERSION, Version};
+use bytes::{Buf as _, BufMut as _};
+
+use super::{BLOCK_LEN_BYTES, BlockError, VERSION, Version, cut_text};
 
 /// The header takes the whole first block, which is never written again.
 pub const SEGMENT_HEADER_LEN_BYTES: u64 = BLOCK_LEN_BYTES;
@@ -43,19 +44,19 @@ impl SegmentHeader {
     pub fn encode(&self) -> Vec<u8> {
         let mut copy = [0; COPY_LEN_BYTES];
         copy[..8].copy_from_slice(MAGIC);
-        put_u16(&mut copy, 8, self.version.major);
-        put_u16(&mut copy, 10, self.version.minor);
-        put_u32(&mut copy, 12, COPY_LEN_BYTES as u32);
-        copy[16..32].copy_from_slice(&self.log_id.to_le_bytes());
-        put_u64(&mut copy, 32, self.epoch);
-        put_u64(&mut copy, 40, self.first_offset);
-        put_u64(&mut copy, 48, self.created_unix_ns);
+        (&mut copy[8..]).put_u16_le(self.version.major);
+        (&mut copy[10..]).put_u16_le(self.version.minor);
+        (&mut copy[12..]).put_u32_le(COPY_LEN_BYTES as u32);
+        (&mut copy[16..]).put_u128_le(self.log_id);
+        (&mut copy[32..]).put_u64_le(self.epoch);
+        (&mut copy[40..]).put_u64_le(self.first_offset);
+        (&mut copy[48..]).put_u64_le(self.created_unix_ns);
         copy[56] = self.kind as u8;
         let name = cut_text(&self.name, NAME_LIMIT_BYTES);
         copy[57] = name.len() as u8;
         copy[NAME_POSITION..NAME_POSITION + name.len()].copy_from_slice(name);
         let checksum = crc32c::crc32c(&copy[..CHECKSUM_POSITION]);
-        put_u32(&mut copy, CHECKSUM_POSITION, checksum);
+        (&mut copy[CHECKSUM_POSITION..]).put_u32_le(checksum);
         let mut block = vec![0; SEGMENT_HEADER_LEN_BYTES as usize];
         for position in COPY_POSITIONS {
             block[position..position + COPY_LEN_BYTES].copy_from_slice(&copy);
@@ -78,11 +79,11 @@ impl SegmentHeader {
 /// Magic, version and the position of the checksum are the same in every version.
 fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, BlockError> {
     if &copy[..8] != MAGIC
-        || get_u32(copy, CHECKSUM_POSITION) != crc32c::crc32c(&copy[..CHECKSUM_POSITION])
+        || (&copy[CHECKSUM_POSITION..]).get_u32_le() != crc32c::crc32c(&copy[..CHECKSUM_POSITION])
     {
         return Err(BlockError::Damaged);
     }
-    let version = Version { major: get_u16(copy, 8), minor: get_u16(copy, 10) };
+    let version = Version { major: (&copy[8..]).get_u16_le(), minor: (&copy[10..]).get_u16_le() };
     if version.major > VERSION.major {
         return Err(BlockError::NewerVersion { found: version });
     }
@@ -94,10 +95,10 @@ fn decode_copy(copy: &[u8]) -> Result<SegmentHeader, BlockError> {
             2 => FileKind::DeadLetters,
             _ => return Err(BlockError::Damaged),
         },
-        log_id: get_u128(copy, 16),
-        epoch: get_u64(copy, 32),
-        first_offset: get_u64(copy, 40),
-        created_unix_ns: get_u64(copy, 48),
+        log_id: (&copy[16..]).get_u128_le(),
+        epoch: (&copy[32..]).get_u64_le(),
+        first_offset: (&copy[40..]).get_u64_le(),
+        created_unix_ns: (&copy[48..]).get_u64_le(),
         name: String::from_utf8_lossy(&copy[NAME_POSITION..NAME_POSITION + name_len]).into_owned(),
     })
 }

@@ -4,7 +4,6 @@
 //! Invariants: numbers are little endian; everything that is read is covered by a CRC32C; no length
 //! from the disk is believed before its checksum and its bounds were checked.
 
-mod bytes;
 mod cursor_slot;
 mod dead_letter;
 mod footer;
@@ -55,4 +54,13 @@ pub enum BlockError {
     NewerVersion {
         found: Version,
     },
+}
+
+/// The longest start of a text that fits into `limit_bytes`, cut between characters.
+fn cut_text(text: &str, limit_bytes: usize) -> &[u8] {
+    let mut end = text.len().min(limit_bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text.as_bytes()[..end]
 }
