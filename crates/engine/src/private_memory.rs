@@ -1,4 +1,5 @@
-//! Memory of deliveries beside the log: results of their own steps, cut parts, packed copies.
+//! Memory of deliveries beside the log: results of their own steps, cut parts, packed copies,
+//! requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,11 @@ impl PrivateMemory {
 
     pub(crate) fn used_bytes(&self) -> u64 {
         self.own_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Of all deliveries together.
+    pub(crate) fn all_used_bytes(&self) -> u64 {
+        self.all_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> ChargedMemory {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// senders could keep it for as long as they like.
 const SMALL_REQUEST_BYTES: usize = 256 << 10;
 /// For small requests, beside the limit: this part of it.
-const SMALL_REQUESTS_PART: usize = 8;
+pub(crate) const SMALL_REQUESTS_PART: usize = 8;
 
 const SPENT: &str = "the memory for receiving is spent";
 
@@ -124,10 +124,6 @@ impl MemoryPool for WaitingMemory {
     fn give_back(&self, bytes: usize) {
         self.receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
-
-    fn asked_back(&self) -> Option<Refusal> {
-        None
-    }
 }
 
 /// The memory of requests that were admitted because all of them had arrived while they waited: it
@@ -137,39 +133,24 @@ pub(crate) struct ArrivedMemory(Arc<RouteMemory>);
 impl ArrivedMemory {
     /// The permit of the body in memory for waiting becomes that of its request.
     pub(crate) fn take_over(memory: Arc<RouteMemory>, body: Permit) -> Permit {
-        let arrived = ArrivedMemory(memory);
-        arrived.count(body.bytes());
-        body.moved_to(Arc::new(arrived))
-    }
-
-    fn count(&self, bytes: usize) {
-        self.0.receiving.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.0.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        memory.receiving.arrived_bytes.fetch_add(body.bytes(), Ordering::Relaxed);
+        memory.used_bytes.fetch_add(body.bytes(), Ordering::Relaxed);
+        body.moved_to(Arc::new(ArrivedMemory(memory)))
     }
 }
 
 impl MemoryPool for ArrivedMemory {
     fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
         let receiving = &self.0.receiving;
-        let (needed, limit) = (own_bytes.saturating_add(bytes), receiving.limit_bytes());
-        receiving.check_fits(needed)?;
-        if !take(&receiving.waiting_bytes, bytes, limit + for_small(needed, limit)) {
-            return Err(Refusal::overloaded(SPENT));
-        }
-        self.count(bytes);
+        self.0.take_of(&receiving.waiting_bytes, own_bytes, bytes)?;
+        receiving.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
     fn give_back(&self, bytes: usize) {
         let receiving = &self.0.receiving;
-        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         receiving.arrived_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        receiving.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        receiving.note_all_freed();
-    }
-
-    fn asked_back(&self) -> Option<Refusal> {
-        None
+        self.0.give_back_to(&receiving.waiting_bytes, bytes);
     }
 }
 
@@ -188,23 +169,37 @@ impl RouteMemory {
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
-}
 
-impl MemoryPool for RouteMemory {
-    fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+    /// `all_bytes`: those in use of all routes, of the memory that the request has.
+    fn take_of(
+        &self,
+        all_bytes: &AtomicUsize,
+        own_bytes: usize,
+        bytes: usize,
+    ) -> Result<(), Refusal> {
         let (needed, limit) = (own_bytes.saturating_add(bytes), self.receiving.limit_bytes());
         self.receiving.check_fits(needed)?;
-        if !take(&self.receiving.used_bytes, bytes, limit + for_small(needed, limit)) {
+        if !take(all_bytes, bytes, limit + for_small(needed, limit)) {
             return Err(Refusal::overloaded(SPENT));
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn give_back_to(&self, all_bytes: &AtomicUsize, bytes: usize) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.receiving.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        all_bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.receiving.note_all_freed();
+    }
+}
+
+impl MemoryPool for RouteMemory {
+    fn take(&self, own_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        self.take_of(&self.receiving.used_bytes, own_bytes, bytes)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.give_back_to(&self.receiving.used_bytes, bytes);
     }
 
     fn asked_back(&self) -> Option<Refusal> {

@@ -20,7 +20,6 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
 pub(crate) use prepare::Preparer;
-pub(crate) use sending::SendingMemory;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
@@ -69,8 +68,9 @@ pub(crate) struct Delivery {
     /// Packed copies that batches may keep for a retry; beyond it they are packed again.
     pub packed_limit_bytes: AtomicU64,
     /// Copies of requests in flight; beyond it and the common part only one request is.
-    pub sending: SendingMemory,
-    common_sending: Arc<SendingMemory>,
+    pub sending: Arc<PrivateMemory>,
+    pub sending_limit_bytes: AtomicU64,
+    pub common_sending_limit_bytes: AtomicU64,
     /// With this much memory beside the log, batches wait for a retry without inflated payloads.
     pub private_limit_bytes: AtomicU64,
     pub gauges: Arc<ReaderGauges>,
@@ -96,8 +96,8 @@ pub(crate) struct Delivery {
 pub(crate) struct SharedMemory {
     pub receiving: Arc<ReceivingBudget>,
     pub private: Arc<PrivateMemory>,
-    /// The common part of the memory for copies of requests in flight.
-    pub sending: Arc<SendingMemory>,
+    /// Copies of requests in flight of all deliveries.
+    pub sending: Arc<AtomicU64>,
 }
 
 impl Delivery {
@@ -131,8 +131,9 @@ impl Delivery {
             private,
             dead_letters,
             packed_limit_bytes: AtomicU64::new(0),
-            sending: SendingMemory::default(),
-            common_sending: sending,
+            sending: PrivateMemory::new(sending),
+            sending_limit_bytes: AtomicU64::new(u64::MAX),
+            common_sending_limit_bytes: AtomicU64::new(u64::MAX),
             private_limit_bytes: AtomicU64::new(u64::MAX),
             is_over_limit: AtomicBool::new(false),
             shed_wanted_bytes: AtomicU64::new(0),

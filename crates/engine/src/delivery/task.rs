@@ -18,7 +18,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::{DeadLetter, dead_letter};
 use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
-use super::sending::{Charged, packing_bytes};
+use super::sending::packing_bytes;
 use super::{Delivery, DeliveryId};
 use crate::private_memory::ChargedMemory;
 
@@ -158,9 +158,7 @@ impl Task {
 
     /// One request may always be in flight, and more while the memory for their copies has room.
     fn may_send(&self) -> bool {
-        self.in_flight.is_empty()
-            || self.delivery.sending.has_room()
-            || self.delivery.common_sending.has_room()
+        self.in_flight.is_empty() || self.delivery.has_room_to_send()
     }
 
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.
@@ -230,7 +228,8 @@ impl Task {
             Some(packed) => (Vec::new(), packed.copied_bytes),
             None => (payloads(&batch), packing_bytes(&batch, exporter.as_ref())),
         };
-        let mut charged = Charged::new(&self.delivery, taken_bytes);
+        let (delivery, mut charged) =
+            (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
         // A probe is no sign of progress.
@@ -243,7 +242,11 @@ impl Task {
                 Ok(packed) => packed,
                 Err(reason) => return (None, Outcome::Rejected { reason }),
             };
-            charged.lower_to(packed.copied_bytes);
+            let had_room = delivery.has_room_to_send();
+            charged.set(packed.copied_bytes);
+            if !had_room {
+                delivery.wake.notify_one();
+            }
             let timeout = exporter.timeout();
             let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
             let outcome = outcome.unwrap_or_else(|_| {

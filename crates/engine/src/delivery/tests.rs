@@ -485,8 +485,8 @@ async fn copies_in_flight_stay_within_the_share_and_one_request() {
     ] {
         let log = Arc::<Log<Entry>>::default();
         let delivery = delivery("hangs", &log);
-        delivery.sending.set_limit(limit_bytes);
-        delivery.common_sending.set_limit(common_bytes);
+        delivery.sending_limit_bytes.store(limit_bytes, Ordering::Relaxed);
+        delivery.common_sending_limit_bytes.store(common_bytes, Ordering::Relaxed);
         for _ in 0..FRAMES {
             append_frame(&log, &[delivery.cursor], None, frame(1, &PAYLOAD));
         }

@@ -19,7 +19,7 @@ use crate::delivery::{
     self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, SharedMemory, Stop,
 };
 use crate::error::Result;
-use crate::plan::{DeliveryPlan, Path, Plan};
+use crate::plan::{DeliveryPlan, MemoryPlan, Path, Plan};
 use crate::steps::{self, Chain};
 
 /// A removed delivery may go on sending for this long.
@@ -246,7 +246,9 @@ fn set_bounds(plan: &Plan, planned: &DeliveryPlan, delivery: &Delivery) {
     let bounds = Bounds { policy: planned.policy, limit_bytes: planned.budget_bytes };
     delivery.set_bounds(bounds, planned.lease_bytes);
     delivery.packed_limit_bytes.store(plan.memory.packed_bytes, Ordering::Relaxed);
-    delivery.sending.set_limit(plan.memory.sending_bytes);
+    let MemoryPlan { sending_bytes, common_sending_bytes, .. } = plan.memory;
+    delivery.sending_limit_bytes.store(sending_bytes, Ordering::Relaxed);
+    delivery.common_sending_limit_bytes.store(common_sending_bytes, Ordering::Relaxed);
     let private_bytes = (plan.memory.backlog_bytes / 2).min(planned.lease_bytes) / 2;
     delivery.private_limit_bytes.store(private_bytes, Ordering::Relaxed);
     let dead_letters_bytes =

@@ -7,7 +7,7 @@ mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -24,7 +24,7 @@ use self::deliveries::Setup;
 pub use self::ending::{ShutdownReport, Undelivered};
 use crate::admin::{AdminPlan, AdminServer};
 use crate::backlog::Backlog;
-use crate::delivery::{Delivery, DeliveryId, SendingMemory, Stop};
+use crate::delivery::{Delivery, DeliveryId, Stop};
 use crate::error::{Result, StartError};
 use crate::extensions::Extensions;
 use crate::intake::{Door, ReceiverIngress};
@@ -83,7 +83,8 @@ pub struct Engine {
     receiving: Arc<ReceivingBudget>,
     backlog: Arc<Backlog>,
     shared_work: Arc<SharedWorkMemory>,
-    sending: Arc<SendingMemory>,
+    /// Bytes of copies of requests in flight of all deliveries.
+    sending: Arc<AtomicU64>,
     receivers: Vec<RunningReceiver>,
     /// Receivers that a reload has ended, while they answer requests in flight.
     ending: JoinSet<(String, Streams)>,
@@ -108,8 +109,10 @@ impl Engine {
         let storage = Arc::new(Storage::open(&plan).await?);
         let receiving = ReceivingBudget::new(plan.memory.receiving_bytes as usize);
         let memory = plan.memory;
-        let connections =
-            ConnectionBudget::new(memory.connections_bytes as usize, memory.waiting_bytes as usize);
+        let connections = ConnectionBudget::new(
+            memory.connections_bytes as usize,
+            memory.receiving_bytes as usize,
+        );
         let connections = OpenConnections::new(connections);
         let scheduler = scheduler.unwrap_or_else(ReadScheduler::off);
         let resources = ServerResources { connections, scheduler: Arc::clone(&scheduler) };
@@ -200,13 +203,12 @@ impl Engine {
         self.apply_admin(plan).await?;
         self.receiving.set_limit(plan.memory.receiving_bytes as usize);
         self.backlog.set_limit(plan.pool_bytes());
-        self.sending.set_limit(plan.memory.common_sending_bytes);
         let shared_work_bytes = plan.memory.shared_work_bytes;
         self.shared_work.limit_bytes.store(shared_work_bytes, Ordering::Relaxed);
         self.storage.apply(plan);
-        let MemoryPlan { connections_bytes, waiting_bytes, .. } = plan.memory;
+        let MemoryPlan { connections_bytes, receiving_bytes, .. } = plan.memory;
         let connections = &self.resources.connections.budget;
-        connections.set_limits(connections_bytes as usize, waiting_bytes as usize);
+        connections.set_limits(connections_bytes as usize, receiving_bytes as usize);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);
@@ -325,7 +327,8 @@ mod tests {
                     running.delivery.packed_limit_bytes.load(Ordering::Relaxed),
                     memory.packed_bytes
                 );
-                assert_eq!(running.delivery.sending.limit_bytes(), memory.sending_bytes);
+                let limit_bytes = running.delivery.sending_limit_bytes.load(Ordering::Relaxed);
+                assert_eq!(limit_bytes, memory.sending_bytes);
             }
         }
         engine.shutdown(Duration::ZERO).await;

@@ -6,9 +6,8 @@ pub struct MemoryPlan {
     pub limit_bytes: u64,
     /// For connections that are open, of all receivers together.
     pub connections_bytes: u64,
-    /// For bytes of requests that wait. It bounds the flow-control windows.
-    pub waiting_bytes: u64,
-    /// For requests that are being read. No backlog can take it.
+    /// For requests that are being read, and as much again for bytes of requests that wait, which
+    /// bounds the flow-control windows; small requests find more in both. No backlog can take it.
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
     pub shared_work_bytes: u64,
@@ -27,6 +26,7 @@ pub struct MemoryPlan {
 }
 
 use super::MIB;
+use crate::receiving::SMALL_REQUESTS_PART;
 
 /// The process itself: code, runtime, a few connections.
 const PROCESS_BYTES: u64 = 16 * MIB;
@@ -59,16 +59,16 @@ impl MemoryPlan {
         let connections_bytes = (limit_bytes / CONNECTIONS_PART).min(CONNECTIONS_MAX_BYTES);
         let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes) * 100
             / (100 + ALLOCATOR_OVERHEAD_PERCENT);
-        let receiving_bytes = spike_bytes
+        let receives = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
+        // The rest is for small requests.
+        let receiving_bytes = receives - receives / (SMALL_REQUESTS_PART as u64 + 1);
         let shared_work_bytes = payloads / 16;
-        let waiting_bytes = receiving_bytes;
-        let receives = waiting_bytes + receiving_bytes;
         let deliveries = deliveries.max(1) as u64;
         let common_sending_bytes = payloads / SENDING_PART / 2;
         let sending_bytes = common_sending_bytes / deliveries;
         let all_sending_bytes = common_sending_bytes + sending_bytes * deliveries;
-        let rest_bytes = payloads - receives - shared_work_bytes - all_sending_bytes;
+        let rest_bytes = payloads - 2 * receives - shared_work_bytes - all_sending_bytes;
         let share = rest_bytes / deliveries;
         let dead_letters_bytes =
             dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
@@ -76,7 +76,6 @@ impl MemoryPlan {
         MemoryPlan {
             limit_bytes,
             connections_bytes,
-            waiting_bytes,
             receiving_bytes,
             shared_work_bytes,
             backlog_bytes,
@@ -109,7 +108,8 @@ mod tests {
                     let each = plan.dead_letters_bytes + plan.sending_bytes;
                     let all = each * deliveries.max(1) as u64 + plan.common_sending_bytes;
                     let backlogs = plan.backlog_bytes + all;
-                    let receiving = plan.receiving_bytes + plan.waiting_bytes;
+                    let for_small = plan.receiving_bytes / SMALL_REQUESTS_PART as u64;
+                    let receiving = 2 * (plan.receiving_bytes + for_small);
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     assert!(
                         parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes,

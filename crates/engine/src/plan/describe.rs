@@ -43,7 +43,7 @@ impl Plan {
             bytes(memory.limit_bytes),
             bytes(memory.connections_bytes),
             bytes(memory.receiving_bytes),
-            bytes(memory.waiting_bytes)
+            bytes(memory.receiving_bytes)
         );
         let (one, other) = match &self.disk {
             None => (memory.backlog_bytes, memory.dead_letters_bytes),

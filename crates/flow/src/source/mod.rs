@@ -105,7 +105,9 @@ pub trait MemoryPool: Send + Sync + 'static {
     fn give_back(&self, bytes: usize);
 
     /// The answer to a sender whose body makes no progress, if other requests need its memory now.
-    fn asked_back(&self) -> Option<Refusal>;
+    fn asked_back(&self) -> Option<Refusal> {
+        None
+    }
 }
 
 /// A part of the memory for receiving, given back when dropped.

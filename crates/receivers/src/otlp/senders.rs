@@ -69,10 +69,6 @@ mod tests {
         }
 
         fn give_back(&self, _: usize) {}
-
-        fn asked_back(&self) -> Option<Refusal> {
-            None
-        }
     }
 
     #[test]

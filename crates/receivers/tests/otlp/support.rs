@@ -96,10 +96,6 @@ impl MemoryPool for MockIntake {
     fn give_back(&self, bytes: usize) {
         self.outstanding.fetch_sub(bytes, Ordering::SeqCst);
     }
-
-    fn asked_back(&self) -> Option<Refusal> {
-        None
-    }
 }
 
 impl MockIntake {
@@ -147,10 +143,6 @@ impl MemoryPool for WaitingMemory {
 
     fn give_back(&self, bytes: usize) {
         self.used_bytes.fetch_sub(bytes, Ordering::SeqCst);
-    }
-
-    fn asked_back(&self) -> Option<Refusal> {
-        None
     }
 }
 
