@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::{Exporter, Packed};
-use sluice_net::client::{Channel, Endpoint, Proxy, Security};
+use sluice_net::client::{Channel, Endpoint, Proxy};
 use sluice_net::compress;
 use sluice_net::grpc::Code;
 use sluice_net::grpc::client::{Call, call, call_headers};
@@ -50,11 +50,7 @@ struct Grpc {
 
 fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
     let endpoint = Endpoint::parse(&config.endpoint)?;
-    let tls = match endpoint.security {
-        Security::Plain => false,
-        Security::Tls => true,
-        Security::Unset => !config.client.tls.insecure,
-    };
+    let tls = endpoint.tls.unwrap_or(!config.client.tls.insecure);
     let proxy = Proxy::from_environment(&endpoint.target, tls);
     let mut options = config.channel.clone();
     config.client.set_connect(&mut options.connect, tls, proxy)?;

@@ -13,23 +13,13 @@ pub enum Target {
     Unix(PathBuf),
 }
 
-/// With TLS or without, by the endpoint's prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Security {
-    /// `http://`
-    Plain,
-    /// `https://`
-    Tls,
-    /// No prefix, `dns:` or `unix:`: other settings decide.
-    Unset,
-}
-
 /// An endpoint of a gRPC client: `host:port`, `http(s)://host:port`, `dns:///host:port`,
 /// `passthrough:///host:port`, `unix:/path` or `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub target: Target,
-    pub security: Security,
+    /// Whether its prefix says to use TLS, if it says anything.
+    pub tls: Option<bool>,
 }
 
 /// The endpoint itself is not shown: all before the `@` may be a password.
@@ -43,17 +33,17 @@ pub struct EndpointError(String);
 
 impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, EndpointError> {
-        let (rest, security) = match split_scheme(text) {
+        let (rest, tls) = match split_scheme(text) {
             ("unix", "") => return Err(EndpointError(format!("{text:?} has no host"))),
             ("unix", path) => {
                 let target = Target::Unix(PathBuf::from(path));
-                return Ok(Endpoint { target, security: Security::Unset });
+                return Ok(Endpoint { target, tls: None });
             }
             _ if text.contains('@') => return Err(EndpointError(NOT_SENT.to_owned())),
-            ("http", rest) => (rest, Security::Plain),
-            ("https", rest) => (rest, Security::Tls),
-            ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), Security::Unset),
-            ("", rest) => (rest, Security::Unset),
+            ("http", rest) => (rest, Some(false)),
+            ("https", rest) => (rest, Some(true)),
+            ("dns" | "passthrough", rest) => (rest.trim_start_matches('/'), None),
+            ("", rest) => (rest, None),
             (scheme, _) => {
                 return Err(EndpointError(format!(
                     "{text:?} starts with {scheme:?}; http, https, dns, passthrough and unix are \
@@ -70,7 +60,7 @@ impl Endpoint {
         }
         let (host, port) = split_host_port(rest, text)?;
         let port = port.ok_or_else(|| EndpointError(format!("{text:?} has no port")))?;
-        Ok(Endpoint { target: Target::Host { host, port }, security })
+        Ok(Endpoint { target: Target::Host { host, port }, tls })
     }
 }
 
@@ -199,8 +189,8 @@ impl Origin {
 mod tests {
     use super::*;
 
-    fn host(host: &str, port: u16, security: Security) -> Result<Endpoint, EndpointError> {
-        Ok(Endpoint { target: Target::Host { host: host.to_owned(), port }, security })
+    fn host(host: &str, port: u16, tls: Option<bool>) -> Result<Endpoint, EndpointError> {
+        Ok(Endpoint { target: Target::Host { host: host.to_owned(), port }, tls })
     }
 
     /// Scenario: passwords with characters that end a host, also without a scheme. Guarantee: they
@@ -242,19 +232,18 @@ mod tests {
     }
 
     /// Scenario: the forms that Collector configurations use. Guarantee: each names the same host,
-    /// port and security.
+    /// port and TLS.
     #[test]
     fn endpoints_are_read_as_the_collector_reads_them() {
-        assert_eq!(Endpoint::parse("backend:4317"), host("backend", 4317, Security::Unset));
-        assert_eq!(Endpoint::parse("http://backend:4317"), host("backend", 4317, Security::Plain));
-        assert_eq!(Endpoint::parse("https://backend:4317/"), host("backend", 4317, Security::Tls));
-        assert_eq!(Endpoint::parse("dns:///backend:4317"), host("backend", 4317, Security::Unset));
-        assert_eq!(Endpoint::parse("dns://backend:4317"), host("backend", 4317, Security::Unset));
-        assert_eq!(Endpoint::parse("dns:backend:4317"), host("backend", 4317, Security::Unset));
-        assert_eq!(Endpoint::parse("dns:4317"), host("dns", 4317, Security::Unset));
-        assert_eq!(Endpoint::parse("[::1]:4317"), host("::1", 4317, Security::Unset));
-        let unix =
-            Endpoint { target: Target::Unix("/run/a.sock".into()), security: Security::Unset };
+        assert_eq!(Endpoint::parse("backend:4317"), host("backend", 4317, None));
+        assert_eq!(Endpoint::parse("http://backend:4317"), host("backend", 4317, Some(false)));
+        assert_eq!(Endpoint::parse("https://backend:4317/"), host("backend", 4317, Some(true)));
+        assert_eq!(Endpoint::parse("dns:///backend:4317"), host("backend", 4317, None));
+        assert_eq!(Endpoint::parse("dns://backend:4317"), host("backend", 4317, None));
+        assert_eq!(Endpoint::parse("dns:backend:4317"), host("backend", 4317, None));
+        assert_eq!(Endpoint::parse("dns:4317"), host("dns", 4317, None));
+        assert_eq!(Endpoint::parse("[::1]:4317"), host("::1", 4317, None));
+        let unix = Endpoint { target: Target::Unix("/run/a.sock".into()), tls: None };
         assert_eq!(Endpoint::parse("unix:/run/a.sock"), Ok(unix.clone()));
         assert_eq!(Endpoint::parse("unix:///run/a.sock"), Ok(unix));
     }

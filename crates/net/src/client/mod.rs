@@ -19,7 +19,7 @@ pub use body::ChunkedBuf;
 pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::ConnectOptions;
 pub use connection::{Answer, Keepalive};
-pub use endpoint::{Endpoint, EndpointError, Origin, Security, Target, UrlError};
+pub use endpoint::{Endpoint, EndpointError, Origin, Target, UrlError};
 pub use error::{Result, TransportError, peer_text};
 pub use proxy::Proxy;
 pub use resolve::{Resolve, ResolveFuture};
