@@ -56,7 +56,7 @@ impl ContextKey {
     /// # Errors
     /// Why it is not available.
     pub(crate) fn parse(text: &str) -> Result<ContextKey, String> {
-        if text.starts_with("auth.") {
+        if text.to_lowercase().starts_with("auth.") {
             let message = "attributes of an authenticated client (`auth.`) are not available; \
                            possible are `client.address` and `metadata.NAME`";
             return Err(message.to_owned());
@@ -117,6 +117,8 @@ mod tests {
         assert_eq!(find("x-tenant").as_deref(), Some("a;b"));
         assert_eq!(find("metadata.absent"), None);
         assert_eq!(ContextKey::ClientAddress.find(&Metadata::default()).as_deref(), Some(""));
-        assert!(ContextKey::parse("auth.subject").unwrap_err().contains("not available"));
+        for name in ["auth.subject", "Auth.subject"] {
+            assert!(ContextKey::parse(name).unwrap_err().contains("not available"));
+        }
     }
 }
