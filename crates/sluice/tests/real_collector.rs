@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway::{Gateway, Options, SOON, assert_arrives_once, eventually};
+use gateway::{Gateway, Options, SOON, assert_arrives_once, ended_within, eventually, send_signal};
 use peers::{component, start_collector};
 use sluice_load_test::subject::{Subject, SubjectSpec, free_addr, nginx_relay};
 use sluice_load_test::{Backend, BackendOptions, Load, LoadReport, Retry};
@@ -327,7 +327,8 @@ async fn the_kyma_metric_gateway_runs_in_both() {
             |line: &&str| ["ERROR", "error\t", "\terror"].iter().any(|word| line.contains(word));
         let errors: Vec<&str> = output.lines().filter(is_error).collect();
         assert!(errors.is_empty(), "{name}: {errors:#?}");
-        let status = subject.stop(Duration::from_secs(20)).await.expect("a status");
+        send_signal(&subject, rustix::process::Signal::TERM);
+        let status = ended_within(&subject, Duration::from_secs(20)).await;
         assert!(status.success(), "{name}: {status}");
     }
 }

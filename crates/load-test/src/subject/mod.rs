@@ -8,14 +8,12 @@ mod ready;
 mod usage;
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::Signal;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -95,7 +93,7 @@ impl Subject {
         let (began, output) = (Instant::now(), self.folder().join(process::OUTPUT_FILE));
         let mut was_up = false;
         while began.elapsed() < within {
-            if let Ok(Some(status)) = self.supervised.lock().try_wait() {
+            if let Some(status) = self.lives().last_end {
                 let (name, output) = (self.name.clone(), self.output_tail());
                 return Err(SubjectError::Ended { name, status, ready, output });
             }
@@ -160,42 +158,6 @@ impl Subject {
     pub fn last_words(&self) -> Option<String> {
         let tail = self.output_tail();
         tail.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
-    }
-
-    /// Sends SIGTERM, waits that long, then kills it. The status says which signal ended it.
-    pub async fn stop(mut self, mut patience: Duration) -> io::Result<ExitStatus> {
-        self.terminate();
-        loop {
-            if let Some(status) = self.wait(patience).await? {
-                return Ok(status);
-            }
-            self.signal(Signal::KILL);
-            patience = patience.max(Duration::from_secs(1));
-        }
-    }
-
-    /// Waits for its end, at most that long; `None`: it still runs. It is not started again.
-    pub async fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
-        self.supervised.lock().end_with_this_life();
-        let began = Instant::now();
-        loop {
-            let status = self.supervised.lock().try_wait()?;
-            if status.is_some() || began.elapsed() >= patience {
-                return Ok(status);
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    /// SIGTERM: asks it to end. It is not started again.
-    pub fn terminate(&self) {
-        self.supervised.lock().end_with_this_life();
-        self.signal(Signal::TERM);
-    }
-
-    /// Sends a signal to the whole group.
-    pub fn signal(&self, signal: Signal) {
-        self.supervised.lock().signal(signal);
     }
 }
 

@@ -192,23 +192,9 @@ impl Supervised {
         Ok((supervised, warnings))
     }
 
-    /// Exit status of the present life (`None`: it lasts), or of the last one if there is none.
-    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        match &mut self.process {
-            Some(process) => process.0.try_wait(),
-            None => Ok(self.lives.last_end),
-        }
-    }
-
-    pub(super) fn signal(&self, signal: Signal) {
-        if let Some(process) = &self.process {
-            process.signal(signal);
-        }
-    }
-
-    /// Kills it, and ends its reaper.
+    /// Kills it for good, and ends its reaper.
     pub(super) fn end(&mut self) {
-        self.end_with_this_life();
+        self.spec.restart_delay = None;
         self.process = None;
         self.reaper = None;
     }
@@ -218,11 +204,6 @@ impl Supervised {
         let ended = self.process.as_mut().and_then(|process| process.0.try_wait().ok().flatten());
         let last_end = ended.or(self.lives.last_end);
         Lives { is_down: self.process.is_none() || ended.is_some(), last_end, ..self.lives }
-    }
-
-    /// Lets no life follow this one.
-    pub(super) fn end_with_this_life(&mut self) {
-        (self.spec.restart_delay, self.next) = (None, None);
     }
 
     /// Usage of all lives; `None` when it has ended for good.

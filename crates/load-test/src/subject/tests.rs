@@ -78,20 +78,6 @@ async fn a_pinned_subject_runs_where_it_was_put() {
 }
 
 #[tokio::test]
-async fn sigterm_is_enough_for_those_who_listen_and_kill_for_the_others() {
-    let obedient = Subject::start(shell("sleep 600")).await.unwrap();
-    let status = obedient.stop(Duration::from_secs(10)).await.unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
-    let deaf =
-        Subject::start(shell("trap '' TERM; echo deaf; while :; do sleep 1; done")).await.unwrap();
-    while !deaf.output_tail().contains("deaf") {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let status = deaf.stop(Duration::from_millis(100)).await.unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
-}
-
-#[tokio::test]
 async fn a_quota_holds_or_there_is_a_warning() {
     let mut spec = shell("while :; do :; done");
     spec.limits = Limits { cpu_cores: Some(0.2), memory_bytes: Some(64 << 20) };

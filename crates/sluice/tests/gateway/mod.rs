@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use rustix::process::{self, Pid};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{Limits, Subject, SubjectSpec, Usage, free_addr};
 use sluice_load_test::{Backend, Load, LoadReport};
@@ -125,25 +126,22 @@ impl Gateway {
     }
 
     pub(crate) fn terminate(&self) {
-        self.subject.terminate();
+        self.signal(process::Signal::TERM);
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        self.subject.signal(signal);
+    pub(crate) fn signal(&self, signal: process::Signal) {
+        send_signal(&self.subject, signal);
     }
 
     /// Kills it with SIGKILL.
     pub(crate) async fn kill(mut self) {
-        self.subject.signal(rustix::process::Signal::KILL);
+        self.signal(process::Signal::KILL);
         self.ended_within(SOON).await;
     }
 
     /// Waits for the end.
     pub(crate) async fn ended_within(&mut self, patience: Duration) -> ExitStatus {
-        let status = self.subject.wait(patience).await.expect("a status");
-        status.unwrap_or_else(|| {
-            panic!("still running after {patience:?}:\n{}", self.subject.output_tail())
-        })
+        ended_within(&self.subject, patience).await
     }
 
     pub(crate) async fn scrape(&self) -> Scrape {
@@ -158,7 +156,7 @@ impl Gateway {
     /// Writes another configuration in the place of the first, and asks for a reload.
     pub(crate) fn reconfigure(&self, config: &str) {
         std::fs::write(self.config_path(), config).expect("the configuration can be written");
-        self.signal(rustix::process::Signal::HUP);
+        self.signal(process::Signal::HUP);
     }
 
     /// [`Gateway::reconfigure`], and waits until it is in force.
@@ -192,6 +190,20 @@ impl Gateway {
     pub(crate) fn load(&self, signal: Signal) -> Load {
         Load::new(signal, self.grpc)
     }
+}
+
+/// Sends a signal to a subject's process group.
+pub(crate) fn send_signal(subject: &Subject, signal: process::Signal) {
+    let group = Pid::from_raw(subject.pid().cast_signed()).expect("a process");
+    // An error means that it has ended.
+    let _ = process::kill_process_group(group, signal);
+}
+
+/// Waits for a subject's end.
+pub(crate) async fn ended_within(subject: &Subject, patience: Duration) -> ExitStatus {
+    let ended = eventually(patience, async || subject.lives().is_down).await;
+    assert!(ended, "still running after {patience:?}:\n{}", subject.output_tail());
+    subject.lives().last_end.expect("a status")
 }
 
 fn base_config(
