@@ -76,9 +76,9 @@ impl Identity {
 }
 
 /// Identity and sending time of an item. As text these are [`Stamp::LEN`] hexadecimal digits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    pub first: Identity,
+    pub identity: Identity,
     pub sent_unix_ns: u64,
 }
 
@@ -86,7 +86,7 @@ impl Stamp {
     pub const LEN: usize = 32;
 
     pub(crate) fn write(self, mut out: &mut [u8]) {
-        write!(out, "{:016x}{:016x}", self.first.0, self.sent_unix_ns)
+        write!(out, "{:016x}{:016x}", self.identity.0, self.sent_unix_ns)
             .expect("room for the digits");
     }
 
@@ -95,7 +95,7 @@ impl Stamp {
         let is_stamp =
             text.len() == Stamp::LEN && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16).ok().filter(|_| is_stamp)?;
-        Some(Stamp { first: Identity((number >> 64) as u64), sent_unix_ns: number as u64 })
+        Some(Stamp { identity: Identity((number >> 64) as u64), sent_unix_ns: number as u64 })
     }
 }
 

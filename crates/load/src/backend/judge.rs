@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use anyhow::Error;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use http::HeaderMap;
@@ -11,7 +12,7 @@ use sluice_otlp::json::from_json;
 
 use super::faults::{Faults, strikes};
 use super::protocol::{Body, Form, Format, PartialSuccess};
-use super::scan::{self, Malformed};
+use super::scan;
 use super::store::Received;
 use super::{Counting, Shared, text};
 use crate::identity::POISON_MARK;
@@ -122,11 +123,11 @@ fn verify(
     let scanned = match form {
         Form::Grpc | Form::Protobuf => scan::scan(signal, &body, &mut items),
         Form::Json => from_json(signal, &body, limit_bytes)
-            .map_err(|_| Malformed)
+            .map_err(Error::from)
             .and_then(|message| scan::scan(signal, &message, &mut items)),
         Form::Lines => text::scan(&body, &mut items),
     };
-    scanned.map_err(|Malformed| malformed(shared))?;
+    scanned.map_err(|_| malformed(shared))?;
     if faults.poison && memchr::memmem::find(&body, POISON_MARK.as_bytes()).is_some() {
         let message = "the request contains an item that this backend refuses";
         return Err(Refusal::Status(Status::new(Code::InvalidArgument, message)));

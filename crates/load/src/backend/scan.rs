@@ -1,41 +1,19 @@
 //! Finds the identity and the time of every item in an encoded export request, in whatever order
 //! its fields come. Only fields that lead to identities are looked into and validated.
 
+use anyhow::{Error, Result};
 use sluice_otlp::wire::{FIXED64, Field, Fields, LEN};
 use sluice_otlp::{Signal, Value};
 
 use super::text;
 use crate::identity::{Identity, REQUEST_ATTRIBUTE, Stamp};
 
-/// The message is not an export request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
-
-/// One item as a backend knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    /// `None` for items of unknown origin, and for torn ones.
-    pub(super) identity: Option<Identity>,
-    /// Time of sending, nanoseconds since the epoch. Zero where unknown.
-    pub(super) sent_unix_ns: u64,
-}
-
-impl Item {
-    pub(super) const UNKNOWN: Item = Item { identity: None, sent_unix_ns: 0 };
-
-    pub(super) fn known(identity: Identity, sent_unix_ns: u64) -> Item {
-        Item { identity: Some(identity), sent_unix_ns }
-    }
-
-    /// The item with this identity in its own fields, in a request of this stamp.
-    fn of_request(stamp: Stamp, raw: u64) -> Item {
-        Item::known(Identity(raw).resolve(stamp.first), stamp.sent_unix_ns)
-    }
-}
+/// One item as a backend knows it. `None` for items of unknown origin, and for torn ones.
+pub(super) type Item = Option<Stamp>;
 
 /// Appends the items of an encoded request to `items`, in order. Field numbers are those of
 /// opentelemetry-proto; the three signals share those above the items.
-pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<(), Malformed> {
+pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Result<()> {
     for resource_items in contents(message, 1) {
         let resource_items = resource_items?;
         let stamp = find_stamp(last(resource_items, 1)?, 1)?;
@@ -52,7 +30,7 @@ pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Res
                         continue;
                     }
                 };
-                items.push(item.unwrap_or(Item::UNKNOWN));
+                items.push(item);
             }
         }
     }
@@ -60,27 +38,27 @@ pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Res
 }
 
 /// The fields of a message, up to the first that cannot be read.
-fn fields(message: &[u8]) -> impl Iterator<Item = Result<Field, Malformed>> {
+fn fields(message: &[u8]) -> impl Iterator<Item = Result<Field>> {
     let mut fields = Fields::of(message);
-    std::iter::from_fn(move || fields.next_field().map_err(|_| Malformed).transpose())
+    std::iter::from_fn(move || fields.next_field().map_err(Error::from).transpose())
 }
 
 /// The content of each field of this number.
-fn contents(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+fn contents(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
     fields(message).filter_map(move |field| match field {
         Ok(field) if field.is_message(number) => Some(Ok(&message[field.content()])),
         Ok(_) => None,
-        Err(malformed) => Some(Err(malformed)),
+        Err(error) => Some(Err(error)),
     })
 }
 
 /// The content of the last field of this number; empty without one.
-fn last(message: &[u8], number: u32) -> Result<&[u8], Malformed> {
+fn last(message: &[u8], number: u32) -> Result<&[u8]> {
     contents(message, number).try_fold(&[][..], |_, content| content)
 }
 
 /// The stamp among the attributes, which are the fields of this number.
-fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<Stamp>, Malformed> {
+fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<Stamp>> {
     let mut stamp = None;
     for attribute in contents(message, attributes) {
         let attribute = attribute?;
@@ -93,15 +71,16 @@ fn find_stamp(message: &[u8], attributes: u32) -> Result<Option<Stamp>, Malforme
     Ok(stamp)
 }
 
-fn with_span_id(stamp: Option<Stamp>, span_id: &[u8]) -> Option<Item> {
-    Some(Item::of_request(stamp?, u64::from_be_bytes(span_id.try_into().ok()?)))
+/// The item with this identity in its own fields, in a request of this stamp.
+fn of_request(stamp: Stamp, raw: u64) -> Stamp {
+    Stamp { identity: Identity(raw).resolve(stamp.identity), ..stamp }
 }
 
-fn scan_metric(
-    metric: &[u8],
-    stamp: Option<Stamp>,
-    items: &mut Vec<Item>,
-) -> Result<(), Malformed> {
+fn with_span_id(stamp: Option<Stamp>, span_id: &[u8]) -> Item {
+    Some(of_request(stamp?, u64::from_be_bytes(span_id.try_into().ok()?)))
+}
+
+fn scan_metric(metric: &[u8], stamp: Option<Stamp>, items: &mut Vec<Item>) -> Result<()> {
     for field in fields(metric) {
         let field = field?;
         let (number @ (5 | 7 | 9..=11), LEN) = (field.number, field.wire_type) else { continue };
@@ -111,21 +90,21 @@ fn scan_metric(
                 // Gauges and sums.
                 5 | 7 => read_point(point, stamp)?,
                 // Histograms of both kinds and summaries. Generators make no such points.
-                _ => Item::UNKNOWN,
+                _ => None,
             });
         }
     }
     Ok(())
 }
 
-fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item, Malformed> {
-    let (mut time_unix_ns, mut as_double, mut as_int) = (0, None, None);
+fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item> {
+    let (mut sent_unix_ns, mut as_double, mut as_int) = (0, None, None);
     for field in fields(point) {
         let field = field?;
         let content = point[field.content()].try_into();
         let (FIXED64, Ok(bytes)) = (field.wire_type, content) else { continue };
         match field.number {
-            3 => time_unix_ns = u64::from_le_bytes(bytes),
+            3 => sent_unix_ns = u64::from_le_bytes(bytes),
             4 => as_double = Some(f64::from_le_bytes(bytes)),
             6 => as_int = Some(u64::from_le_bytes(bytes)),
             _ => {}
@@ -136,14 +115,13 @@ fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item, Malformed> {
         None => find_stamp(point, 7)?,
         known => known,
     };
-    let item = match (stamp, as_int) {
-        (Some(stamp), Some(identity)) => Some(Item::of_request(stamp, identity)),
+    Ok(match (stamp, as_int) {
+        (Some(stamp), Some(identity)) => Some(of_request(stamp, identity)),
         // A sample of a scraped target, with the time that the pipeline has given it.
         _ => as_double
             .and_then(Identity::from_sample)
-            .map(|identity| Item::known(identity, time_unix_ns)),
-    };
-    Ok(item.unwrap_or(Item::UNKNOWN))
+            .map(|identity| Stamp { identity, sent_unix_ns }),
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use sluice_net::grpc::Code;
 use sluice_otlp::{Encoding, Signal};
 
 use super::scan::Item;
-use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet};
+use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet, Stamp};
 use crate::latency::{new_histogram, record};
 
 /// Counts of a backend. Requests that a fault answered are in `requests`, `refused`, `resets` only.
@@ -86,23 +86,18 @@ impl Store {
 
     /// Records the identities and the latencies of a request's items.
     pub(super) fn verify(&mut self, items: &[Item]) {
+        let known: Vec<Stamp> = items.iter().copied().flatten().collect();
+        self.counts.unidentified += (items.len() - known.len()) as u64;
         let now = crate::unix_ns();
-        for run in items.chunk_by(|one, next| one.sent_unix_ns == next.sent_unix_ns) {
+        for run in known.chunk_by(|one, next| one.sent_unix_ns == next.sent_unix_ns) {
             if run[0].sent_unix_ns > 0 {
                 let latency = Duration::from_nanos(now.saturating_sub(run[0].sent_unix_ns));
                 record(&mut self.latency_us, latency, run.len() as u64);
             }
         }
         // The items of one request mostly follow one another.
-        let follows = |one: &Item, next: &Item| {
-            one.identity
-                .is_some_and(|identity| next.identity == Some(Identity(identity.0.wrapping_add(1))))
-        };
-        for run in items.chunk_by(follows) {
-            match run[0].identity {
-                Some(first) => self.see(first, run.len() as u64),
-                None => self.counts.unidentified += run.len() as u64,
-            }
+        for run in known.chunk_by(|one, next| next.identity.0 == one.identity.0.wrapping_add(1)) {
+            self.see(run[0].identity, run.len() as u64);
         }
     }
 

@@ -75,7 +75,7 @@ impl Template {
         stamp.write(&mut frame[stamp_end - Stamp::LEN..stamp_end]);
         for (index, &identity_at) in self.identities_at.iter().enumerate() {
             let (layout, time_unix_ns) = (&self.layout, stamp.sent_unix_ns);
-            let identity = Identity(stamp.first.0 + index as u64);
+            let identity = Identity(stamp.identity.0 + index as u64);
             let mut put = |offset: isize, bytes: &[u8]| {
                 let at = identity_at.wrapping_add_signed(offset);
                 frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     const STAMP: Stamp =
-        Stamp { first: Identity(7 << 48 | 1000), sent_unix_ns: 1_700_000_000_000_000_000 };
+        Stamp { identity: Identity(7 << 48 | 1000), sent_unix_ns: 1_700_000_000_000_000_000 };
 
     fn stamped(signal: Signal) -> Vec<u8> {
         let template = Template::new(&Shape::of(signal), Encoding::Identity);
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(spans.len(), 100);
         assert!((185_000..200_000).contains(&bytes.len()), "about 1.9 kB a span: {}", bytes.len());
         for (index, span) in spans.iter().enumerate() {
-            assert_eq!(span.span_id, (STAMP.first.0 + index as u64).to_be_bytes());
+            assert_eq!(span.span_id, (STAMP.identity.0 + index as u64).to_be_bytes());
             assert_eq!(span.start_time_unix_nano, STAMP.sent_unix_ns);
             assert_eq!(span.end_time_unix_nano, STAMP.sent_unix_ns + SPAN_LASTS_NS);
             assert_eq!(span.attributes.len(), 40);
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((metrics.len(), points.len()), (10, 100));
         assert!((45_000..55_000).contains(&bytes.len()), "about 0.5 kB a point: {}", bytes.len());
         for (index, point) in points.iter().enumerate() {
-            let identity = (STAMP.first.0 + index as u64).cast_signed();
+            let identity = (STAMP.identity.0 + index as u64).cast_signed();
             assert_eq!(point.value, Some(number_data_point::Value::AsInt(identity)));
             assert_eq!(point.time_unix_nano, STAMP.sent_unix_ns);
             assert_eq!(point.attributes.len(), 10);
@@ -249,7 +249,7 @@ mod tests {
             bytes.len()
         );
         for (index, record) in records.iter().enumerate() {
-            assert_eq!(record.span_id, (STAMP.first.0 + index as u64).to_be_bytes());
+            assert_eq!(record.span_id, (STAMP.identity.0 + index as u64).to_be_bytes());
             assert_eq!(record.time_unix_nano, STAMP.sent_unix_ns);
         }
     }
@@ -261,7 +261,7 @@ mod tests {
             let (mut once, mut twice) =
                 (template.packed.frame.to_vec(), template.packed.frame.to_vec());
             template.stamp(&mut once, STAMP, Some(10));
-            let before = Stamp { first: Identity(9 << 48), sent_unix_ns: 1 };
+            let before = Stamp { identity: Identity(9 << 48), sent_unix_ns: 1 };
             template.stamp(&mut twice, before, Some(1));
             template.stamp(&mut twice, STAMP, Some(10));
             assert!(once == twice, "{encoding:?}");

@@ -112,11 +112,11 @@ impl Shared {
         let generator = self.progress.report().generator;
         let mut buffer = BytesMut::from(&self.template.packed.frame[..]);
         while let Some(ticket) = self.next_ticket().await {
-            let first = Identity::new(generator, ticket * self.template.items);
-            let stamp = Stamp { first, sent_unix_ns: crate::unix_ns() };
+            let identity = Identity::new(generator, ticket * self.template.items);
+            let stamp = Stamp { identity, sent_unix_ns: crate::unix_ns() };
             self.template.stamp(&mut buffer, stamp, self.load.poison_every);
             let frame = buffer.freeze();
-            self.deliver(&client, first.sequence(), &frame).await;
+            self.deliver(&client, identity.sequence(), &frame).await;
             // The connection lets go of the bytes once it has written them.
             buffer = frame.try_into_mut().unwrap_or_else(|_| self.template.packed.frame[..].into());
         }

@@ -23,7 +23,7 @@ const TIME: u64 = 1_700_000_000_123_456_789;
 fn request(signal: Signal) -> Bytes {
     let template = Template::new(&Shape::of(signal), Encoding::Identity);
     let mut frame = template.packed.frame.to_vec();
-    template.stamp(&mut frame, Stamp { first: FIRST, sent_unix_ns: TIME }, None);
+    template.stamp(&mut frame, Stamp { identity: FIRST, sent_unix_ns: TIME }, None);
     frame.split_off(PREFIX_BYTES).into()
 }
 
@@ -35,7 +35,7 @@ fn scanned(signal: Signal, message: &[u8]) -> Vec<Item> {
 
 fn expected(count: u64) -> Vec<Item> {
     (0..count)
-        .map(|index| Item { identity: Some(Identity(FIRST.0 + index)), sent_unix_ns: TIME })
+        .map(|index| Some(Stamp { identity: Identity(FIRST.0 + index), sent_unix_ns: TIME }))
         .collect()
 }
 
@@ -54,11 +54,7 @@ fn a_point_that_has_the_resources_mark_itself_is_known_by_it() {
     for resource in &mut message.resource_metrics {
         attributes = resource.resource.take().unwrap().attributes;
     }
-    assert!(
-        scanned(Signal::Metrics, &message.encode_to_vec())
-            .iter()
-            .all(|item| item.identity.is_none())
-    );
+    assert!(scanned(Signal::Metrics, &message.encode_to_vec()).iter().all(Item::is_none));
     for metric in message
         .resource_metrics
         .iter_mut()
@@ -103,7 +99,7 @@ fn items_of_unknown_origin_count_without_identity() {
     decoded.resource_spans[0].resource = None;
     let found = scanned(Signal::Traces, &decoded.encode_to_vec());
     assert_eq!(found.len(), 100);
-    assert!(found.iter().all(|item| item.identity.is_none()));
+    assert!(found.iter().all(Item::is_none));
 }
 
 #[test]

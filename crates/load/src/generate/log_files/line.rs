@@ -52,7 +52,7 @@ impl LineTemplate {
             line[at..at + RFC3339_LEN].copy_from_slice(time.rfc3339.as_bytes());
         }
         line[self.date_at..self.date_at + APACHE_LEN].copy_from_slice(time.apache.as_bytes());
-        let stamp = Stamp { first: identity, sent_unix_ns: time.unix_ns };
+        let stamp = Stamp { identity, sent_unix_ns: time.unix_ns };
         stamp.write(&mut line[self.stamp_at..self.stamp_at + Stamp::LEN]);
     }
 }
