@@ -68,7 +68,8 @@ async fn nginx_relays_every_item_once() {
 async fn the_collector_delivers_every_item_of_every_signal_once() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
     for signal in Signal::ALL {
-        let backend = Backend::start(BackendOptions::default().keep_requests(1)).await.unwrap();
+        let options = BackendOptions { keep_requests: 1, ..BackendOptions::default() };
+        let backend = Backend::start(options).await.unwrap();
         let config = GatewayConfig {
             signal,
             gzip_out: true,

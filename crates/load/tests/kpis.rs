@@ -6,12 +6,16 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_load::backend::Refuse;
+use sluice_load::backend::{Delay, Refuse};
 use sluice_load::{Backend, BackendOptions, Code, Ending, Faults, Load, Protocol, Retry};
 use sluice_otlp::{Encoding, Signal};
 use support::{Action, start_relay};
 
 const NOW: Duration = Duration::ZERO;
+
+async fn faulty_backend(faults: Faults) -> Backend {
+    Backend::start(BackendOptions { faults, ..BackendOptions::default() }).await.unwrap()
+}
 
 #[tokio::test]
 async fn all_signals_and_encodings_arrive_to_the_item() {
@@ -60,11 +64,7 @@ async fn http_arrives_to_the_item_too() {
 
 #[tokio::test]
 async fn a_black_hole_is_total_loss() {
-    let backend = Backend::start(
-        BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
-    )
-    .await
-    .unwrap();
+    let backend = faulty_backend(Faults { discard: true, ..Faults::default() }).await;
     let report = Load::new(Signal::Traces, backend.addr()).items(2_000).run().await.unwrap();
     assert_eq!(report.accepted, 2_000);
     assert_eq!(report.missing_at(&backend), 2_000);
@@ -120,7 +120,7 @@ async fn a_relay_that_delays_shows_in_both_latencies() {
 #[tokio::test]
 async fn refusals_are_counted_by_code_and_are_not_losses() {
     let faults = Faults::unavailable(1.0);
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
+    let backend = faulty_backend(faults).await;
     let report = Load::new(Signal::Traces, backend.addr()).items(1_000).run().await.unwrap();
     assert_eq!((report.accepted, report.refused, report.failed), (0, 1_000, 0));
     assert_eq!(report.endings[&Ending::Grpc(Code::Unavailable)], 10);
@@ -140,7 +140,7 @@ async fn a_retrying_sender_gets_through_a_backend_that_refuses_most() {
         let delay = Duration::from_millis(if is_http { 0 } else { 1 });
         let refuse = Refuse { share: 0.7, code: Code::Unavailable, retry_delay: Some(delay) };
         let faults = Faults { refuse: Some(refuse), ..Faults::default() };
-        let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
+        let backend = faulty_backend(faults).await;
         let mut load = Load::new(Signal::Logs, backend.addr()).items(2_000).retry(Retry::SDK);
         if is_http {
             load.protocol = Protocol::Http;
@@ -161,8 +161,7 @@ async fn a_retrying_sender_gets_through_a_backend_that_refuses_most() {
 
 #[tokio::test]
 async fn a_stalled_backend_leaves_requests_unanswered_and_takes_none() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::stalled())).await.unwrap();
+    let backend = faulty_backend(Faults::stalled()).await;
     let mut load = Load::new(Signal::Traces, backend.addr()).items(800).concurrency(1, 8);
     load.timeout = Duration::from_millis(100);
     let report = load.clone().run().await.unwrap();
@@ -181,7 +180,7 @@ async fn a_stalled_backend_leaves_requests_unanswered_and_takes_none() {
 
 #[tokio::test]
 async fn a_dead_backend_comes_back_on_its_port() {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::dead())).await.unwrap();
+    let backend = faulty_backend(Faults::dead()).await;
     let load = Load::new(Signal::Traces, backend.addr()).items(400).concurrency(1, 4);
     // The accepting task closes the port as soon as it runs.
     while tokio::net::TcpStream::connect(backend.addr()).await.is_ok() {}
@@ -196,7 +195,7 @@ async fn a_dead_backend_comes_back_on_its_port() {
 #[tokio::test]
 async fn resets_are_counted_and_other_streams_live() {
     let faults = Faults { reset_share: 0.5, ..Faults::default() };
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
+    let backend = faulty_backend(faults).await;
     let report = Load::new(Signal::Traces, backend.addr())
         .items(4_000)
         .items_per_request(10)
@@ -215,7 +214,7 @@ async fn partial_success_counts_as_rejected() {
     let partial =
         sluice_load::backend::Partial { share: 1.0, rejected_items: 3, message: "no".to_owned() };
     let faults = Faults { partial: Some(partial), ..Faults::default() };
-    let backend = Backend::start(BackendOptions::default().faults(faults)).await.unwrap();
+    let backend = faulty_backend(faults).await;
     let report = Load::new(Signal::Traces, backend.addr())
         .items(1_000)
         .items_per_request(10)
@@ -227,8 +226,7 @@ async fn partial_success_counts_as_rejected() {
 
 #[tokio::test]
 async fn only_requests_with_poison_are_refused() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::rejecting_poison())).await.unwrap();
+    let backend = faulty_backend(Faults::rejecting_poison()).await;
     let load =
         Load::new(Signal::Logs, backend.addr()).items(1_000).items_per_request(10).poison_every(50);
     let report = load.run().await.unwrap();
@@ -271,7 +269,8 @@ async fn an_open_loop_keeps_its_rate_and_says_what_it_could_not_send() {
     );
 
     // One stream that is answered every 200 ms cannot send 50 requests a second.
-    backend.faults().set(Faults::delaying(Duration::from_millis(200)));
+    let delay = Delay { share: 1.0, by: Duration::from_millis(200) };
+    backend.faults().set(Faults { delay: Some(delay), ..Faults::default() });
     let report = load.concurrency(1, 1).run().await.unwrap();
     assert_eq!(report.offered, 5_000);
     assert!(report.accepted <= 600 && report.never_sent >= 4_400, "{} accepted", report.accepted);
@@ -317,7 +316,8 @@ async fn scheduled_faults_come_and_go() {
 
 #[tokio::test]
 async fn the_last_requests_are_kept_inflated() {
-    let backend = Backend::start(BackendOptions::default().keep_requests(2)).await.unwrap();
+    let options = BackendOptions { keep_requests: 2, ..BackendOptions::default() };
+    let backend = Backend::start(options).await.unwrap();
     let load = Load::new(Signal::Traces, backend.addr()).items(500).encoding(Encoding::Gzip);
     let load = load
         .header(http::HeaderName::from_static("x-tenant"), http::HeaderValue::from_static("blue"));

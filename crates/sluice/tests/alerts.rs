@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use component::component;
-use gateway::{Gateway, assert_all_accepted, eventually, fan_out, get};
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use gateway::{Gateway, assert_all_accepted, eventually, fan_out, faulty_backend, get};
+use sluice_load_test::{Backend, Faults};
 use sluice_otlp::Signal;
 
 fn rules() -> PathBuf {
@@ -73,8 +73,7 @@ fn prometheus_takes_the_rules() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spent_budget_that_is_the_pool_fires_the_rule() {
     let healthy = Backend::healthy().await.expect("a backend");
-    let dead =
-        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let dead = faulty_backend(Faults::dead()).await;
     let backends = [("healthy", &healthy), ("dead", &dead)];
     let gateway = Gateway::start(&fan_out(Signal::Traces, 64, &backends)).await;
     let load = gateway
@@ -98,8 +97,7 @@ async fn a_spent_budget_that_is_the_pool_fires_the_rule() {
 /// is infinite before and after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_grows_says_how_long_the_budget_lasts() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend = faulty_backend(Faults::dead()).await;
     let gateway = Gateway::start(&fan_out(Signal::Traces, 512, &[("backend", &backend)])).await;
     let spent_in = async || gateway.metric("sluice_delivery_budget_spent_in_seconds", &[]).await;
     assert_eq!(spent_in().await, f64::INFINITY);

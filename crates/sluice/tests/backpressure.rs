@@ -4,8 +4,8 @@ mod gateway;
 
 use std::time::Duration;
 
-use gateway::{Gateway, alone, assert_arrives_once};
-use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport, Retry};
+use gateway::{Gateway, alone, assert_arrives_once, faulty_backend};
+use sluice_load_test::{Backend, Faults, Load, LoadReport, Retry};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 256;
@@ -15,8 +15,8 @@ const REFUSED_SHARE: f64 = 0.7;
 const LOAD_LASTS: Duration = Duration::from_secs(25);
 const DRAIN_WITHIN: Duration = Duration::from_secs(15);
 
-async fn refusing(options: BackendOptions) -> Backend {
-    Backend::start(options.faults(Faults::unavailable(REFUSED_SHARE))).await.expect("a backend")
+async fn refusing() -> Backend {
+    faulty_backend(Faults::unavailable(REFUSED_SHARE)).await
 }
 
 fn config(exporter: &str, ack: &str) -> String {
@@ -82,8 +82,7 @@ async fn assert_nothing_thrown_away(gateway: &Gateway, report: &LoadReport) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unavailable_over_grpc() {
     let _alone = alone().await;
-    let [one, other] =
-        [refusing(BackendOptions::default()).await, refusing(BackendOptions::default()).await];
+    let [one, other] = [refusing().await, refusing().await];
     let exporters = [otlp(&one), otlp(&other)];
     tokio::join!(
         most_requests_are_refused_and_the_data_flows(one, &exporters[0], "memory"),
@@ -94,8 +93,7 @@ async fn unavailable_over_grpc() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_503_over_http() {
     let _alone = alone().await;
-    let [one, other] =
-        [refusing(BackendOptions::default()).await, refusing(BackendOptions::default()).await];
+    let [one, other] = [refusing().await, refusing().await];
     let exporters = [otlphttp(&one), otlphttp(&other)];
     tokio::join!(
         most_requests_are_refused_and_the_data_flows(one, &exporters[0], "memory"),
@@ -112,7 +110,7 @@ async fn torture_explicit_retry_settings_for_six_minutes() {
     let _alone = alone().await;
     let limit_mib = 8000;
     let spans_per_s = 20_000.0;
-    let backend = refusing(BackendOptions::default()).await;
+    let backend = refusing().await;
     let retry = "    retry_on_failure:\n      initial_interval: 5s\n      max_interval: 30s\n      max_elapsed_time: 300s\n";
     let config = config(&(otlp(&backend) + retry), "memory")
         .replace(&LIMIT_MIB.to_string(), &limit_mib.to_string());

@@ -5,16 +5,12 @@ mod gateway;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, exporter};
+use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, exporter, keeping_backend};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use prost::Message;
-use sluice_load_test::{Backend, BackendOptions};
+use sluice_load_test::Backend;
 use sluice_otlp::Signal;
-
-async fn keeping() -> Backend {
-    Backend::start(BackendOptions::default().keep_requests(256)).await.expect("a backend")
-}
 
 fn value<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let attribute = attributes.iter().find(|attribute| attribute.key == key)?;
@@ -33,7 +29,7 @@ fn requests(backend: &Backend) -> Vec<ExportTraceServiceRequest> {
 /// and nothing else is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processors_change_what_they_say() {
-    let backend = keeping().await;
+    let backend = keeping_backend(256).await;
     let config = format!(
         "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: k8s.cluster.name, value: test-cluster}}\n  \
          attributes:\n    actions:\n      \
@@ -68,7 +64,7 @@ async fn processors_change_what_they_say() {
 /// and a pipeline without steps of its own sends the result of the shared one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forward_connector_joins_pipelines() {
-    let [all, edited] = [keeping().await, keeping().await];
+    let [all, edited] = [keeping_backend(256).await, keeping_backend(256).await];
     let config = format!(
         "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: test.before, value: shared}}\n  \
          attributes:\n    actions:\n      - {{action: insert, key: test.after, value: own}}\n\

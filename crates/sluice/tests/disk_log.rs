@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use gateway::{
     Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
-    exporter, fan_out, items_arrive,
+    exporter, fan_out, faulty_backend, items_arrive, keeping_backend,
 };
 use sluice_load_test::subject::{Subject, SubjectError, SubjectSpec};
-use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport};
+use sluice_load_test::{Backend, Faults, Load, LoadReport};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ fn config(directory: &Path, backends: &[(&str, &Backend)], buffer: &str) -> Stri
 }
 
 async fn dead_backend() -> Backend {
-    Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend")
+    faulty_backend(Faults::dead()).await
 }
 
 /// Files below the directory, with their contents.
@@ -212,9 +212,8 @@ async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
 /// passes the new step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_outlives_its_receiver_and_its_processors() {
-    let dead = Backend::start(BackendOptions::default().faults(Faults::dead()).keep_requests(1))
-        .await
-        .expect("a backend");
+    let dead = keeping_backend(1).await;
+    dead.faults().set(Faults::dead());
     let directory = directory();
     let with_steps = |value: &str| {
         let step = |name: &str, key: &str, value: &str| {
@@ -446,8 +445,7 @@ async fn a_spent_budget_drops_the_oldest_on_disk() {
 /// the last second may be refused once more); the other items arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_survive_a_kill() {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::rejecting_poison()));
-    let backend = backend.await.expect("a backend");
+    let backend = faulty_backend(Faults::rejecting_poison()).await;
     let directory = directory();
     let config = config(directory.path(), &[("a", &backend)], "");
     let gateway = Gateway::start(&config).await;

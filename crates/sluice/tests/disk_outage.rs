@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use disk::{Place, assert_all_arrives, dead_backend};
 use gateway::{
     Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
-    items_arrive,
+    faulty_backend, items_arrive,
 };
-use sluice_load_test::{Backend, BackendOptions, Faults, LoadReport};
+use sluice_load_test::{Backend, Faults, LoadReport};
 use sluice_otlp::Signal;
 
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ async fn a_sick_backend_hurts_no_other(faults: Faults) {
     const LIMIT_MIB: u64 = 192;
     let _alone = alone().await;
     let place = Place::folder();
-    let sick = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let sick = faulty_backend(faults).await;
     let healthy = [
         Backend::healthy().await.expect("a backend"),
         Backend::healthy().await.expect("a backend"),

@@ -5,10 +5,11 @@ mod gateway;
 use std::time::Duration;
 
 use gateway::{
-    Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out, items_arrive,
+    Gateway, MIB, alone, assert_all_accepted, assert_arrives_once, fan_out, faulty_backend,
+    items_arrive,
 };
 use sluice_load_test::backend::Delay;
-use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
+use sluice_load_test::{Backend, Code, Ending, Faults, LoadReport};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 192;
@@ -30,7 +31,7 @@ async fn start(faults: Faults, sick_pipeline: &str) -> Bench {
 }
 
 async fn start_with(limit_mib: u64, faults: Faults, sick_pipeline: &str) -> Bench {
-    let sick = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let sick = faulty_backend(faults).await;
     let healthy = [
         Backend::healthy().await.expect("a backend"),
         Backend::healthy().await.expect("a backend"),

@@ -5,18 +5,14 @@ mod log_directory;
 
 use std::path::Path;
 
-use gateway::{Gateway, SOON, assert_arrives_once, eventually, fan_out};
+use gateway::{Gateway, SOON, assert_arrives_once, eventually, fan_out, faulty_backend};
 use log_directory::run;
 use serde_json::Value;
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_load_test::{Backend, Faults};
 use sluice_otlp::{Signal, json};
 
 const DEAD: &str = "traces/dead → otlp/dead";
 const PICKY: &str = "traces/picky → otlp/picky";
-
-async fn backend(faults: Faults) -> Backend {
-    Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend")
-}
 
 /// The gateway's data directory.
 fn directory() -> tempfile::TempDir {
@@ -66,7 +62,8 @@ async fn end(mut gateway: Gateway) {
 /// be changed, and both backends get everything once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_are_replayed_between_two_lives() {
-    let (dead, picky) = (backend(Faults::dead()).await, backend(Faults::rejecting_poison()).await);
+    let dead = faulty_backend(Faults::dead()).await;
+    let picky = faulty_backend(Faults::rejecting_poison()).await;
     let directory = directory();
     let config = config(directory.path(), &[("dead", &dead), ("picky", &picky)]);
     let gateway = Gateway::start(&config).await;
@@ -103,7 +100,8 @@ async fn dead_letters_are_replayed_between_two_lives() {
 /// Guarantee: it gets only data that is sent from then on; the other backend misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_that_was_dropped_is_not_delivered() {
-    let (dead, healthy) = (backend(Faults::dead()).await, backend(Faults::default()).await);
+    let dead = faulty_backend(Faults::dead()).await;
+    let healthy = Backend::healthy().await.expect("a backend");
     let directory = directory();
     let config = config(directory.path(), &[("dead", &dead), ("healthy", &healthy)]);
     let gateway = Gateway::start(&config).await;

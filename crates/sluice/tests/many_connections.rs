@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gateway::{Gateway, SOON, alone, eventually, fan_out};
+use gateway::{Gateway, SOON, alone, eventually, fan_out, faulty_backend};
 use h2::client::{ResponseFuture, SendRequest};
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_load_test::{Backend, Faults};
 use sluice_otlp::Signal;
 use streams::{begin, status};
 use tokio::net::TcpStream;
@@ -224,8 +224,7 @@ async fn torture_a_light_load_over_ten_thousand_connections_is_answered_as_soon(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_data_is_within_the_limit_too() {
     let _alone = alone().await;
-    let dead =
-        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let dead = faulty_backend(Faults::dead()).await;
     let gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("dead", &dead)])).await;
     let full = gateway
         .load(Signal::Traces)

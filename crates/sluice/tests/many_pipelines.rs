@@ -5,8 +5,8 @@ mod gateway;
 
 use std::time::Duration;
 
-use gateway::{Gateway, alone, eventually, exporter};
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use gateway::{Gateway, alone, eventually, exporter, faulty_backend};
+use sluice_load_test::{Backend, Faults};
 use sluice_otlp::Signal;
 
 const PIPELINES: usize = 200;
@@ -37,12 +37,8 @@ fn config(first: &Backend, healthy: &Backend) -> String {
 async fn healthy_pipelines_lose_nothing(first: Faults) {
     let _alone = alone().await;
     let is_dead = first.dead;
-    let first = Backend::start(BackendOptions::default().faults(first)).await.expect("a backend");
-    let healthy = Backend::start(
-        BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
-    )
-    .await
-    .expect("a backend");
+    let first = faulty_backend(first).await;
+    let healthy = faulty_backend(Faults { discard: true, ..Faults::default() }).await;
     let gateway = Gateway::start(&config(&first, &healthy)).await;
     let load = gateway.load(Signal::Traces).items(SPANS).items_per_request(10).concurrency(4, 16);
     let report = load.run().await.expect("a load");

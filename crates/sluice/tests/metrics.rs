@@ -5,10 +5,11 @@ mod gateway;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway::{
-    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out, get,
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out,
+    faulty_backend, get,
 };
 use sluice_load_test::scrape::Scrape;
-use sluice_load_test::{Backend, BackendOptions, Faults, Protocol};
+use sluice_load_test::{Backend, Faults, Protocol};
 use sluice_otlp::Signal;
 use sluice_telemetry::table::{MetricKind, TableDoc};
 
@@ -125,10 +126,8 @@ async fn the_health_check_answers_below_its_path() {
 /// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_refusals_and_failures_show() {
-    let [dead, poison] = [Faults::dead(), Faults::rejecting_poison()]
-        .map(|faults| BackendOptions::default().faults(faults));
-    let dead = Backend::start(dead).await.expect("a backend");
-    let poison = Backend::start(poison).await.expect("a backend");
+    let dead = faulty_backend(Faults::dead()).await;
+    let poison = faulty_backend(Faults::rejecting_poison()).await;
     let config = fan_out(Signal::Traces, 128, &[("dead", &dead), ("poison", &poison)]);
     let gateway = Gateway::start(&(config + "      buffer: {policy: backpressure}\n")).await;
     let load = gateway.load(Signal::Traces).items(1_000).poison_every(100);
@@ -224,10 +223,8 @@ fn families(page: &str) -> BTreeMap<String, (String, String, BTreeSet<String>)> 
 /// and labels. Only metrics that are declared for a condition may be absent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_has_what_the_tables_declare_and_nothing_else() {
-    let [healthy, dead] =
-        [Faults::default(), Faults::dead()].map(|faults| BackendOptions::default().faults(faults));
-    let healthy = Backend::start(healthy).await.expect("a backend");
-    let dead = Backend::start(dead).await.expect("a backend");
+    let healthy = Backend::healthy().await.expect("a backend");
+    let dead = faulty_backend(Faults::dead()).await;
     let mut config = three_signals(&healthy);
     config.push_str("    traces/dead:\n      receivers: [otlp]\n      exporters: [otlp/dead]\n");
     let config =
@@ -273,9 +270,7 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
 async fn secrets_are_never_shown() {
     const SECRETS: [&str; 4] =
         ["s3cr3t-header-value", "s3cr3t-password", "s3cr3t-token", "s3cr3t-from-env"];
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(0.5)))
-        .await
-        .expect("a backend");
+    let backend = faulty_backend(Faults::unavailable(0.5)).await;
     let config = format!(
         "exporters:\n  otlp/basic:\n    endpoint: {addr}\n    compression: none\n    tls: {{insecure: true}}\n    \
          headers: {{x-api-key: s3cr3t-header-value}}\n    auth: {{authenticator: basicauth}}\n  \

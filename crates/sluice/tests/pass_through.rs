@@ -6,14 +6,12 @@ mod gateway;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gateway::{Gateway, SOON, assert_all_accepted, assert_arrives_once, eventually};
+use gateway::{
+    Gateway, SOON, assert_all_accepted, assert_arrives_once, eventually, keeping_backend,
+};
 use http::{HeaderName, HeaderValue};
-use sluice_load_test::{Backend, BackendOptions};
+use sluice_load_test::Backend;
 use sluice_otlp::{Encoding, Signal};
-
-async fn keeping(count: usize) -> Backend {
-    Backend::start(BackendOptions::default().keep_requests(count)).await.expect("a backend")
-}
 
 /// A pipeline of traces to a gzip exporter, with these processors.
 fn config(backend: &Backend, processors: &str, names: &str) -> String {
@@ -36,7 +34,7 @@ fn contains(body: &[u8], text: &str) -> bool {
 /// bytes that were sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_compressed_requests_go_out_as_they_came() {
-    let backend = keeping(64).await;
+    let backend = keeping_backend(64).await;
     let gateway = Gateway::start(&config(&backend, "", "")).await;
     let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
     let report = load.run().await.expect("a load");
@@ -54,7 +52,7 @@ async fn large_compressed_requests_go_out_as_they_came() {
 /// Guarantee: a change of the resource is in every request, which is compressed again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_requests_are_compressed_again() {
-    let backend = keeping(64).await;
+    let backend = keeping_backend(64).await;
     let gateway = Gateway::start(&config(&backend, RESOURCE, "resource")).await;
     let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
     let report = load.run().await.expect("a load");
@@ -74,7 +72,7 @@ async fn changed_requests_are_compressed_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_requests_are_merged() {
     for encoding in [Encoding::Gzip, Encoding::Identity] {
-        let backend = keeping(64).await;
+        let backend = keeping_backend(64).await;
         let batch = "processors:\n  batch:\n    timeout: 300ms\n";
         let gateway = Gateway::start(&config(&backend, batch, "batch")).await;
         let load = gateway.load(Signal::Traces).encoding(encoding).items(600).items_per_request(2);
@@ -95,7 +93,7 @@ async fn small_requests_are_merged() {
 /// header of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_never_share_a_request() {
-    let backend = keeping(4_096).await;
+    let backend = keeping_backend(4_096).await;
     let config = format!(
         "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
          extensions:\n  headers_setter:\n    headers:\n      \
@@ -155,7 +153,7 @@ async fn tenants_never_share_a_request() {
 /// are batched. Guarantee: no request to the backend mixes two tenants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_are_told_apart_by_metadata() {
-    let backend = keeping(4_096).await;
+    let backend = keeping_backend(4_096).await;
     let config = |processor: &str, queue: &str| {
         format!(
             "receivers:\n  otlp:\n    protocols:\n      grpc:\n        include_metadata: true\n\
@@ -215,7 +213,7 @@ fn generators(body: &[u8]) -> BTreeSet<String> {
 /// original.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_of_one_pipeline_does_not_touch_the_others() {
-    let [plain, edited] = [keeping(64).await, keeping(64).await];
+    let [plain, edited] = [keeping_backend(64).await, keeping_backend(64).await];
     let config = format!(
         "{RESOURCE}exporters:\n{}{}service:\n  pipelines:\n    traces/plain:\n      receivers: [otlp]\n      \
          exporters: [otlp/plain]\n    traces/edited:\n      receivers: [otlp]\n      \

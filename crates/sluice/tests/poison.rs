@@ -6,16 +6,16 @@ mod gateway;
 use std::time::Duration;
 
 use gateway::{
-    Gateway, assert_all_accepted, assert_arrives_once, eventually, fan_out, items_arrive,
+    Gateway, assert_all_accepted, assert_arrives_once, delaying, eventually, fan_out,
+    faulty_backend, items_arrive,
 };
-use sluice_load_test::{Backend, BackendOptions, Code, Ending, Faults, LoadReport};
+use sluice_load_test::{Backend, Code, Ending, Faults, LoadReport};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 256;
 
 async fn start(faults: Faults, ack: &str) -> (Backend, Gateway) {
-    let backend =
-        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let backend = faulty_backend(faults).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway =
         Gateway::start(&config.replace("buffer:\n", &format!("buffer:\n  ack: {ack}\n"))).await;
@@ -37,7 +37,7 @@ async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport 
 /// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_in_many_requests_at_once_is_found_in_each() {
-    let delay = Faults::delaying(Duration::from_millis(10)).delay;
+    let delay = delaying(Duration::from_millis(10)).delay;
     exactly_the_poison_is_set_aside(Faults { delay, ..Faults::rejecting_poison() }, 30_000, 97)
         .await;
 }
@@ -116,9 +116,7 @@ async fn dead_for(gateway: &Gateway, reason: &str) -> f64 {
 
 /// Starts a gateway whose backend is down.
 async fn start_out_of_order(retry: &str, ack: &str) -> (Backend, Gateway) {
-    let backend = Backend::start(BackendOptions::default().faults(Faults::unavailable(1.0)))
-        .await
-        .expect("a backend");
+    let backend = faulty_backend(Faults::unavailable(1.0)).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let config = config.replace(
         "    compression: none\n",

@@ -9,12 +9,12 @@ mod peers;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gateway::{Gateway, eventually};
+use gateway::{Gateway, eventually, keeping_backend};
 use items::{ReceivedItem, Texts, items_of};
 use peers::{component, pass_over, run};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use sluice_load_test::Backend;
 use sluice_load_test::subject::free_addr;
-use sluice_load_test::{Backend, BackendOptions};
 use sluice_otlp::{Encoding, Signal};
 use tempfile::TempDir;
 
@@ -54,9 +54,7 @@ struct Site {
 
 impl Site {
     async fn start() -> Site {
-        let backend = Backend::start(BackendOptions::default().keep_requests(100_000))
-            .await
-            .expect("a backend");
+        let backend = keeping_backend(100_000).await;
         let folder = TempDir::new().expect("a folder");
         write_certificates(folder.path());
         let guarded = [(); 2].map(|()| free_addr().expect("a free port"));
@@ -231,9 +229,7 @@ async fn resource_sent_directly(
     for &protocol in protocols {
         for (compression, encoding) in [("none", Encoding::Identity), ("gzip", Encoding::Gzip)] {
             let case = format!("{language} {protocol} {compression}");
-            let backend = Backend::start(BackendOptions::default().keep_requests(10))
-                .await
-                .expect("a backend");
+            let backend = keeping_backend(10).await;
             let endpoint = backend.addr().to_string();
             // A single item may be larger compressed, and is then sent as it is.
             let words = [

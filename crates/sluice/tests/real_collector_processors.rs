@@ -13,15 +13,15 @@ mod samples;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use gateway::Gateway;
+use gateway::{Gateway, keeping_backend};
 use meaning::Meaning;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use peers::{component, start_collector};
 use processor_cases::{CASES, Case};
+use sluice_load_test::Backend;
 use sluice_load_test::subject::free_addr;
-use sluice_load_test::{Backend, BackendOptions};
 use sluice_otlp::Signal;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
@@ -125,11 +125,7 @@ fn first_difference(collector: &Meaning, sluice: &Meaning) -> String {
 #[tokio::test]
 async fn resource_and_attributes_do_what_the_collectors_do() {
     let Some(binary) = component("SLUICE_TEST_OTELCOL") else { return };
-    let options = || BackendOptions::default().keep_requests(1);
-    let backends = [
-        Backend::start(options()).await.expect("a backend"),
-        Backend::start(options()).await.expect("a backend"),
-    ];
+    let backends = [keeping_backend(1).await, keeping_backend(1).await];
     let ports: Vec<_> = (0..2 * CASES.len()).map(|_| free_addr().expect("a port")).collect();
     let (for_collector, for_sluice) = ports.split_at(CASES.len());
     let at_once =

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway::{
-    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out,
-    items_arrive,
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, delaying, eventually,
+    fan_out, faulty_backend, items_arrive, keeping_backend,
 };
 use sluice_load_test::subject::free_addr;
-use sluice_load_test::{Backend, BackendOptions, Faults, Retry, RunningLoad};
+use sluice_load_test::{Backend, Faults, Retry, RunningLoad};
 use sluice_otlp::{Encoding, Signal};
 use tokio::io::AsyncReadExt;
 
@@ -42,8 +42,7 @@ fn with_resource_attribute(config: &str, value: &str) -> String {
 /// changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_under_load_lose_nothing() {
-    let first =
-        Backend::start(BackendOptions::default().keep_requests(1)).await.expect("a backend");
+    let first = keeping_backend(1).await;
     let second = Backend::healthy().await.expect("a backend");
     let alone = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first)]);
     let both = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)]);
@@ -225,8 +224,7 @@ async fn options_of_the_log_that_need_a_restart_are_named() {
 /// fit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {
-    let options = BackendOptions::default().faults(Faults::rejecting_poison());
-    let backend = Backend::start(options).await.expect("a backend");
+    let backend = faulty_backend(Faults::rejecting_poison()).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&config).await;
     gateway.load(Signal::Traces).items(1_000).poison_every(100).run().await.expect("a load");
@@ -255,8 +253,8 @@ fn exchange_symlink(folder: &Path, target: &str) {
 /// Guarantee: accepted data still arrives at that backend, and the other pipeline is not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_pipeline_delivers_what_it_has() {
-    let faults = Faults::delaying(Duration::from_millis(700));
-    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_millis(700));
+    let slow = faulty_backend(faults).await;
     let kept = Backend::healthy().await.expect("a backend");
     let gateway =
         Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &[("kept", &kept), ("slow", &slow)]))
@@ -277,8 +275,8 @@ async fn a_removed_pipeline_delivers_what_it_has() {
 /// ends only when the removed pipeline has delivered its backlog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_waits_for_a_removed_pipeline() {
-    let faults = Faults::delaying(Duration::from_millis(700));
-    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_millis(700));
+    let slow = faulty_backend(faults).await;
     let kept = Backend::healthy().await.expect("a backend");
     let both = [("kept", &kept), ("slow", &slow)];
     let mut gateway = Gateway::start(&fan_out(Signal::Traces, LIMIT_MIB, &both)).await;
@@ -296,9 +294,8 @@ async fn a_shutdown_waits_for_a_removed_pipeline() {
 /// timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_does_not_wait_for_a_reload() {
-    let faults = || BackendOptions::default().faults(Faults::delaying(Duration::from_secs(60)));
-    let first = Backend::start(faults()).await.expect("a backend");
-    let second = Backend::start(faults()).await.expect("a backend");
+    let first = faulty_backend(delaying(Duration::from_secs(60))).await;
+    let second = faulty_backend(delaying(Duration::from_secs(60))).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)])
         .replace("compression: none", "compression: none\n    timeout: 60s");
     let args = vec!["--drain-timeout".to_owned(), "2".to_owned()];
@@ -325,8 +322,8 @@ async fn a_shutdown_does_not_wait_for_a_reload() {
 /// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_does_not_wait_for_requests_in_flight() {
-    let faults = Faults::delaying(Duration::from_secs(6));
-    let slow = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_secs(6));
+    let slow = faulty_backend(faults).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("slow", &slow)])
         .replace("compression: none", "compression: none\n    timeout: 60s");
     let gateway = Gateway::start(&config).await;
@@ -341,8 +338,8 @@ async fn a_reload_does_not_wait_for_requests_in_flight() {
 /// one gets all, although the requests in flight do not end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_a_replaced_backend_does_not_answer_go_to_the_other_one() {
-    let faults = Faults::delaying(Duration::from_secs(60));
-    let mute = Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_secs(60));
+    let mute = faulty_backend(faults).await;
     let other = Backend::healthy().await.expect("a backend");
     let config = |backend| {
         fan_out(Signal::Traces, LIMIT_MIB, &[("backend", backend)])

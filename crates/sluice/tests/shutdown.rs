@@ -4,9 +4,11 @@ mod gateway;
 
 use std::time::{Duration, Instant};
 
-use gateway::{Gateway, Options, assert_arrives_once, eventually, fan_out};
+use gateway::{
+    Gateway, Options, assert_arrives_once, delaying, eventually, fan_out, faulty_backend,
+};
 use rustix::process::Signal as UserSignal;
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_load_test::{Backend, Faults};
 use sluice_otlp::Signal;
 
 /// The time that a process may take beyond its drain timeout on a busy machine.
@@ -25,9 +27,8 @@ async fn start(backend: &Backend, ack: &str, drain_timeout: Duration) -> Gateway
 /// Scenario: SIGTERM under load with a slow backend, so that there is a backlog. Guarantee: the
 /// process ends by itself with success, and everything that it acknowledged arrives once.
 async fn what_was_acknowledged_is_delivered(ack: &str) {
-    let faults = Faults::delaying(Duration::from_millis(300));
-    let backend =
-        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_millis(300));
+    let backend = faulty_backend(faults).await;
     let mut gateway = start(&backend, ack, Duration::from_secs(20)).await;
     let mut load = gateway
         .load(Signal::Traces)
@@ -60,9 +61,8 @@ async fn what_was_acknowledged_on_delivery_is_delivered() {
 /// Guarantee: the connection is asked to go (GOAWAY), and the request still gets its OK.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_flight_is_answered() {
-    let faults = Faults::delaying(Duration::from_secs(2));
-    let backend =
-        Backend::start(BackendOptions::default().faults(faults)).await.expect("a backend");
+    let faults = delaying(Duration::from_secs(2));
+    let backend = faulty_backend(faults).await;
     let mut gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
     let running =
         gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
@@ -78,8 +78,7 @@ async fn a_request_in_flight_is_answered() {
 /// items.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_backend_did_not_take_is_counted() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend = faulty_backend(Faults::dead()).await;
     let drain_timeout = Duration::from_secs(2);
     let mut gateway = start(&backend, "memory", drain_timeout).await;
     let report = gateway.load(Signal::Traces).items(3_000).run().await.expect("a load");
@@ -105,8 +104,7 @@ async fn what_a_dead_backend_did_not_take_is_counted() {
 /// drain timeout nevertheless, no sender gets an OK, and senders can send their data elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
-    let backend =
-        Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend");
+    let backend = faulty_backend(Faults::dead()).await;
     let drain_timeout = Duration::from_secs(2);
     let mut gateway = start(&backend, "delivered", drain_timeout).await;
     let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);

@@ -71,10 +71,6 @@ impl Faults {
         Faults { refuse: Some(Refuse { share, code, retry_delay: None }), ..Faults::default() }
     }
 
-    pub fn delaying(by: Duration) -> Self {
-        Faults { delay: Some(Delay { share: 1.0, by }), ..Faults::default() }
-    }
-
     pub fn rejecting_poison() -> Self {
         Faults { poison: true, ..Faults::default() }
     }

@@ -61,16 +61,6 @@ impl Default for BackendOptions {
     }
 }
 
-impl BackendOptions {
-    pub fn faults(self, faults: Faults) -> Self {
-        BackendOptions { faults, ..self }
-    }
-
-    pub fn keep_requests(self, keep_requests: usize) -> Self {
-        BackendOptions { keep_requests, ..self }
-    }
-}
-
 struct Shared {
     options: BackendOptions,
     faults: FaultSwitch,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use sluice_load_test::{Backend, BackendOptions, Faults};
+use sluice_load_test::Faults;
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-use crate::gateway::{Gateway, Options, alone, fan_out};
+use crate::gateway::{Gateway, Options, alone, fan_out, faulty_backend};
 use crate::peers::{log_of, post, post_head};
 use crate::{LIMIT_MIB, THREADS};
 
@@ -26,11 +26,7 @@ async fn inflated_requests_do_not_stay() {
     let body = compress::compress(Encoding::Gzip, &[log], None).expect("packs");
     let head = post_head(Signal::Logs, "content-encoding: gzip\r\n", body.len());
     for threads in THREADS {
-        let backend = Backend::start(
-            BackendOptions::default().faults(Faults { discard: true, ..Faults::default() }),
-        )
-        .await
-        .expect("a backend");
+        let backend = faulty_backend(Faults { discard: true, ..Faults::default() }).await;
         let config = fan_out(Signal::Logs, LIMIT_MIB, &[("plain", &backend)]);
         let args = vec!["--threads".to_owned(), threads.to_string()];
         let gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;

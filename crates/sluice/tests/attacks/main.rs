@@ -22,8 +22,8 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use gateway::{Gateway, SOON, alone, eventually, exporter};
-use sluice_load_test::{Backend, BackendOptions, Load, LoadReport, Protocol, Retry};
+use gateway::{Gateway, SOON, alone, eventually, exporter, faulty_backend};
+use sluice_load_test::{Backend, Load, LoadReport, Protocol, Retry};
 use sluice_otlp::Signal;
 use tokio::runtime::Runtime;
 
@@ -141,8 +141,7 @@ async fn send_beside<A: Future<Output = ()> + Send + 'static>(
     client: Client,
 ) -> [Duration; 2] {
     let healthy = Backend::healthy().await.expect("a backend");
-    let faulty = BackendOptions::default().faults((scene.faults)());
-    let logs = Backend::start(faulty).await.expect("a backend");
+    let logs = faulty_backend((scene.faults)()).await;
     let directory = tempfile::tempdir().expect("a directory");
     let options = scene.options(threads, &logs, directory.path());
     let gateway = Gateway::start_with(&config(&healthy, &logs), options).await;

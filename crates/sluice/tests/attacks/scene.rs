@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::{Backend, Faults};
 
-use crate::gateway::{Gateway, Options};
+use crate::gateway::{Gateway, Options, delaying};
 
 type Labels = &'static [(&'static str, &'static str)];
 
@@ -35,7 +35,7 @@ pub(crate) const DEAD_LOGS: Scene =
 
 /// A backend for which requests wait with all that was made of them.
 pub(crate) fn slow() -> Faults {
-    Faults { discard: true, ..Faults::delaying(Duration::from_millis(500)) }
+    Faults { discard: true, ..delaying(Duration::from_millis(500)) }
 }
 
 impl Scene {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sluice_load_test::identity::SequenceSet;
-use sluice_load_test::{Backend, BackendOptions, Faults, LoadReport};
+use sluice_load_test::{Backend, Faults, LoadReport};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 
-use crate::gateway::{Gateway, Options, eventually, exporter};
+use crate::gateway::{Gateway, Options, delaying, eventually, exporter, faulty_backend};
 use crate::mounted::{FileSystem, Mounted};
 
 /// Cursors are stored at most once a second; the rest is for delays of a busy machine.
@@ -322,7 +322,7 @@ impl Lives {
 }
 
 fn slow() -> Faults {
-    Faults::delaying(Duration::from_millis(fastrand::u64(50..400)))
+    delaying(Duration::from_millis(fastrand::u64(50..400)))
 }
 
 /// One of these by their weights.
@@ -340,5 +340,5 @@ fn fault(choices: &[(u32, Faults)]) -> Faults {
 
 /// A backend that is dead for now.
 pub(crate) async fn dead_backend() -> Backend {
-    Backend::start(BackendOptions::default().faults(Faults::dead())).await.expect("a backend")
+    faulty_backend(Faults::dead()).await
 }

@@ -9,9 +9,10 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::process::{self, Pid};
+use sluice_load_test::backend::Delay;
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{Limits, Subject, SubjectSpec, Usage, free_addr};
-use sluice_load_test::{Backend, Load, LoadReport};
+use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, MutexGuard};
@@ -261,6 +262,23 @@ pub(crate) async fn request(addr: SocketAddr, text: &str) -> Option<(u16, String
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let status = answer.split(' ').nth(1)?.parse().ok()?;
     Some((status, answer))
+}
+
+/// A backend with these faults.
+pub(crate) async fn faulty_backend(faults: Faults) -> Backend {
+    let options = BackendOptions { faults, ..BackendOptions::default() };
+    Backend::start(options).await.expect("a backend")
+}
+
+/// A backend that keeps this many of the last requests.
+pub(crate) async fn keeping_backend(keep_requests: usize) -> Backend {
+    let options = BackendOptions { keep_requests, ..BackendOptions::default() };
+    Backend::start(options).await.expect("a backend")
+}
+
+/// Answers all requests only after this time.
+pub(crate) fn delaying(by: Duration) -> Faults {
+    Faults { delay: Some(Delay { share: 1.0, by }), ..Faults::default() }
 }
 
 /// Waits until something holds; false if it does not within this time.
