@@ -45,12 +45,8 @@ async fn nginx_relays_every_item_once() {
         };
         let _subject = Subject::start(spec).await.unwrap();
         for encoding in [Encoding::Identity, Encoding::Gzip] {
-            let report = Load::new(Signal::Traces, listen)
-                .items(5_000)
-                .encoding(encoding)
-                .run()
-                .await
-                .unwrap();
+            let load = Load::new(Signal::Traces, listen).items(5_000);
+            let report = Load { encoding, ..load }.run().await.unwrap();
             assert_eq!(
                 (report.accepted, report.missing_at(&backend)),
                 (5_000, 0),
@@ -82,8 +78,8 @@ async fn the_collector_delivers_every_item_of_every_signal_once() {
             .unwrap();
         let mut missing = 0;
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
-            let load = Load::new(signal, config.listen).encoding(encoding).concurrency(2, 4);
-            let report = load.items(4_000).retry(Retry::SDK).run().await.unwrap();
+            let load = Load::new(signal, config.listen).items(4_000).concurrency(2, 4);
+            let report = Load { encoding, retry: Retry::SDK, ..load }.run().await.unwrap();
             assert_eq!(report.accepted, 4_000, "{signal} {encoding:?}: {:?}", report.messages);
             // The batch processor holds the last ones for ten seconds.
             assert!(items_arrive(&backend, 4_000).await);

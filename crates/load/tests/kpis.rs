@@ -22,12 +22,8 @@ async fn all_signals_and_encodings_arrive_to_the_item() {
     for signal in Signal::ALL {
         for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
             let backend = Backend::healthy().await.unwrap();
-            let report = Load::new(signal, backend.addr())
-                .items(5_000)
-                .encoding(encoding)
-                .run()
-                .await
-                .unwrap();
+            let load = Load::new(signal, backend.addr()).items(5_000);
+            let report = Load { encoding, ..load }.run().await.unwrap();
             let counts = backend.counts();
             let case = format!("{signal} {encoding:?}: {:?}", report.messages);
             assert_eq!(
@@ -92,9 +88,8 @@ async fn a_relay_that_duplicates_every_tenth_request_doubles_exactly_those_items
             after: NOW,
         });
         let relay = start_relay(backend.addr(), doubles).await;
-        let load =
-            Load::new(Signal::Metrics, relay).items(1_000).items_per_request(5).encoding(encoding);
-        let report = load.run().await.unwrap();
+        let load = Load::new(Signal::Metrics, relay).items(1_000).items_per_request(5);
+        let report = Load { encoding, ..load }.run().await.unwrap();
         let counts = backend.counts();
         assert_eq!((counts.items, counts.doubled, backend.unique_items()), (1_100, 100, 1_000));
         assert_eq!((report.accepted, report.missing_at(&backend)), (1_000, 0));
@@ -227,9 +222,8 @@ async fn partial_success_counts_as_rejected() {
 #[tokio::test]
 async fn only_requests_with_poison_are_refused() {
     let backend = faulty_backend(Faults::rejecting_poison()).await;
-    let load =
-        Load::new(Signal::Logs, backend.addr()).items(1_000).items_per_request(10).poison_every(50);
-    let report = load.run().await.unwrap();
+    let load = Load::new(Signal::Logs, backend.addr()).items(1_000).items_per_request(10);
+    let report = Load { poison_every: Some(50), ..load }.run().await.unwrap();
     assert_eq!((report.accepted, report.failed), (800, 200));
     assert_eq!(backend.counts().refused[&Code::InvalidArgument], 20);
 }
@@ -281,8 +275,8 @@ async fn an_open_loop_keeps_its_rate_and_says_what_it_could_not_send() {
 async fn light_counting_agrees_with_verifying() {
     for signal in Signal::ALL {
         for encoding in [Encoding::Identity, Encoding::Gzip] {
-            let load =
-                Load::new(signal, ([127, 0, 0, 1], 1).into()).items(3_000).encoding(encoding);
+            let load = Load::new(signal, ([127, 0, 0, 1], 1).into()).items(3_000);
+            let load = Load { encoding, ..load };
             let counting =
                 sluice_load::Counting::Light { bytes_per_item: load.shape.bytes_per_item() };
             let backend = Backend::start(BackendOptions { counting, ..BackendOptions::default() })
@@ -318,9 +312,9 @@ async fn scheduled_faults_come_and_go() {
 async fn the_last_requests_are_kept_inflated() {
     let options = BackendOptions { keep_requests: 2, ..BackendOptions::default() };
     let backend = Backend::start(options).await.unwrap();
-    let load = Load::new(Signal::Traces, backend.addr()).items(500).encoding(Encoding::Gzip);
-    let load = load
-        .header(http::HeaderName::from_static("x-tenant"), http::HeaderValue::from_static("blue"));
+    let mut load = Load::new(Signal::Traces, backend.addr()).items(500);
+    load.encoding = Encoding::Gzip;
+    load.headers.append("x-tenant", http::HeaderValue::from_static("blue"));
     load.run().await.unwrap();
     let kept = backend.kept();
     assert_eq!(kept.len(), 2);

@@ -449,7 +449,8 @@ async fn dead_letters_survive_a_kill() {
     let directory = directory();
     let config = config(directory.path(), &[("a", &backend)], "");
     let gateway = Gateway::start(&config).await;
-    let load: Load = gateway.load(Signal::Traces).items(1_000).poison_every(100);
+    let load = gateway.load(Signal::Traces).items(1_000);
+    let load = Load { poison_every: Some(100), ..load };
     let report = load.run().await.expect("a load");
     assert_eq!(report.accepted, 1_000, "{:?}", report.messages);
     let buried = async || gateway.metric("sluice_delivery_dead_letters", &[]).await == 10.0;

@@ -44,8 +44,8 @@ fn turned_away(running: &RunningLoad) -> bool {
 /// Sends until it has been refused for a while. Some of the items are poisonous for a backend that
 /// looks at them.
 async fn until_refused(gateway: &Gateway) -> LoadReport {
-    let load = gateway.load(Signal::Traces).items(TOO_MANY).poison_every(POISON_EVERY);
-    let mut load = load.concurrency(2, 4);
+    let mut load = gateway.load(Signal::Traces).items(TOO_MANY).concurrency(2, 4);
+    load.poison_every = Some(POISON_EVERY);
     load.timeout = Duration::from_secs(20);
     let running = load.start().expect("a load");
     let refused = eventually(Duration::from_secs(30), async || turned_away(&running)).await;

@@ -8,7 +8,7 @@ use std::path::Path;
 use gateway::{Gateway, SOON, assert_arrives_once, eventually, fan_out, faulty_backend};
 use log_directory::run;
 use serde_json::Value;
-use sluice_load_test::{Backend, Faults};
+use sluice_load_test::{Backend, Faults, Load};
 use sluice_otlp::{Signal, json};
 
 const DEAD: &str = "traces/dead → otlp/dead";
@@ -67,8 +67,9 @@ async fn dead_letters_are_replayed_between_two_lives() {
     let directory = directory();
     let config = config(directory.path(), &[("dead", &dead), ("picky", &picky)]);
     let gateway = Gateway::start(&config).await;
-    let report =
-        gateway.load(Signal::Traces).items(2_000).poison_every(100).run().await.expect("a load");
+    let load = gateway.load(Signal::Traces).items(2_000);
+    let load = Load { poison_every: Some(100), ..load };
+    let report = load.run().await.expect("a load");
     assert_eq!(report.accepted, 2_000, "{:?}", report.messages);
     assert_listed(directory.path(), DEAD, "waiting", 2_000).await;
     assert_listed(directory.path(), PICKY, "dead_letters", 20).await;

@@ -9,7 +9,7 @@ use gateway::{
     faulty_backend, get,
 };
 use sluice_load_test::scrape::Scrape;
-use sluice_load_test::{Backend, Faults, Protocol};
+use sluice_load_test::{Backend, Faults, Load, Protocol};
 use sluice_otlp::Signal;
 use sluice_telemetry::table::{MetricKind, TableDoc};
 
@@ -130,7 +130,8 @@ async fn a_queue_refusals_and_failures_show() {
     let poison = faulty_backend(Faults::rejecting_poison()).await;
     let config = fan_out(Signal::Traces, 128, &[("dead", &dead), ("poison", &poison)]);
     let gateway = Gateway::start(&(config + "      buffer: {policy: backpressure}\n")).await;
-    let load = gateway.load(Signal::Traces).items(1_000).poison_every(100);
+    let load = gateway.load(Signal::Traces).items(1_000);
+    let load = Load { poison_every: Some(100), ..load };
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     let failed = async || {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use gateway::{
     Gateway, SOON, assert_all_accepted, assert_arrives_once, eventually, keeping_backend,
 };
-use http::{HeaderName, HeaderValue};
-use sluice_load_test::Backend;
+use http::HeaderValue;
+use sluice_load_test::{Backend, Load};
 use sluice_otlp::{Encoding, Signal};
 
 /// A pipeline of traces to a gzip exporter, with these processors.
@@ -36,7 +36,8 @@ fn contains(body: &[u8], text: &str) -> bool {
 async fn large_compressed_requests_go_out_as_they_came() {
     let backend = keeping_backend(64).await;
     let gateway = Gateway::start(&config(&backend, "", "")).await;
-    let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
+    let load = gateway.load(Signal::Traces).items(2_000).concurrency(2, 4);
+    let load = Load { encoding: Encoding::Gzip, ..load };
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     assert_arrives_once(&report, &backend, SOON).await;
@@ -54,7 +55,8 @@ async fn large_compressed_requests_go_out_as_they_came() {
 async fn changed_requests_are_compressed_again() {
     let backend = keeping_backend(64).await;
     let gateway = Gateway::start(&config(&backend, RESOURCE, "resource")).await;
-    let load = gateway.load(Signal::Traces).encoding(Encoding::Gzip).items(2_000).concurrency(2, 4);
+    let load = gateway.load(Signal::Traces).items(2_000).concurrency(2, 4);
+    let load = Load { encoding: Encoding::Gzip, ..load };
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
     assert_arrives_once(&report, &backend, SOON).await;
@@ -75,7 +77,8 @@ async fn small_requests_are_merged() {
         let backend = keeping_backend(64).await;
         let batch = "processors:\n  batch:\n    timeout: 300ms\n";
         let gateway = Gateway::start(&config(&backend, batch, "batch")).await;
-        let load = gateway.load(Signal::Traces).encoding(encoding).items(600).items_per_request(2);
+        let load = gateway.load(Signal::Traces).items(600).items_per_request(2);
+        let load = Load { encoding, ..load };
         let report = load.run().await.expect("a load");
         assert_all_accepted(&report);
         assert_arrives_once(&report, &backend, SOON).await;
@@ -115,8 +118,7 @@ async fn tenants_never_share_a_request() {
         let mut load =
             gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
         if let Some(tenant) = tenant {
-            load =
-                load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+            load.headers.append("x-tenant", HeaderValue::from_static(tenant));
         }
         running.push(load.start().expect("a load"));
     }
@@ -186,9 +188,9 @@ async fn batches_are_told_apart_by_metadata() {
 async fn shared_requests(gateway: &Gateway, backend: &Backend) -> usize {
     let before = backend.kept().len();
     let tenants = ["alpha", "beta"].map(|tenant| {
-        let load = gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
-        let load =
-            load.header(HeaderName::from_static("x-tenant"), HeaderValue::from_static(tenant));
+        let mut load =
+            gateway.load(Signal::Traces).items(600).items_per_request(3).concurrency(1, 4);
+        load.headers.append("x-tenant", HeaderValue::from_static(tenant));
         load.start().expect("a load")
     });
     for running in tenants {

@@ -9,7 +9,7 @@ use gateway::{
     Gateway, assert_all_accepted, assert_arrives_once, delaying, eventually, fan_out,
     faulty_backend, items_arrive,
 };
-use sluice_load_test::{Backend, Code, Ending, Faults, LoadReport};
+use sluice_load_test::{Backend, Code, Ending, Faults, Load, LoadReport};
 use sluice_otlp::Signal;
 
 const LIMIT_MIB: u64 = 256;
@@ -23,14 +23,8 @@ async fn start(faults: Faults, ack: &str) -> (Backend, Gateway) {
 }
 
 async fn poisoned_load(gateway: &Gateway, items: u64, every: u64) -> LoadReport {
-    gateway
-        .load(Signal::Traces)
-        .items(items)
-        .poison_every(every)
-        .concurrency(2, 8)
-        .run()
-        .await
-        .expect("a load")
+    let load = gateway.load(Signal::Traces).items(items).concurrency(2, 8);
+    Load { poison_every: Some(every), ..load }.run().await.expect("a load")
 }
 
 /// Scenario: a slow backend, so that many requests are in flight, and a poisonous item in each of

@@ -81,10 +81,8 @@ async fn a_collector_before_it_hands_over_every_item_once() {
     let _collector = start_collector(&binary, &config, ways[1].1).await;
     for signal in Signal::ALL {
         for (way, listen) in ways {
-            let report = send(
-                Load::new(signal, listen).items(5_000).encoding(Encoding::Gzip).concurrency(2, 4),
-            )
-            .await;
+            let load = Load::new(signal, listen).items(5_000).concurrency(2, 4);
+            let report = send(Load { encoding: Encoding::Gzip, ..load }).await;
             assert_arrives_once(&report, &backend, ARRIVES_WITHIN).await;
             let name = format!("otelcol_receiver_accepted_{}", signal.items_name());
             // Counted when the sender is answered, which is after the backend has it.
@@ -209,9 +207,8 @@ async fn a_collector_behind_it_is_handed_every_item_once() {
     for ((exporter, ..), port) in WAYS_OUT.iter().zip(ports) {
         for signal in Signal::ALL {
             for encoding in [Encoding::Identity, Encoding::Gzip] {
-                let report =
-                    send(Load::new(signal, port).items(1_500).encoding(encoding).concurrency(2, 4))
-                        .await;
+                let load = Load::new(signal, port).items(1_500).concurrency(2, 4);
+                let report = send(Load { encoding, ..load }).await;
                 sent += report.accepted;
                 // The sender was answered when it was delivered.
                 assert_eq!(report.missing_at(&backend), 0, "{exporter} {signal} {encoding:?}");
@@ -396,10 +393,8 @@ async fn nginx_before_it_relays_every_item_once() {
         .unwrap_or_else(|error| panic!("{error}"));
         for signal in Signal::ALL {
             for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
-                let report = send(
-                    Load::new(signal, listen).items(3_000).encoding(encoding).concurrency(2, 8),
-                )
-                .await;
+                let load = Load::new(signal, listen).items(3_000).concurrency(2, 8);
+                let report = send(Load { encoding, ..load }).await;
                 assert_eq!(
                     report.missing_at(&backend),
                     0,

@@ -13,7 +13,7 @@ use gateway::{
     fan_out, faulty_backend, items_arrive, keeping_backend,
 };
 use sluice_load_test::subject::free_addr;
-use sluice_load_test::{Backend, Faults, Retry, RunningLoad};
+use sluice_load_test::{Backend, Faults, Load, Retry, RunningLoad};
 use sluice_otlp::{Encoding, Signal};
 use tokio::io::AsyncReadExt;
 
@@ -227,7 +227,8 @@ async fn dead_letters_that_are_kept_shrink_to_a_lower_limit() {
     let backend = faulty_backend(Faults::rejecting_poison()).await;
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&config).await;
-    gateway.load(Signal::Traces).items(1_000).poison_every(100).run().await.expect("a load");
+    let load = gateway.load(Signal::Traces).items(1_000);
+    Load { poison_every: Some(100), ..load }.run().await.expect("a load");
     let kept = async || gateway.metric("sluice_delivery_dead_letters", &[]).await;
     assert!(
         eventually(SOON, async || kept().await == 10.0).await,

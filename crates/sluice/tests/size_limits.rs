@@ -35,7 +35,7 @@ fn load(gateway: &Gateway, (body_bytes, records, requests): (usize, u32, u64)) -
 async fn run_all(gateway: &Gateway, encoding: Encoding) -> Vec<LoadReport> {
     let running: Vec<_> = LOADS
         .iter()
-        .map(|&what| load(gateway, what).encoding(encoding).start().expect("a load"))
+        .map(|&what| Load { encoding, ..load(gateway, what) }.start().expect("a load"))
         .collect();
     let mut reports = Vec::new();
     for running in running {

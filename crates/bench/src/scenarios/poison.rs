@@ -53,7 +53,7 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
     let stage = stage.start().await?;
     let load = stage.load().rate(turn.options.rate).retry(Retry::SDK);
     let poisons = turn.case == POISONED;
-    let load = if poisons { load.poison_every(BAD_EVERY) } else { load };
+    let load = Load { poison_every: poisons.then_some(BAD_EVERY), ..load };
     let observed = stage.under_load(load, WARM_UP, turn.counted()).await?;
     let (report, backend) = (&observed.report, &stage.backends[0]);
     // Sequence numbers begin at 0, and one in `BAD_EVERY` is bad.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, Request};
 use sluice_otlp::{Encoding, Signal};
 
 use super::template::Shape;
@@ -85,10 +85,6 @@ impl Load {
         Load { pace: Pace::Open { items_per_s }, ..self }
     }
 
-    pub fn encoding(self, encoding: Encoding) -> Self {
-        Load { encoding, ..self }
-    }
-
     pub fn retry(self, retry: Retry) -> Self {
         Load { retry, ..self }
     }
@@ -101,15 +97,6 @@ impl Load {
     /// Connections, and requests in flight at once on each.
     pub fn concurrency(self, connections: usize, streams: usize) -> Self {
         Load { connections, streams, ..self }
-    }
-
-    pub fn poison_every(self, items: u64) -> Self {
-        Load { poison_every: Some(items), ..self }
-    }
-
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.append(name, value);
-        self
     }
 
     pub(super) fn check(&self) -> Result<()> {
