@@ -157,7 +157,7 @@ impl Stage {
         warm_up: Duration,
         counted: Duration,
     ) -> Result<Observed> {
-        let running =
+        let mut running =
             Load { duration: load.duration.or(Some(warm_up + counted)), ..load }.start()?;
         sleep(warm_up).await;
         self.backends.iter().for_each(|backend| backend.store().latency_us.reset());

@@ -92,7 +92,7 @@ async fn every_sample_that_the_collector_scraped_arrives_once() {
     let mut running = open.start();
     tokio::time::sleep(Duration::from_secs(3)).await;
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert!(
         report.requests >= 9 && report.accepted == report.requests * 200,
         "{report:?} {}",
@@ -138,7 +138,7 @@ async fn prometheus_scrapes_every_series_of_every_target() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let own = Scrape::fetch(listen, "/metrics").await.unwrap();
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert!(report.requests >= 9 && report.failed == 0, "{report:?} {}", subject.output_tail());
     let appended = own.sum("prometheus_tsdb_head_samples_appended_total", &[]).unwrap();
     assert!(appended >= 9.0 * 200.0, "{appended}");
@@ -180,7 +180,7 @@ async fn every_line_that_the_collector_tailed_over_rotations_arrives_once() {
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_secs(4)).await;
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert!(report.accepted >= 4_500, "{report:?}");
     let files = walk(&root);
     assert!(files > 3 * 3, "every pod's files were rotated: {files} files");
@@ -203,7 +203,7 @@ async fn a_line_in_pieces_arrives_as_one() {
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_secs(2)).await;
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert!(report.accepted >= 50, "{report:?}");
     assert_eq!(missing_in_the_end(&report, &backend).await, 0, "{}", subject.output_tail());
     assert_eq!((backend.items(), backend.counts().unidentified), (report.accepted, 0));

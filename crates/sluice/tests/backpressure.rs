@@ -46,7 +46,7 @@ fn load(gateway: &Gateway, spans_per_s: f64) -> Load {
 /// limit.
 async fn most_requests_are_refused_and_the_data_flows(backend: Backend, exporter: &str, ack: &str) {
     let gateway = Gateway::start(&config(exporter, ack)).await;
-    let running = load(&gateway, 2_000.0).duration(LOAD_LASTS).start().expect("a load");
+    let mut running = load(&gateway, 2_000.0).duration(LOAD_LASTS).start().expect("a load");
     tokio::time::sleep(LOAD_LASTS).await;
     let (accepted_in_time, exported_in_time) = (running.report().accepted, backend.unique_items());
     let report = running.finish().await.expect("a load");
@@ -115,7 +115,7 @@ async fn torture_explicit_retry_settings_for_six_minutes() {
     let config = config(&(otlp(&backend) + retry), "memory")
         .replace(&LIMIT_MIB.to_string(), &limit_mib.to_string());
     let gateway = Gateway::start(&config).await;
-    let running =
+    let mut running =
         load(&gateway, spans_per_s).duration(Duration::from_secs(360)).start().expect("a load");
     tokio::time::sleep(Duration::from_secs(180)).await;
     let exported_before = backend.unique_items();

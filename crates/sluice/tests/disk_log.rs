@@ -152,7 +152,7 @@ async fn what_was_acknowledged_survives_a_kill(ack: &str) {
         .duration(Duration::from_secs(4))
         .concurrency(2, 32);
     load.grace = Duration::from_millis(100);
-    let running = load.start().expect("a load");
+    let mut running = load.start().expect("a load");
     tokio::time::sleep(Duration::from_secs(2)).await;
     gateway.kill().await;
     let report = running.finish().await.expect("a load");

@@ -47,7 +47,7 @@ async fn until_refused(gateway: &Gateway) -> LoadReport {
     let mut load = gateway.load(Signal::Traces).items(TOO_MANY).concurrency(2, 4);
     load.poison_every = Some(POISON_EVERY);
     load.timeout = Duration::from_secs(20);
-    let running = load.start().expect("a load");
+    let mut running = load.start().expect("a load");
     let refused = eventually(Duration::from_secs(30), async || turned_away(&running)).await;
     assert!(
         refused,
@@ -170,7 +170,7 @@ async fn the_oldest_goes(place: &Place, buffer: &str) {
         let load = gateway.load(signal).rate(4_000.0).concurrency(2, 32);
         load.duration(Duration::from_secs(8)).start().expect("a load")
     };
-    let traces = load(Signal::Traces);
+    let mut traces = load(Signal::Traces);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let more_ballast = place.mount().fill_but(8 * MIB);
     let traces = traces.finish().await.expect("a load");
@@ -252,7 +252,7 @@ async fn no_file_descriptors() {
     let mut reports = vec![accepted(&gateway, 1_000).await];
     let mut endless = load().duration(Duration::from_secs(60));
     endless.timeout = Duration::from_secs(20);
-    let running = endless.start().expect("a load");
+    let mut running = endless.start().expect("a load");
     let flows = eventually(SOON, async || running.report().accepted > 0).await;
     assert!(flows, "{}", gateway.output());
     let none_left = NoDescriptors::of(&gateway);

@@ -253,7 +253,7 @@ async fn torture_faults_that_come_and_go_hurt_nobody_else() {
     let bench = start(Faults::default(), "").await;
     let running =
         bench.gateway.load(Signal::Traces).rate(SPANS_PER_S).duration(Duration::from_secs(120));
-    let running = running.concurrency(2, 32).start().expect("a load");
+    let mut running = running.concurrency(2, 32).start().expect("a load");
     for round in 0..12 {
         let faults =
             [Faults::dead(), Faults::unavailable(1.0), Faults::stalled(), Faults::unavailable(0.7)];

@@ -123,7 +123,7 @@ async fn tenants_never_share_a_request() {
         running.push(load.start().expect("a load"));
     }
     let mut header_of = Vec::new();
-    for (running, tenant) in running.into_iter().zip(tenants) {
+    for (mut running, tenant) in running.into_iter().zip(tenants) {
         let report = running.finish().await.expect("a load");
         assert_all_accepted(&report);
         assert_arrives_once(&report, &backend, SOON).await;
@@ -193,7 +193,7 @@ async fn shared_requests(gateway: &Gateway, backend: &Backend) -> usize {
         load.headers.append("x-tenant", HeaderValue::from_static(tenant));
         load.start().expect("a load")
     });
-    for running in tenants {
+    for mut running in tenants {
         let report = running.finish().await.expect("a load");
         assert_all_accepted(&report);
         assert_arrives_once(&report, backend, SOON).await;

@@ -48,7 +48,7 @@ async fn changes_under_load_lose_nothing() {
     let both = fan_out(Signal::Traces, LIMIT_MIB, &[("first", &first), ("second", &second)]);
     let compressed = both.replace("compression: none", "compression: zstd");
     let gateway = Gateway::start(&alone).await;
-    let running = start_load(&gateway, Duration::from_secs(6));
+    let mut running = start_load(&gateway, Duration::from_secs(6));
     pause(700).await;
     gateway.reload(&both).await;
     let before_second = running.report().offered;
@@ -83,7 +83,7 @@ async fn a_bad_file_leaves_the_old_configuration_running() {
     let backend = Backend::healthy().await.expect("a backend");
     let good = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&good).await;
-    let running = start_load(&gateway, Duration::from_secs(4));
+    let mut running = start_load(&gateway, Duration::from_secs(4));
     // A misspelt option, an undefined component, not YAML at all, an address that another process
     // has.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -303,7 +303,7 @@ async fn a_shutdown_does_not_wait_for_a_reload() {
     let mut gateway = Gateway::start_with(&config, Options { args, ..Options::default() }).await;
     let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
     load.timeout = Duration::from_secs(30);
-    let running = load.start().expect("a load");
+    let mut running = load.start().expect("a load");
     let in_flight = async || first.counts().requests > 0 && second.counts().requests > 0;
     assert!(eventually(SOON, in_flight).await, "requests are in flight");
     let compressed = config.replace("compression: none", "compression: zstd");
@@ -360,7 +360,7 @@ async fn a_receiver_moves_to_another_port() {
     let backend = Backend::healthy().await.expect("a backend");
     let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
     let gateway = Gateway::start(&config).await;
-    let running = start_load(&gateway, Duration::from_secs(3));
+    let mut running = start_load(&gateway, Duration::from_secs(3));
     pause(800).await;
     let moved = free_addr().expect("a port");
     gateway
@@ -457,7 +457,7 @@ async fn a_receiver_with_other_options_keeps_its_port_open() {
         .rate(2_000.0)
         .duration(Duration::from_secs(2))
         .concurrency(2, 16);
-    let running = load.retry(Retry::SDK).start().expect("a load");
+    let mut running = load.retry(Retry::SDK).start().expect("a load");
     for connections in [100, 200, 300] {
         pause(300).await;
         gateway

@@ -36,7 +36,7 @@ async fn what_was_acknowledged_is_delivered(ack: &str) {
         .duration(Duration::from_secs(3))
         .concurrency(2, 32);
     load.grace = Duration::from_secs(5);
-    let running = load.start().expect("a load");
+    let mut running = load.start().expect("a load");
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     gateway.terminate();
     let status = gateway.ended_within(Duration::from_secs(20) + SLACK).await;
@@ -64,7 +64,7 @@ async fn a_request_in_flight_is_answered() {
     let faults = delaying(Duration::from_secs(2));
     let backend = faulty_backend(faults).await;
     let mut gateway = start(&backend, "delivered", Duration::from_secs(10)).await;
-    let running =
+    let mut running =
         gateway.load(Signal::Traces).items(800).concurrency(1, 8).start().expect("a load");
     assert!(eventually(gateway::SOON, async || backend.counts().requests > 0).await);
     gateway.terminate();
@@ -109,7 +109,7 @@ async fn senders_that_wait_for_a_dead_backend_do_not_hold_up_the_end() {
     let mut gateway = start(&backend, "delivered", drain_timeout).await;
     let mut load = gateway.load(Signal::Traces).items(800).concurrency(1, 8);
     load.timeout = Duration::from_secs(30);
-    let running = load.start().expect("a load");
+    let mut running = load.start().expect("a load");
     tokio::time::sleep(Duration::from_millis(500)).await;
     gateway.terminate();
     let status = gateway.ended_within(drain_timeout + SLACK).await;

@@ -38,7 +38,7 @@ async fn run_all(gateway: &Gateway, encoding: Encoding) -> Vec<LoadReport> {
         .map(|&what| Load { encoding, ..load(gateway, what) }.start().expect("a load"))
         .collect();
     let mut reports = Vec::new();
-    for running in running {
+    for mut running in running {
         let report = running.finish().await.expect("a load");
         assert_eq!(report.accepted, report.offered, "{:?}", report.messages);
         reports.push(report);
@@ -89,9 +89,9 @@ async fn a_backend_with_a_smaller_limit_gets_smaller_batches() {
     let options = BackendOptions { message_limit_bytes: 1 << 20, ..BackendOptions::default() };
     let backend = Backend::start(options).await.expect("a backend");
     let gateway = Gateway::start(&config(&backend, 8192)).await;
-    let ordinary = load(&gateway, (2_000, 700, 10)).start().expect("a load");
-    let larger = load(&gateway, (300_000, 5, 6)).start().expect("a load");
-    let hopeless = load(&gateway, (1_200_000, 2, 2)).start().expect("a load");
+    let mut ordinary = load(&gateway, (2_000, 700, 10)).start().expect("a load");
+    let mut larger = load(&gateway, (300_000, 5, 6)).start().expect("a load");
+    let mut hopeless = load(&gateway, (1_200_000, 2, 2)).start().expect("a load");
     let [ordinary, larger, hopeless] = [
         ordinary.finish().await.expect("a load"),
         larger.finish().await.expect("a load"),

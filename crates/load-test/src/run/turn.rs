@@ -126,7 +126,7 @@ pub(super) async fn run(
     // Backends that are well from now on: items that they lack after the drain are lost for good.
     let well = faults.end(&backends).await;
     view.begin(Phase::Waiting("the answers in flight".to_owned()));
-    let report = timeout(FINISH_WITHIN, load.join()).await.context("the load did not end")??;
+    let report = timeout(FINISH_WITHIN, load.finish()).await.context("the load did not end")??;
     view.begin(Phase::Draining { within: plan.drain_within });
     let is_interrupted = || *interrupted.borrow_and_update();
     let is_drained = !was_interrupted

@@ -16,7 +16,7 @@ use sluice_load::reaper::{Reaper, SHELL};
 
 use super::limits::{ControlGroup, Limits};
 use super::ready::Ready;
-use super::usage::{Usage, has_ended, usage_of, usage_of_process};
+use super::usage::{Usage, has_ended, usage_of_group, usage_of_process};
 
 pub(super) const OUTPUT_FILE: &str = "output.log";
 
@@ -208,7 +208,7 @@ impl Supervised {
 
     /// Usage of all lives; `None` when it has ended for good.
     pub(super) fn usage(&mut self) -> Option<Usage> {
-        let now = self.process.as_ref().and_then(|process| usage_of(process.pid(), false));
+        let now = self.process.as_ref().and_then(|process| usage_of_group(process.pid(), false));
         // Between two lives it uses nothing.
         let now = now.or(self.spec.restart_delay.map(|_| Usage::default()))?;
         self.remember_peak(now.peak_rss_bytes);
@@ -243,7 +243,7 @@ impl Supervised {
     }
 
     fn reap(&mut self, mut process: Process) {
-        if let Some(last) = usage_of(process.pid(), true) {
+        if let Some(last) = usage_of_group(process.pid(), true) {
             self.past.cpu += last.cpu;
             self.remember_peak(last.peak_rss_bytes);
         }

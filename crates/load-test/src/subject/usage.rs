@@ -24,13 +24,9 @@ pub fn usage_of_process(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Usage of a group, with the processes that it has waited for; `None` when none is left.
-pub fn usage_of_group(group: u32) -> Option<Usage> {
-    usage_of(group, false)
-}
-
-/// Processes that have ended and were not waited for (`with_ended`) have CPU time only.
-pub(super) fn usage_of(group: u32, with_ended: bool) -> Option<Usage> {
+/// Usage of a group, with the processes that it has waited for; `None` when none is left. Processes
+/// that have ended and were not waited for (`with_ended`) have CPU time only.
+pub fn usage_of_group(group: u32, with_ended: bool) -> Option<Usage> {
     let pids = fs::read_dir("/proc")
         .ok()?
         .flatten()

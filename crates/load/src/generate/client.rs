@@ -1,7 +1,6 @@
 //! Sends stamped requests over gRPC or HTTP/1 and reads the answers. gRPC uses `h2` directly:
 //! hyper's client above it would make small requests dearer.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -143,17 +142,6 @@ pub enum Ending {
 impl Ending {
     pub fn is_ok(self) -> bool {
         matches!(self, Ending::Grpc(Code::Ok) | Ending::Http(200..=299))
-    }
-}
-
-impl fmt::Display for Ending {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ending::Grpc(code) => write!(formatter, "{code}"),
-            Ending::Http(status) => write!(formatter, "HTTP {status}"),
-            Ending::Transport => formatter.write_str("connection failed"),
-            Ending::TimedOut => formatter.write_str("timed out"),
-        }
     }
 }
 

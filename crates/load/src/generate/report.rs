@@ -145,13 +145,8 @@ impl RunningLoad {
         });
     }
 
-    /// Waits for the end. Farms and log files end when they are stopped.
-    pub async fn finish(mut self) -> Result<LoadReport> {
-        self.join().await
-    }
-
-    /// As `finish`, but the files or targets of the load stay. To be called once.
-    pub async fn join(&mut self) -> Result<LoadReport> {
+    /// Waits for the end, once. Farms and log files end when they are stopped.
+    pub async fn finish(&mut self) -> Result<LoadReport> {
         let ended = (&mut self.task).await.map_err(Error::from).and_then(|report| report);
         ended.map_err(|error| anyhow!("the load stopped before its end: {error:#}"))
     }

@@ -238,7 +238,7 @@ impl Lives {
             gateway.load(Signal::Traces).items_per_request(10).rate(SPANS_PER_S).concurrency(2, 16);
         let mut load = load.duration(Duration::from_secs(60));
         load.grace = Duration::ZERO;
-        let running = load.start().expect("a load");
+        let mut running = load.start().expect("a load");
         // Some lives are long enough that cursors of delivered items are stored.
         let lasts = if is_long { 2_500..3_500 } else { 30..1_000 };
         let lasts = Duration::from_millis(fastrand::u64(lasts));

@@ -50,7 +50,7 @@ fn send(child: &Child, signal: Signal) {
 fn end(child: Child, subject: u32, folder: &TempDir) -> Output {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(usage_of_group(subject).is_none(), "the subject still runs");
+    assert!(usage_of_group(subject, false).is_none(), "the subject still runs");
     let left: Vec<_> = std::fs::read_dir(folder.path())
         .unwrap()
         .flatten()
@@ -89,7 +89,7 @@ fn a_search_that_is_interrupted_reports_what_it_has_tried() {
     let (child, subject) = start(&folder, &search);
     // The second subject process is that of the second try.
     let began = Instant::now();
-    while usage_of_group(subject).is_some() {
+    while usage_of_group(subject, false).is_some() {
         assert!(began.elapsed() < Duration::from_secs(30), "the first try does not end");
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -46,7 +46,7 @@ fn a_load_test_that_is_killed_leaves_no_process_no_folder_and_no_control_group()
     std::thread::sleep(Duration::from_millis(500));
     let is_left = || {
         let files = fs::read_dir(temporary.path()).unwrap().count();
-        (usage_of_group(subject).is_some(), files > 0, groups(bench_pid))
+        (usage_of_group(subject, false).is_some(), files > 0, groups(bench_pid))
     };
     let (runs, has_folder, made) = is_left();
     assert!(runs && has_folder, "there is something to clean up");

@@ -61,7 +61,7 @@ async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_ack
         }
     }
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert_eq!((report.offered, report.accepted, report.requests, report.failed), (72, 72, 6, 0));
     assert_eq!((all.len(), report.acknowledged.difference_len(&all)), (72, 0));
     assert!(report.bytes_sent > 0, "{report:?}");
@@ -95,7 +95,7 @@ async fn open_metrics_is_served_to_who_asks_for_it_and_strangers_are_told() {
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
     }
     running.stop();
-    assert_eq!(running.join().await.unwrap().offered, 12);
+    assert_eq!(running.finish().await.unwrap().offered, 12);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn a_scrape_waits_for_the_start_and_gets_nothing_after_the_end() {
     running.stop();
     let (head, body) = ask(&mut stream, GET).await;
     assert!(head.starts_with("HTTP/1.1 503 ") && body.is_empty(), "{head}");
-    assert_eq!(running.join().await.unwrap().accepted, 12);
+    assert_eq!(running.finish().await.unwrap().accepted, 12);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_scrape_that_was_not_read_to_its_end_is_not_acknowledged() {
         drop(hasty);
         tokio::time::sleep(Duration::from_millis(100)).await;
         running.stop();
-        let (report, samples) = (running.join().await.unwrap(), u64::from(metrics) * 10);
+        let (report, samples) = (running.finish().await.unwrap(), u64::from(metrics) * 10);
         let counts = (report.offered, report.accepted, report.failed, report.unanswered);
         assert_eq!(counts, (2 * samples, samples, samples, 0), "{metrics} metrics");
         assert_eq!(report.acknowledged.len(), samples);
@@ -147,7 +147,7 @@ async fn targets_without_scrapes_are_a_problem_of_the_report() {
         Farm { scrape_every: Duration::from_millis(20), ..farm() }.open().unwrap().start();
     tokio::time::sleep(Duration::from_millis(100)).await;
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     let [problem] = &report.problems[..] else { panic!("{report:?}") };
     assert!(
         problem.message.starts_with("2 of 2 targets were scraped less often than every 0.02 s"),

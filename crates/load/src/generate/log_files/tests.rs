@@ -45,7 +45,7 @@ async fn every_pod_has_its_tree_and_what_was_written_is_what_is_reported() {
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_millis(300)).await;
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     let files = files(&root);
     assert_eq!(files.len(), 3);
     let mut found = SequenceSet::default();
@@ -88,7 +88,7 @@ async fn overgrown_files_are_rotated_at_once_and_four_old_ones_are_kept() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     let files = files(&root);
     let files = files.values().next().unwrap();
     assert_eq!(files.len(), 5, "{files:?}");
@@ -117,7 +117,7 @@ async fn files_are_looked_at_every_so_often() {
     let mut running = open.start(Vec::new());
     tokio::time::sleep(Duration::from_millis(2_000)).await;
     running.stop();
-    running.join().await.unwrap();
+    running.finish().await.unwrap();
     let files = files(&root);
     assert!(files.values().all(|files| (2..=5).contains(&files.len())), "{files:?}");
 }
@@ -139,7 +139,7 @@ async fn without_a_rate_the_writer_keeps_a_bounded_lead_and_goes_on_when_nothing
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     running.stop();
-    let report = running.join().await.unwrap();
+    let report = running.finish().await.unwrap();
     assert_eq!((report.never_sent, report.accepted % 250), (0, 0), "{report:?}");
 }
 
