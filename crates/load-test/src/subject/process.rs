@@ -93,17 +93,17 @@ impl Process {
         self.0.id()
     }
 
-    fn signal(&self, signal: Signal) {
+    fn kill(&self) {
         if let Some(group) = Pid::from_raw(self.pid().cast_signed()) {
             // An error means that the group is gone.
-            let _ = kill_process_group(group, signal);
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.kill();
         // An error means that it has been waited for.
         let _ = self.0.wait();
     }
@@ -248,7 +248,7 @@ impl Supervised {
             self.remember_peak(last.peak_rss_bytes);
         }
         // Its children end with it, as in a container.
-        process.signal(Signal::KILL);
+        process.kill();
         self.lives.last_end = process.0.wait().ok();
         if self.began.elapsed() >= LONG_LIFE {
             self.in_a_row = 0;

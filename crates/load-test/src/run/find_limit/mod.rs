@@ -37,7 +37,6 @@ struct Seeker<'a> {
     longest_try: Duration,
     /// The reason if the search ended early.
     ended: Option<String>,
-    is_over: bool,
 }
 
 /// Searches for all subjects, one try of each in turn, so that they share the machine's noise.
@@ -57,24 +56,23 @@ pub(super) async fn run(
         spent: Duration::ZERO,
         longest_try: Duration::ZERO,
         ended: None,
-        is_over: false,
     };
     let mut seekers: Vec<_> = plan.subjects.iter().map(seeker).collect();
     // The next try is for the unfinished search with the fewest tries.
     while let Some(seeker) =
-        seekers.iter_mut().filter(|one| !one.is_over).min_by_key(|one| one.tries.len())
+        seekers.iter_mut().filter(|one| !one.is_over()).min_by_key(|one| one.tries.len())
         && !*interrupted.borrow()
     {
         if let Err(error) = seeker.step(bench, options).await {
             let message = format!("the search for its limit ended: {error:#}");
             warnings.push(Warning::new(message, "").of(&seeker.definition.name));
-            seeker.end(&format!("a try failed: {error:#}"));
+            seeker.ended = Some(format!("a try failed: {error:#}"));
             failure = Some(error);
         }
     }
     for (mut seeker, subject) in seekers.into_iter().zip(subjects) {
-        if *interrupted.borrow() && !seeker.is_over {
-            seeker.end("interrupted");
+        if *interrupted.borrow() && !seeker.is_over() {
+            seeker.ended = Some("interrupted".to_owned());
         }
         seeker.conclude(plan.duration.as_secs_f64(), subject, warnings);
     }
@@ -82,9 +80,8 @@ pub(super) async fn run(
 }
 
 impl Seeker<'_> {
-    fn end(&mut self, why: &str) {
-        self.ended = Some(why.to_owned());
-        self.is_over = true;
+    fn is_over(&self) -> bool {
+        self.ended.is_some() || self.search.as_ref().is_some_and(|search| search.next().is_none())
     }
 
     /// Makes one try. The first step finds the rate to begin with instead.
@@ -97,12 +94,9 @@ impl Seeker<'_> {
             self.search = Some(Search::new(start, options.precision));
             return Ok(());
         };
-        let Some(rate_per_s) = search.next() else {
-            self.is_over = true;
-            return Ok(());
-        };
+        let Some(rate_per_s) = search.next() else { return Ok(()) };
         if self.spent + self.longest_try > options.within {
-            self.end("the time for the search was over");
+            self.ended = Some("the time for the search was over".to_owned());
             return Ok(());
         }
         let number = self.tries.len() + 1;
