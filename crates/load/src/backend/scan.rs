@@ -2,7 +2,7 @@
 //! its fields come. Only fields that lead to identities are looked into and validated.
 
 use anyhow::{Error, Result};
-use sluice_otlp::wire::{FIXED64, Field, Fields, LEN};
+use sluice_otlp::wire::{FIXED64, Fields, LEN};
 use sluice_otlp::{Signal, Value};
 
 use super::text;
@@ -37,18 +37,12 @@ pub(super) fn scan(signal: Signal, message: &[u8], items: &mut Vec<Item>) -> Res
     Ok(())
 }
 
-/// The fields of a message, up to the first that cannot be read.
-fn fields(message: &[u8]) -> impl Iterator<Item = Result<Field>> {
-    let mut fields = Fields::of(message);
-    std::iter::from_fn(move || fields.next_field().map_err(Error::from).transpose())
-}
-
-/// The content of each field of this number.
+/// The content of each field of this number, up to the first field that cannot be read.
 fn contents(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
-    fields(message).filter_map(move |field| match field {
-        Ok(field) if field.is_message(number) => Some(Ok(&message[field.content()])),
-        Ok(_) => None,
-        Err(error) => Some(Err(error)),
+    let mut fields = Fields::of(message);
+    std::iter::from_fn(move || {
+        let field = fields.next_message(number).transpose()?;
+        Some(field.map(|field| &message[field.content()]).map_err(Error::from))
     })
 }
 
@@ -81,8 +75,8 @@ fn with_span_id(stamp: Option<Stamp>, span_id: &[u8]) -> Item {
 }
 
 fn scan_metric(metric: &[u8], stamp: Option<Stamp>, items: &mut Vec<Item>) -> Result<()> {
-    for field in fields(metric) {
-        let field = field?;
+    let mut fields = Fields::of(metric);
+    while let Some(field) = fields.next_field()? {
         let (number @ (5 | 7 | 9..=11), LEN) = (field.number, field.wire_type) else { continue };
         for point in contents(&metric[field.content()], 1) {
             let point = point?;
@@ -99,8 +93,8 @@ fn scan_metric(metric: &[u8], stamp: Option<Stamp>, items: &mut Vec<Item>) -> Re
 
 fn read_point(point: &[u8], stamp: Option<Stamp>) -> Result<Item> {
     let (mut sent_unix_ns, mut as_double, mut as_int) = (0, None, None);
-    for field in fields(point) {
-        let field = field?;
+    let mut fields = Fields::of(point);
+    while let Some(field) = fields.next_field()? {
         let content = point[field.content()].try_into();
         let (FIXED64, Ok(bytes)) = (field.wire_type, content) else { continue };
         match field.number {
