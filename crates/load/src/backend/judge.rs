@@ -11,7 +11,7 @@ use sluice_otlp::Encoding;
 use sluice_otlp::json::from_json;
 
 use super::faults::{Faults, strikes};
-use super::protocol::{Body, Form, Format, PartialSuccess};
+use super::protocol::{Form, Format, PartialSuccess};
 use super::scan;
 use super::store::Received;
 use super::{Counting, Shared, text};
@@ -28,12 +28,12 @@ pub(super) enum Refusal {
 }
 
 /// Decides about a request that was read to its end, and counts it. While the backend is stalled
-/// this does not return.
+/// this does not return. Of a body that is too large there is only the length.
 pub(super) async fn judge(
     shared: &Shared,
-    format: Format,
+    mut format: Format,
     headers: HeaderMap,
-    body: Body,
+    body: Result<Bytes, usize>,
 ) -> Verdict {
     shared.store.lock().counts.requests += 1;
     if strikes(shared.faults.current().stall_share) {
@@ -44,17 +44,17 @@ pub(super) async fn judge(
     if let Some(delay) = faults.delay.as_ref().filter(|delay| strikes(delay.share)) {
         tokio::time::sleep(delay.by).await;
     }
-    let verdict = inject(&faults).and_then(|()| match (body, shared.options.counting) {
-        (Body::TooLarge(bytes), _) => Err(too_large(shared, bytes)),
-        (Body::Malformed, _) => Err(malformed(shared)),
-        (Body::Whole(sent), Counting::Verify) => verify(shared, format, headers, &sent, &faults),
-        (Body::Whole(sent), Counting::Light { bytes_per_item }) => {
-            let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
-            if !faults.discard {
-                shared.store.lock().take(format.signal, items, sent.len() as u64);
-            }
-            Ok(None)
+    let verdict = inject(&faults).and_then(|()| {
+        let body = body.map_err(|bytes| too_large(shared, bytes))?;
+        let sent = format.unframe(body).ok_or_else(|| malformed(shared))?;
+        let Counting::Light { bytes_per_item } = shared.options.counting else {
+            return verify(shared, format, headers, &sent, &faults);
+        };
+        let items = count(&format, &sent, bytes_per_item).ok_or_else(|| malformed(shared))?;
+        if !faults.discard {
+            shared.store.lock().take(format.signal, items, sent.len() as u64);
         }
+        Ok(None)
     });
     if let Err(refusal) = &verdict {
         let counts = &mut shared.store.lock().counts;

@@ -57,14 +57,6 @@ pub(super) enum Form {
     Lines,
 }
 
-pub(super) enum Body {
-    Whole(Bytes),
-    /// Length in bytes, above the message limit. The body was not kept.
-    TooLarge(usize),
-    /// Not one whole message.
-    Malformed,
-}
-
 impl Format {
     /// A request over HTTP on a path that is not OTLP's has log lines.
     pub(super) fn of(head: &Parts) -> Result<Format, Box<Answer>> {
@@ -103,19 +95,18 @@ impl Format {
         if self.form == Form::Grpc { PREFIX_BYTES } else { 0 }
     }
 
-    /// The one message of a body. Over gRPC it may be plain although the head names an encoding.
-    pub(super) fn unframe(&mut self, body: Body) -> Body {
-        let (Body::Whole(frame), Form::Grpc) = (&body, self.form) else { return body };
-        let prefix = frame.first_chunk().and_then(|prefix| Prefix::parse(*prefix).ok());
-        match prefix {
-            Some(prefix) if prefix.len_bytes == frame.len() - PREFIX_BYTES => {
-                if !prefix.compressed {
-                    self.encoding = Encoding::Identity;
-                }
-                Body::Whole(frame.slice(PREFIX_BYTES..))
-            }
-            _ => Body::Malformed,
+    /// The message of a body; `None`: it is not one whole message. Over gRPC it may be plain
+    /// although the head names an encoding.
+    pub(super) fn unframe(&mut self, body: Bytes) -> Option<Bytes> {
+        if self.form != Form::Grpc {
+            return Some(body);
         }
+        let prefix = Prefix::parse(*body.first_chunk()?).ok()?;
+        if !prefix.compressed {
+            self.encoding = Encoding::Identity;
+        }
+        let message = body.slice(PREFIX_BYTES..);
+        (message.len() == prefix.len_bytes).then_some(message)
     }
 }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 
 use super::Shared;
 use super::judge::{Refusal, judge};
-use super::protocol::{Answer, Body, Format, refusal, taken};
+use super::protocol::{Answer, Format, refusal, taken};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
@@ -46,15 +47,14 @@ pub(super) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
 
 async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    let mut format = match Format::of(&head) {
+    let format = match Format::of(&head) {
         Ok(format) => format,
         Err(refusal) => return *refusal,
     };
-    let limit_bytes = shared.options.message_limit_bytes;
-    let Some(body) = read(body, limit_bytes, format.prefix_bytes()).await else {
-        return broken();
-    };
-    let body = format.unframe(body);
+    let prefix_bytes = format.prefix_bytes();
+    let limit_bytes = shared.options.message_limit_bytes + prefix_bytes;
+    let Some(body) = read(body, limit_bytes).await else { return broken() };
+    let body = body.map_err(|bytes| bytes - prefix_bytes);
     match judge(shared, format, head.headers, body).await {
         Ok(rejected) => taken(format.form, rejected),
         Err(Refusal::Status(status)) => refusal(format.form, &status, false),
@@ -63,23 +63,23 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
     }
 }
 
-/// Reads a body to its end; `None`: it broke off. A body that is too large is not kept, but still
-/// read: most clients read no answer before they have sent everything.
-async fn read(mut body: Incoming, limit_bytes: usize, prefix_bytes: usize) -> Option<Body> {
+/// Reads a body to its end; `None`: it broke off. Of a body that is too large only the length is
+/// kept, but it is read: most clients read no answer before they have sent everything.
+async fn read(mut body: Incoming, limit_bytes: usize) -> Option<Result<Bytes, usize>> {
     let (mut chunks, mut bytes) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame.ok()?.into_data() else { continue };
         bytes += chunk.len();
-        if bytes <= limit_bytes + prefix_bytes {
+        if bytes <= limit_bytes {
             chunks.push(chunk);
         } else {
             chunks.clear();
         }
     }
     Some(match &chunks[..] {
-        _ if bytes > limit_bytes + prefix_bytes => Body::TooLarge(bytes - prefix_bytes),
-        [whole] => Body::Whole(whole.clone()),
-        chunks => Body::Whole(chunks.concat().into()),
+        _ if bytes > limit_bytes => Err(bytes),
+        [whole] => Ok(whole.clone()),
+        chunks => Ok(chunks.concat().into()),
     })
 }
 
