@@ -197,7 +197,8 @@ impl Figures<'_> {
     pub(super) fn facts(&self, kpis: &Kpis, bench: &BenchCost, cores: &Cores) -> Facts {
         let unlimited = "run as root, or where control groups are delegated";
         let subject = self.subject.warnings.iter().map(|one| Warning::new(one, unlimited));
-        let load = self.report.problems.iter().map(|one| Warning::new(&one.message, one.remedy));
+        let load = self.report.problems.iter();
+        let load = load.map(|(message, remedy)| Warning::new(message, remedy));
         Facts {
             told: subject.chain(load).chain(self.ends()).collect(),
             generator_cores: bench.generator_cpu_cores.unwrap_or(0.0),

@@ -14,5 +14,5 @@ pub use client::Ending;
 pub use farm::{Farm, OpenFarm};
 pub use load::{Load, Pace, Protocol, Retry};
 pub use log_files::{LogFiles, OpenLogFiles};
-pub use report::{LoadReport, Problem, RunningLoad};
+pub use report::{LoadReport, RunningLoad};
 pub use template::Shape;

@@ -56,15 +56,8 @@ pub struct LoadReport {
     pub acknowledged_after: Latency,
     /// Sequence numbers of the items of acknowledged requests without rejections.
     pub acknowledged: SequenceSet,
-    /// Reasons why the load differed from the one asked for.
-    pub problems: Vec<Problem>,
-}
-
-/// A flaw of the run that a source of load has found, and its remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    pub message: String,
-    pub remedy: &'static str,
+    /// Reasons why the load differed from the one asked for, each with a remedy.
+    pub problems: Vec<(String, &'static str)>,
 }
 
 impl LoadReport {
@@ -86,7 +79,7 @@ impl LoadReport {
         self.never_sent = items;
         self.offered += items;
         if items > 0 {
-            self.problems.push(Problem { message, remedy });
+            self.problems.push((message, remedy));
         }
     }
 

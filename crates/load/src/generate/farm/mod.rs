@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::report::{LoadReport, Problem, Progress, RunningLoad};
+use super::report::{LoadReport, Progress, RunningLoad};
 use crate::identity::SEQUENCE_LIMIT;
 use target::Page;
 
@@ -235,15 +235,14 @@ impl Shared {
         report.unanswered = under_way(&report);
         let every_s = self.farm.scrape_every.as_secs_f64();
         if elapsed < 2 * self.farm.scrape_every {
-            report.problems.push(Problem {
-                message: format!(
-                    "the load lasted {:.1} s and each target is scraped every {every_s} s: \
-                     {} scrapes are little to go by",
-                    elapsed.as_secs_f64(),
-                    report.requests
-                ),
-                remedy: "scrape more often with -r, or let the load last longer with -d",
-            });
+            let message = format!(
+                "the load lasted {:.1} s and each target is scraped every {every_s} s: {} scrapes \
+                 are little to go by",
+                elapsed.as_secs_f64(),
+                report.requests
+            );
+            let remedy = "scrape more often with -r, or let the load last longer with -d";
+            report.problems.push((message, remedy));
         }
         let left_out = self.left_out(elapsed);
         let scrapes: u32 = left_out.iter().sum();

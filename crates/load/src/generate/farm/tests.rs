@@ -65,9 +65,9 @@ async fn every_sample_of_every_scrape_has_an_identity_of_its_own_and_all_are_ack
     assert_eq!((report.offered, report.accepted, report.requests, report.failed), (72, 72, 6, 0));
     assert_eq!((all.len(), report.acknowledged.difference_len(&all)), (72, 0));
     assert!(report.bytes_sent > 0, "{report:?}");
-    let [problem] = &report.problems[..] else { panic!("{report:?}") };
+    let [(problem, _)] = &report.problems[..] else { panic!("{report:?}") };
     assert!(
-        problem.message.contains("6 scrapes are little to go by"),
+        problem.contains("6 scrapes are little to go by"),
         "every 30 s is what this farm expects: {problem:?}"
     );
 }
@@ -148,9 +148,9 @@ async fn targets_without_scrapes_are_a_problem_of_the_report() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     running.stop();
     let report = running.finish().await.unwrap();
-    let [problem] = &report.problems[..] else { panic!("{report:?}") };
+    let [(problem, _)] = &report.problems[..] else { panic!("{report:?}") };
     assert!(
-        problem.message.starts_with("2 of 2 targets were scraped less often than every 0.02 s"),
+        problem.starts_with("2 of 2 targets were scraped less often than every 0.02 s"),
         "{problem:?}"
     );
 }
