@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 use sluice_load::backend::Faults;
-use sluice_load::generate::{Load, Pace, Shape};
+use sluice_load::generate::{Load, Pace};
 use sluice_otlp::{Encoding, Signal};
 use tokio::time::sleep;
 
@@ -163,15 +163,13 @@ impl Row {
             Measure::Cost => Pace::Closed,
             Measure::MemoryAtRate { items_per_s } => Pace::Open { items_per_s },
         };
-        let items_per_request = self.items_per_request;
         let load = Load {
-            shape: Shape { items_per_request, ..Shape::of(self.signal) },
             encoding: self.encoding,
             pace,
             retry: COME_BACK,
             duration: Some(ENDLESS),
             grace: Duration::from_secs(1),
-            ..stage.load()
+            ..stage.load().items_per_request(self.items_per_request)
         };
         let observed = stage.under_load(load, WARM_UP, turn.options.window()).await?;
         stage.figures(&observed, json!({}))

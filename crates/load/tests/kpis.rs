@@ -297,7 +297,7 @@ async fn scheduled_faults_come_and_go() {
     let backend = Backend::healthy().await.unwrap();
     let begin = (Duration::from_millis(200), Faults::unavailable(1.0));
     let end = (Duration::from_millis(500), Faults::default());
-    let schedule = backend.faults().schedule(vec![begin, end]);
+    let schedule = tokio::spawn(backend.faults().schedule(vec![begin, end]));
     let load = Load::new(Signal::Metrics, backend.addr())
         .rate(10_000.0)
         .duration(Duration::from_millis(900));

@@ -93,19 +93,20 @@ impl FaultSwitch {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Sets faults in order, each this long after now. A first step at zero is set on return.
-    pub fn schedule(&self, steps: Vec<(Duration, Faults)>) -> tokio::task::JoinHandle<()> {
+    /// Sets faults in order, each this long after now, while this is polled. A first step at zero
+    /// is set on return.
+    pub fn schedule(&self, steps: Vec<(Duration, Faults)>) -> impl Future<Output = ()> + use<> {
         let switch = self.clone();
         let began = tokio::time::Instant::now();
         if let Some((_, first)) = steps.first().filter(|(after, _)| after.is_zero()) {
             self.set(first.clone());
         }
-        tokio::spawn(async move {
+        async move {
             for (after, faults) in steps {
                 tokio::time::sleep_until(began + after).await;
                 switch.set(faults);
             }
-        })
+        }
     }
 }
 

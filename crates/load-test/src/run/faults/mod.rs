@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use sluice_net::grpc::Code;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Delay, Faults, Refuse};
 
@@ -87,10 +87,11 @@ impl FaultSchedule {
         outlasts: bool,
     ) -> RunningFaults {
         let lasts = if outlasts { load + OUTLASTING } else { load };
-        let schedule = |(index, backend): (usize, &Backend)| {
-            AbortOnDropHandle::new(backend.faults().schedule(self.timeline(index, lasts)))
-        };
-        RunningFaults { tasks: backends.iter().enumerate().map(schedule).collect(), outlasts }
+        let mut tasks = JoinSet::new();
+        for (index, backend) in backends.iter().enumerate() {
+            tasks.spawn(backend.faults().schedule(self.timeline(index, lasts)));
+        }
+        RunningFaults { tasks, outlasts }
     }
 }
 
@@ -168,17 +169,13 @@ impl ScheduledFault {
 /// A running schedule. It stops when this is dropped.
 pub(super) struct RunningFaults {
     outlasts: bool,
-    tasks: Vec<AbortOnDropHandle<()>>,
+    tasks: JoinSet<()>,
 }
 
 impl RunningFaults {
     /// Ends the faults unless they outlast the load. Returns the backends that are not dead.
-    pub(super) async fn end(self, backends: &[Backend]) -> Vec<&Backend> {
-        for task in self.tasks {
-            task.abort();
-            // Ended or cancelled: in both cases it sets nothing any more.
-            let _ = task.await;
-        }
+    pub(super) async fn end(mut self, backends: &[Backend]) -> Vec<&Backend> {
+        self.tasks.shutdown().await;
         if !self.outlasts {
             backends.iter().for_each(|backend| backend.faults().clear());
         }
