@@ -124,7 +124,8 @@ async fn refusals_are_counted_by_code_and_are_not_losses() {
         (0, 10)
     );
 
-    backend.faults().set(Faults::refusing(1.0, Code::PermissionDenied));
+    let refuse = Refuse { share: 1.0, code: Code::PermissionDenied, retry_delay: None };
+    backend.faults().set(Faults { refuse: Some(refuse), ..Faults::default() });
     let report = Load::new(Signal::Traces, backend.addr()).items(1_000).run().await.unwrap();
     assert_eq!((report.accepted, report.refused, report.failed), (0, 0, 1_000));
 }

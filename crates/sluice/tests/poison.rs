@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gateway::{
     Gateway, assert_all_accepted, assert_arrives_once, delaying, eventually, fan_out,
-    faulty_backend, items_arrive,
+    faulty_backend, items_arrive, refusing,
 };
 use sluice_load_test::{Backend, Code, Ending, Faults, Load, LoadReport};
 use sluice_otlp::Signal;
@@ -201,7 +201,7 @@ async fn a_waiting_sender_is_told_of_its_poisonous_item() {
 /// Scenario: the backend refuses the sender as a whole, until that is repaired. Guarantee: the
 /// delivery is held and reported, nothing is dropped, and all data arrives afterwards.
 async fn a_misconfiguration_holds_the_delivery(code: Code) {
-    let (backend, gateway) = start(Faults::refusing(1.0, code), "memory").await;
+    let (backend, gateway) = start(refusing(1.0, code), "memory").await;
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);
@@ -237,7 +237,7 @@ async fn an_unimplemented_service_holds_the_delivery_until_it_is_there() {
 /// most a few items become dead letters; the rest waits and arrives when the schema is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_that_rejects_everything_alike_gets_it_when_it_is_mended() {
-    let (backend, gateway) = start(Faults::refusing(1.0, Code::InvalidArgument), "memory").await;
+    let (backend, gateway) = start(refusing(1.0, Code::InvalidArgument), "memory").await;
     let load = gateway.load(Signal::Traces).rate(2_000.0).duration(Duration::from_secs(2));
     let report = load.run().await.expect("a load");
     assert_all_accepted(&report);

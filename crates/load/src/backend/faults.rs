@@ -64,11 +64,8 @@ impl Faults {
 
     /// UNAVAILABLE (503) without RetryInfo, as the Kyma load test's backpressure has it.
     pub fn unavailable(share: f64) -> Self {
-        Faults::refusing(share, Code::Unavailable)
-    }
-
-    pub fn refusing(share: f64, code: Code) -> Self {
-        Faults { refuse: Some(Refuse { share, code, retry_delay: None }), ..Faults::default() }
+        let refuse = Refuse { share, code: Code::Unavailable, retry_delay: None };
+        Faults { refuse: Some(refuse), ..Faults::default() }
     }
 
     pub fn rejecting_poison() -> Self {

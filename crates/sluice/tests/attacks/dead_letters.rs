@@ -3,6 +3,7 @@
 use sluice_load_test::Faults;
 use sluice_net::grpc::Code;
 
+use crate::gateway::refusing;
 use crate::peers::{log_of, post_for_ever};
 use crate::scene::{DEAD_LOGS, Scene};
 use crate::{Target, withstand};
@@ -19,7 +20,7 @@ const SMALL_LETTERS: f64 = 200.0;
 const LARGE_LETTERS: f64 = 5.0;
 
 const fn in_memory(letters: f64) -> Scene {
-    let scene = Scene { faults: refusing, ..DEAD_LOGS };
+    let scene = Scene { faults: refusing_most, ..DEAD_LOGS };
     scene.reaches("sluice_delivery_dead_letter_items_total", &[("reason", "rejected")], letters)
 }
 
@@ -29,8 +30,8 @@ const fn on_disk(letters: f64) -> Scene {
 }
 
 /// A backend that takes a tenth: this shows that it refuses the rest for its own sake.
-fn refusing() -> Faults {
-    Faults { discard: true, ..Faults::refusing(0.9, Code::InvalidArgument) }
+fn refusing_most() -> Faults {
+    Faults { discard: true, ..refusing(0.9, Code::InvalidArgument) }
 }
 
 const SENDERS: usize = 8;

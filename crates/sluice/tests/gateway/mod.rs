@@ -9,10 +9,10 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::process::{self, Pid};
-use sluice_load_test::backend::Delay;
+use sluice_load_test::backend::{Delay, Refuse};
 use sluice_load_test::scrape::Scrape;
 use sluice_load_test::subject::{Limits, Subject, SubjectSpec, Usage, free_addr};
-use sluice_load_test::{Backend, BackendOptions, Faults, Load, LoadReport};
+use sluice_load_test::{Backend, BackendOptions, Code, Faults, Load, LoadReport};
 use sluice_otlp::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Mutex, MutexGuard};
@@ -274,6 +274,11 @@ pub(crate) async fn faulty_backend(faults: Faults) -> Backend {
 pub(crate) async fn keeping_backend(keep_requests: usize) -> Backend {
     let options = BackendOptions { keep_requests, ..BackendOptions::default() };
     Backend::start(options).await.expect("a backend")
+}
+
+/// Answers a share of the requests with this code.
+pub(crate) fn refusing(share: f64, code: Code) -> Faults {
+    Faults { refuse: Some(Refuse { share, code, retry_delay: None }), ..Faults::default() }
 }
 
 /// Answers all requests only after this time.
