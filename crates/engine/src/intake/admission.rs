@@ -257,8 +257,8 @@ mod tests {
         assert!((0..4).map(|_| body()).collect::<Vec<_>>().iter().all(Result::is_ok));
     }
 
-    /// Scenario: a delivery with a limit of its own is full. Its backend works, and another delivery
-    /// has taken the frame. Guarantee: a request waits for it for 750 ms, and is not refused.
+    /// Scenario: a delivery with a limit of its own is full. Its backend works, and another
+    /// delivery has taken the frame. Guarantee: a request waits 750 ms, and is not refused.
     #[tokio::test]
     async fn a_request_that_waited_for_a_slow_delivery_is_not_refused() {
         let log = Arc::<Log<Entry>>::default();
