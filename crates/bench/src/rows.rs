@@ -14,7 +14,7 @@ use crate::scenario::Turn;
 use crate::stage::{COME_BACK, Setting, WARM_UP};
 
 /// Duration of a load that ends when counting does.
-const ENDLESS: Duration = Duration::from_secs(3600);
+pub(crate) const ENDLESS: Duration = Duration::from_secs(3600);
 /// Time after which memory at rest is read.
 const REST: Duration = Duration::from_secs(3);
 /// The default policy would let a slow backend lose data instead of slowing its senders.

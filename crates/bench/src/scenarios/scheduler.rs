@@ -8,6 +8,7 @@ use sluice_net::server::Rule;
 
 use super::overload::{CPU_CORES, FLOOD, many_senders, of_few_senders, under_load};
 use super::*;
+use crate::rows::ENDLESS;
 
 const ALL_RULES: &str = "all rules";
 
@@ -51,6 +52,14 @@ const STALLED: usize = 128;
 /// Cores of the subject beside stalled connections: enough to fill the memory for receiving.
 const CPU_CORES_BESIDE_STALLED: f64 = 0.6;
 
+/// A sender of requests of 20 kB beside senders of 2 MiB, and cores of the subject: a quota would
+/// show in latencies.
+const LITTLE_ITEMS: u32 = 10;
+const LITTLE_PER_S: f64 = 1_000.0;
+const LARGE_ITEMS: u32 = 1_100;
+const LARGE_SENDERS: usize = 8;
+const CPU_CORES_BESIDE_LARGE: f64 = 2.0;
+
 const fn flood(case: &'static str, id: &'static str) -> Flood {
     Flood { case, id, stalled: 0, cpu_cores: CPU_CORES }
 }
@@ -71,6 +80,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             let (more, figure) = (format!("{id}_more_refused"), format!("{id}_refused_percent"));
             compare(all, ALL_RULES, &more, &figure, Sub::sub);
         }
+        compare(all, ALL_RULES, "beside_large_ratio", "beside_large_p99_s", Div::div);
     },
     columns: &[
         ("memory 256 × 1: rate", |series| series.cell("m256_rate_ratio", 2)),
@@ -87,6 +97,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         ("beside stalled: rate", |series| series.cell("stalled_rate_ratio", 2)),
         ("memory", |series| series.cell("stalled_memory_ratio", 2)),
         ("refused", |series| series.cell("stalled_more_refused", 0)),
+        ("beside large: p99", |series| series.cell("beside_large_ratio", 2)),
     ],
     // A rule has its reason where something gets worse without it; all of them together must work.
     holds: |series| series.case != ALL_RULES || series.median("m256_per_s") > 0.0,
@@ -97,7 +108,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
              flood with all rules in the same turn. Refused: of what was answered, in percentage \
              points more than with all rules. Heads: how senders are answered, connections × \
              streams. Stalled: {STALLED} connections that have each begun a request and send \
-             nothing more, beside memory 16 × 16 and with {CPU_CORES_BESIDE_STALLED} cores."
+             nothing more, beside memory 16 × 16 and with {CPU_CORES_BESIDE_STALLED} cores. Beside \
+             large: answers to requests of 20 kB beside {LARGE_SENDERS} senders of 2 MiB requests."
         )
     },
 };
@@ -122,6 +134,16 @@ async fn measure(turn: Turn<'_>) -> Result<Figures> {
         figures[format!("{id}_refused_percent")] =
             json!(report.refused as f64 * 100.0 / answered as f64);
     }
+    let mut large = None;
+    let beside_large = |load: Load| {
+        let senders = load.clone().items_per_request(LARGE_ITEMS).concurrency(LARGE_SENDERS, 1);
+        large = Some(Load { duration: Some(ENDLESS), ..senders }.start());
+        load.items_per_request(LITTLE_ITEMS).concurrency(1, 32).rate(LITTLE_PER_S)
+    };
+    let (_stage, observed) =
+        under_load(turn, "memory", CPU_CORES_BESIDE_LARGE, args, beside_large).await?;
+    large.context("the load was not asked for")??.stop();
+    figures["beside_large_p99_s"] = json!(observed.report.acknowledged_after.p99.as_secs_f64());
     Ok(figures)
 }
 
