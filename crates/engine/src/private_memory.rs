@@ -52,12 +52,13 @@ impl ChargedMemory {
         self.set(self.bytes.saturating_sub(bytes));
     }
 
-    pub(crate) fn set(&mut self, bytes: usize) {
+    /// Returns the used bytes of the delivery and of all before this.
+    pub(crate) fn set(&mut self, bytes: usize) -> [u64; 2] {
         // A smaller number wraps the difference around, so that adding it subtracts.
         let more = (bytes as u64).wrapping_sub(self.bytes as u64);
-        self.memory.own_bytes.fetch_add(more, Ordering::Relaxed);
-        self.memory.all_bytes.fetch_add(more, Ordering::Relaxed);
         self.bytes = bytes;
+        [&self.memory.own_bytes, &self.memory.all_bytes]
+            .map(|used_bytes| used_bytes.fetch_add(more, Ordering::Relaxed))
     }
 }
 

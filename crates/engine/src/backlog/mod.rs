@@ -99,6 +99,7 @@ pub(crate) struct Backlog {
     firm_bytes: AtomicU64,
     members: ArcSwap<Members>,
     updated_at: Stamp,
+    updating: Mutex<()>,
     /// One at a time sheds: two would both shed for the same excess.
     shedding: Mutex<()>,
     /// Whether the CPU is the bottleneck.
@@ -174,6 +175,7 @@ impl Backlog {
             firm_bytes: AtomicU64::new(0),
             members: ArcSwap::default(),
             updated_at: Stamp::default(),
+            updating: Mutex::new(()),
             shedding: Mutex::new(()),
             cpu: Box::new(cpu),
             connections: OnceLock::new(),
@@ -274,6 +276,8 @@ impl Backlog {
 
     /// To be called where a delivery may shed from now on: no other one is to shed in its place.
     pub(crate) fn update_sheds_at_once(&self, now: Instant) {
+        // Each one looks at newer states than the one before.
+        let _alone = self.updating.lock();
         self.updated_at.set(now);
         let members = self.members.load();
         let is_cpu_bound = self.is_cpu_bound();

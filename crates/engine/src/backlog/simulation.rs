@@ -79,6 +79,8 @@ pub(super) struct Sender {
     due_at: u64,
     until: u64,
     waits: Option<(Instant, Patience)>,
+    /// Deliveries for which it waits, and since when.
+    in_the_way: Vec<(CursorId, Instant)>,
     delayed: Option<(Instant, CursorId, u64)>,
     pub accepted: u64,
     pub refused: u64,
@@ -115,6 +117,7 @@ pub(super) fn sender(route: usize, every: Option<u64>) -> Sender {
         due_at: 0,
         until: NEVER,
         waits: None,
+        in_the_way: Vec::new(),
         delayed: None,
         accepted: 0,
         refused: 0,
@@ -337,12 +340,16 @@ impl World {
         sender.wants_since.get_or_insert(tick);
         let (since, patience) = *sender.waits.get_or_insert((now, Patience::from(now)));
         sender.longest_attempt = sender.longest_attempt.max(now - since);
-        match route.admit(FRAME_BYTES, FRAME_BYTES, Some(patience), now) {
-            Ok(()) => {}
-            Err(_) => {
+        loop {
+            let may_be_paced = patience.may_be_paced(now);
+            if route.admit(FRAME_BYTES, FRAME_BYTES, may_be_paced, now).is_ok() {
+                break;
+            }
+            if !route.note_in_the_way(&mut sender.in_the_way, FRAME_BYTES, FRAME_BYTES, now) {
                 if patience.is_over(now) {
                     sender.refused += 1;
                     sender.waits = None;
+                    sender.in_the_way.clear();
                     sender.next_at = tick + 100;
                     sender.due_at = sender.due_at.max(sender.next_at);
                 }
@@ -360,6 +367,7 @@ impl World {
         }
         sender.accepted += 1;
         sender.waits = None;
+        sender.in_the_way.clear();
         sender.longest = sender.longest.max(tick - sender.wants_since.take().unwrap_or(tick));
         // One with a rate of its own makes up for the time that it waited, a request a tick.
         sender.due_at += sender.every.unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The memory of requests in flight beside their frames: packed copies, and payloads that are
 //! inflated to be packed. A backend that hangs holds it until its timeout.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use sluice_flow::dispatch::Batch;
 use sluice_flow::{Exporter, Payload};
@@ -9,14 +9,26 @@ use sluice_otlp::Encoding;
 
 use super::Delivery;
 use super::prepare::Lease;
+use crate::private_memory::ChargedMemory;
 
 impl Delivery {
     /// The last request may exceed the share and the common part: its size is not known before it
     /// is taken.
     pub(super) fn has_room_to_send(&self) -> bool {
-        let is_below = |used, limit: &AtomicU64| used < limit.load(Ordering::Relaxed);
-        is_below(self.sending.used_bytes(), &self.sending_limit_bytes)
-            || is_below(self.sending.all_used_bytes(), &self.common_sending_limit_bytes)
+        self.would_have_room([self.sending.used_bytes(), self.sending.all_used_bytes()])
+    }
+
+    fn would_have_room(&self, [own_bytes, all_bytes]: [u64; 2]) -> bool {
+        own_bytes < self.sending_limit_bytes.load(Ordering::Relaxed)
+            || all_bytes < self.common_sending_limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives back all but these bytes, and wakes the delivery's task if it may wait for that.
+    pub(super) fn lower(&self, charged: &mut ChargedMemory, bytes: usize) {
+        let before = charged.set(bytes);
+        if !self.would_have_room(before) {
+            self.wake.notify_one();
+        }
     }
 }
 

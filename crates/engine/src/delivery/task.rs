@@ -242,11 +242,7 @@ impl Task {
                 Ok(packed) => packed,
                 Err(reason) => return (None, Outcome::Rejected { reason }),
             };
-            let had_room = delivery.has_room_to_send();
-            charged.set(packed.copied_bytes);
-            if !had_room {
-                delivery.wake.notify_one();
-            }
+            delivery.lower(&mut charged, packed.copied_bytes);
             let timeout = exporter.timeout();
             let outcome = tokio::time::timeout(timeout, exporter.send(&packed)).await;
             let outcome = outcome.unwrap_or_else(|_| {

@@ -27,10 +27,10 @@ impl ReceiverRoute {
         let receiving = &self.door.receiving;
         let mut now = Instant::now();
         let patience = Patience::from(now);
-        let mut has_waited = false;
+        let (mut has_waited, mut in_the_way) = (false, Vec::new());
         loop {
-            let has_arrived = arrived.is_set();
-            let admitted = self.try_admit(bytes, Some((arrived, patience)), now);
+            let (has_arrived, may_be_paced) = (arrived.is_set(), patience.may_be_paced(now));
+            let admitted = self.try_admit(bytes, Some(arrived), may_be_paced, now);
             let (refusal, is_paced) = match admitted {
                 Ok(Some(permit)) => {
                     if has_waited {
@@ -44,6 +44,10 @@ impl ReceiverRoute {
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
             }
+            let (arriving, of_route) = self.arriving_bytes(bytes);
+            if self.route.note_in_the_way(&mut in_the_way, arriving, of_route, now) {
+                continue;
+            }
             if patience.is_over(now) {
                 return Err(refusal);
             }
@@ -51,9 +55,8 @@ impl ReceiverRoute {
                 receiving.note_wanted();
             }
             has_waited = true;
-            // Then the request is no longer paced, and a delivery in its way may be isolated.
-            let has_slowed = !patience.may_be_paced(now);
-            let until = if has_slowed { patience.ends() } else { patience.paced_until() };
+            // At its end the request is no longer paced, and deliveries in its way are judged.
+            let until = if may_be_paced { patience.paced_until() } else { patience.ends() };
             let freed =
                 tokio::time::timeout_at(until.into(), receiving.freed(self.signal).notified());
             // The task that sets it polls this again.
@@ -69,18 +72,18 @@ impl ReceiverRoute {
         }
     }
 
-    /// `waits`: of a request that can wait. `None`: it would enter if senders were not paced.
+    /// `None`: it would enter if senders were not paced.
     pub(super) fn try_admit(
         &self,
         bytes: usize,
-        waits: Option<(&ArrivedBody, Patience)>,
+        arrived: Option<&ArrivedBody>,
+        may_be_paced: bool,
         now: Instant,
     ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
         let (arriving, of_route) = self.arriving_bytes(bytes);
-        let patience = waits.map(|(_, patience)| patience);
-        let admitted = self.route.admit(arriving, of_route, patience, now);
+        let admitted = self.route.admit(arriving, of_route, may_be_paced, now);
         if admitted.is_err() && self.waits_for_cpu(bytes, now) {
             self.door.resources.scheduler.note_waits_for_cpu();
         }
@@ -102,7 +105,7 @@ impl ReceiverRoute {
             Err(refusal) => refusal,
         };
         self.door.resources.scheduler.note_memory_short();
-        let body = waits.and_then(|(arrived, _)| arrived.take()).ok_or(refusal)?;
+        let body = arrived.and_then(ArrivedBody::take).ok_or(refusal)?;
         Ok(Some(ArrivedMemory::take_over(self.memory.clone(), body)))
     }
 
@@ -182,7 +185,7 @@ mod tests {
     use super::super::tests::{empty_route, ingress, ingress_with};
     use super::*;
     use crate::delivery::tests::{append, delivery};
-    use crate::delivery::{Bounds, Policy};
+    use crate::delivery::{Bounds, Delivery, Policy};
     use crate::entry::Entry;
     use crate::intake::Route;
     use crate::receiving::ReceivingBudget;
@@ -257,26 +260,51 @@ mod tests {
         assert!((0..4).map(|_| body()).collect::<Vec<_>>().iter().all(Result::is_ok));
     }
 
-    /// Scenario: a delivery with a limit of its own is full. Its backend works, and another
-    /// delivery has taken the frame. Guarantee: a request waits 750 ms, and is not refused.
-    #[tokio::test]
-    async fn a_request_that_waited_for_a_slow_delivery_is_not_refused() {
+    /// A route with two slow deliveries, which are full if they have this limit, and a healthy one.
+    fn with_slow_deliveries(limit_bytes: u64) -> (Arc<dyn IngressRoute>, [Arc<Delivery>; 3]) {
         let log = Arc::<Log<Entry>>::default();
-        let deliveries = ["slow", "healthy"].map(|name| delivery(name, &log));
-        let [slow, healthy] = &deliveries;
-        let bounds = Bounds { policy: Policy::Isolate, limit_bytes: 1_000 };
-        slow.set_bounds(bounds, u64::MAX);
-        append(&log, &[slow.cursor, healthy.cursor], None);
+        let deliveries = ["slow", "slower", "healthy"].map(|name| delivery(name, &log));
+        let [slow, slower, healthy] = &deliveries;
+        for delivery in [slow, slower] {
+            delivery.set_bounds(Bounds { policy: Policy::Isolate, limit_bytes }, u64::MAX);
+        }
+        append(&log, &deliveries.each_ref().map(|delivery| delivery.cursor), None);
         let Next::Entry(offset, _) = log.read(healthy.cursor) else { panic!("it has a frame") };
         log.resolve(healthy.cursor, offset);
         let ingress = ingress(400_000);
         let route = Route { deliveries: Arc::new(deliveries.clone()), ..empty_route() };
         ingress.set_routes([(Signal::Traces, route)]);
-        let route = ingress.route(Signal::Traces).expect("there is one");
-        assert!(route.admit_at_once(1_000).is_err(), "it may not shed yet");
+        (ingress.route(Signal::Traces).expect("there is one"), deliveries)
+    }
+
+    /// Scenario: deliveries with limits of their own are full. Their backends work, and another
+    /// delivery has taken the frame. Guarantee: a request waits 750 ms, and is not refused.
+    #[tokio::test]
+    async fn a_request_that_waited_for_slow_deliveries_is_not_refused() {
+        let (route, _deliveries) = with_slow_deliveries(600);
+        assert!(route.admit_at_once(1_000).is_err(), "they may not shed yet");
         let began = Instant::now();
         route.admit(1_000, &ArrivedBody::default()).await.expect("waited long enough");
-        assert!(began.elapsed() >= Duration::from_millis(750));
+        let waited = began.elapsed();
+        assert!((750..950).contains(&waited.as_millis()), "{waited:?}");
+    }
+
+    /// Scenario: a request waits for memory, and a delivery is full only at the end. Guarantee: the
+    /// delivery is not judged by that.
+    #[tokio::test]
+    async fn a_delivery_for_which_a_request_waited_only_in_the_end_is_not_isolated() {
+        let (route, [slow, ..]) = with_slow_deliveries(u64::MAX);
+        let others =
+            [400_000, 50_000].map(|bytes| route.admit_at_once(bytes).expect("there is memory"));
+        let arrived = ArrivedBody::default();
+        let mut waits = pin!(route.admit(1_000, &arrived));
+        let first = tokio::time::timeout(Duration::from_millis(700), waits.as_mut()).await;
+        assert!(first.is_err(), "it finds no memory");
+        let bounds = Bounds { policy: Policy::Isolate, limit_bytes: 600 };
+        slow.set_bounds(bounds, u64::MAX);
+        drop(others);
+        assert!(waits.await.is_err());
+        assert!(!slow.health.judge(Instant::now(), false).is_outpaced);
     }
 
     #[tokio::test]

@@ -116,7 +116,7 @@ impl IngressRoute for ReceiverRoute {
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
-        let permit = self.try_admit(bytes, None, Instant::now())?;
+        let permit = self.try_admit(bytes, None, false, Instant::now())?;
         permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
     }
 

@@ -42,26 +42,46 @@ impl Route {
     }
 
     /// Whether a request may enter, after shedding for it. `arriving_bytes`: its own, and of
-    /// admitted requests that have not arrived; `route_bytes`: those on this route. `patience`: of
-    /// a request that can wait.
+    /// admitted requests that have not arrived; `route_bytes`: those on this route.
     pub(crate) fn admit(
         &self,
         arriving_bytes: u64,
         route_bytes: u64,
-        patience: Option<Patience>,
+        may_be_paced: bool,
         now: Instant,
     ) -> Result<(), Obstacle<&Delivery>> {
-        let may_be_paced = patience.is_some_and(|it| it.may_be_paced(now));
         let pool = self.backlog.make_room(arriving_bytes, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
         let arrival = Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced };
-        let admit = || admission::admit(&pool, arrival, self.states(now));
-        let admitted = admit();
-        let Err(Obstacle::Delivery(delivery)) = admitted else { return admitted };
-        delivery.health.in_the_way.set(now);
-        // To wait for a delivery whose backend works has slowed the sender down.
-        let is_slowed = patience.is_some() && !may_be_paced;
-        if is_slowed && self.note_slowed(delivery, now, 0, now) { admit() } else { admitted }
+        admission::admit(&pool, arrival, self.states(now))
+    }
+
+    /// Notes the deliveries in the way of a request that is not admitted, and since when they are:
+    /// to wait for a delivery slows its sender down. True if one is isolated from now on, because
+    /// the request has waited for it for the full time.
+    pub(crate) fn note_in_the_way(
+        &self,
+        known: &mut Vec<(CursorId, Instant)>,
+        arriving_bytes: u64,
+        route_bytes: u64,
+        now: Instant,
+    ) -> bool {
+        let is_cpu_bound = self.backlog.is_cpu_bound();
+        let arrival =
+            Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced: false };
+        let pool = self.backlog.state();
+        let found: Vec<_> = admission::in_the_way(&pool, arrival, self.states(now)).collect();
+        let before = std::mem::take(known);
+        let mut in_vain = false;
+        for delivery in found {
+            delivery.health.in_the_way.set(now);
+            let since = before.iter().find(|(cursor, _)| *cursor == delivery.cursor);
+            let since = since.map_or(now, |(_, since)| *since);
+            known.push((delivery.cursor, since));
+            let is_over = !Patience::from(since).may_be_paced(now);
+            in_vain |= is_over && self.note_slowed(delivery, since, 0, now);
+        }
+        in_vain
     }
 
     /// Whether a request would be admitted alone, without any that is still arriving.
@@ -106,8 +126,10 @@ impl Route {
         let grew = delivery.lag_bytes() > lag_bytes;
         let goes_on = delay::goes_on(&delivery.health, grew, began, now);
         let is_cpu_bound = self.backlog.is_cpu_bound();
-        let states = self.states(now).map(|(_, state)| state);
-        let in_vain = delay::was_in_vain(&delivery.state(now, is_cpu_bound), goes_on, states);
+        let others = self.states(now).filter(|(other, _)| other.cursor != delivery.cursor);
+        let others = others.map(|(_, state)| state);
+        let (pool, state) = (self.backlog.state(), delivery.state(now, is_cpu_bound));
+        let in_vain = delay::was_in_vain(&pool, &state, goes_on, others);
         if in_vain {
             delivery.health.outpaced.set(now);
             self.backlog.update_sheds_at_once(now);

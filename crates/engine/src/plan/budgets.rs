@@ -61,8 +61,9 @@ impl MemoryPlan {
             / (100 + ALLOCATOR_OVERHEAD_PERCENT);
         let receives = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
-        // The rest is for small requests.
-        let receiving_bytes = receives - receives / (SMALL_REQUESTS_PART as u64 + 1);
+        // Small requests find a part more.
+        let small_part = SMALL_REQUESTS_PART as u64;
+        let receiving_bytes = receives / (small_part + 1) * small_part;
         let shared_work_bytes = payloads / 16;
         let deliveries = deliveries.max(1) as u64;
         let common_sending_bytes = payloads / SENDING_PART / 2;
@@ -111,6 +112,7 @@ mod tests {
                     let for_small = plan.receiving_bytes / SMALL_REQUESTS_PART as u64;
                     let receiving = 2 * (plan.receiving_bytes + for_small);
                     let parts = receiving + plan.shared_work_bytes + backlogs;
+                    let parts = parts * (100 + ALLOCATOR_OVERHEAD_PERCENT) / 100;
                     assert!(
                         parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes,
                         "{plan:?}"

@@ -40,17 +40,28 @@ pub fn admit<I>(
     if arrival.may_be_paced && pacing::is_paced(arrival.is_cpu_bound, states()) {
         return Err(Obstacle::Paced);
     }
-    // Computed once, and only if a delivery is full: a route may have hundreds of deliveries.
-    let mut view = None;
-    for (id, delivery) in
-        route.clone().filter(|(_, delivery)| is_in_the_way(pool, arrival, delivery))
-    {
-        let view = view.get_or_insert_with(|| RouteView::of(states()));
-        if isolation::sheds(&delivery, view) == Sheds::Nothing {
-            return Err(Obstacle::Delivery(id));
-        }
+    if let Some(id) = in_the_way(pool, arrival, route.clone()).next() {
+        return Err(Obstacle::Delivery(id));
     }
     if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
+}
+
+/// The deliveries for which senders have to wait.
+pub fn in_the_way<I>(
+    pool: &PoolState,
+    arrival: Arrival,
+    route: impl Iterator<Item = (I, DeliveryState)> + Clone,
+) -> impl Iterator<Item = I> {
+    // Computed once, and only if a delivery is full: a route may have hundreds of deliveries.
+    let mut view = None;
+    route.clone().filter_map(move |(id, delivery)| {
+        if !is_in_the_way(pool, arrival, &delivery) {
+            return None;
+        }
+        let states = || route.clone().map(|(_, state)| state);
+        let view = view.get_or_insert_with(|| RouteView::of(states()));
+        (isolation::sheds(&delivery, view) == Sheds::Nothing).then_some(id)
+    })
 }
 
 /// Senders have to wait for this delivery unless it may shed: it is full, or the pool nearly is and

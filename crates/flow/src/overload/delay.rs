@@ -54,12 +54,20 @@ pub fn goes_on(health: &BackendHealth, grew: bool, began: Instant, now: Instant)
 }
 
 /// Whether slowing a sender for the full time was in vain: the delivery's backlog went on growing
-/// ([`goes_on`]). Only this backend is to blame, as CPU time is left for the delivery and another
-/// delivery of the route keeps up.
+/// ([`goes_on`]). Only this backend is to blame, as CPU time is left for the delivery and another one
+/// of the route keeps up. One with a small backlog is not to blame for large requests.
 pub fn was_in_vain(
+    pool: &PoolState,
     delivery: &DeliveryState,
     goes_on: bool,
-    route: impl Iterator<Item = DeliveryState> + Clone,
+    others: impl Iterator<Item = DeliveryState> + Clone,
 ) -> bool {
-    goes_on && !delivery.backend.is_short_of_cpu && RouteView::of(route).another_keeps_up(delivery)
+    let holds_much = delivery.lag_bytes > delivery.limit_bytes / 2
+        || delivery.pinned_bytes() > pool.fair_share_bytes();
+    goes_on
+        && holds_much
+        && delivery.policy == Policy::Isolate
+        && !delivery.backend.is_outpaced
+        && !delivery.backend.is_short_of_cpu
+        && RouteView::of(others).another_keeps_up(delivery)
 }

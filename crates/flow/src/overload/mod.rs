@@ -38,8 +38,8 @@
 //!    then are refused. Why: memory is bounded. A request that was inflated is judged again, with
 //!    the size that it has then: small compressed requests could fill any memory otherwise.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
-//!    longer paced, and rule 3 judges the delivery that it waits for; after a second it is refused
-//!    retryably. Why: no sender waits without end.
+//!    longer paced, and rule 3 judges deliveries that were in its way for as long; after a second
+//!    it is refused retryably. Why: no sender waits without end.
 //! 10. **slow disk** ([`disk::keep_unwritten_bytes`], [`disk::is_unwritten_full`]). When: half of
 //!     the memory for frames that are not on disk is used, or writes have failed for a second.
 //!     Then: deliveries give up unwritten frames as rules 5 and 6 let them; one that may not shed

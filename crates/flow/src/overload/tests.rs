@@ -112,14 +112,17 @@ fn rule_2_answers_are_delayed_for_a_backend_that_works_and_comes_close_to_the_li
 #[test]
 fn rule_3_a_delivery_is_outpaced_only_if_it_is_the_only_one_and_has_cpu_time_left() {
     let (slow, quick) = (isolated(40, HEALTHY), isolated(1, HEALTHY));
-    assert!(was_in_vain(&slow, true, [slow, quick].into_iter()));
+    let in_vain =
+        |slow, goes_on, other| was_in_vain(&pool(40, 2), &slow, goes_on, [other].into_iter());
+    assert!(in_vain(slow, true, quick));
     let short = isolated(40, Backend { is_short_of_cpu: true, ..HEALTHY });
-    assert!(!was_in_vain(&short, true, [short, quick].into_iter()), "the CPU is short");
-    assert!(!was_in_vain(&slow, false, [slow, quick].into_iter()), "its senders slowed down");
-    assert!(
-        !was_in_vain(&slow, true, [slow, isolated(30, HEALTHY)].into_iter()),
-        "all are too slow"
-    );
+    assert!(!in_vain(short, true, quick), "the CPU is short");
+    assert!(!in_vain(slow, false, quick), "its senders slowed down");
+    assert!(!in_vain(slow, true, isolated(30, HEALTHY)), "all are too slow");
+    assert!(!in_vain(quick, true, isolated(1, DEAD)), "it is the one that keeps up");
+    assert!(!in_vain(delivery(Policy::Backpressure, 40, HEALTHY), true, quick));
+    let nearly_empty = DeliveryState { limit_bytes: 3 * MIB, ..quick };
+    assert!(!in_vain(nearly_empty, true, quick), "the request is large");
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub(super) const SLICE_TICKS: u64 = 40;
 /// A connection without progress for this many ticks does not count: its peer is slow, or its
 /// requests wait for something other than the CPU.
 pub(super) const STALLED_TICKS: u64 = 8;
-/// Progress is at least this many bytes of bodies. A sender that trickles less, or sends headers
-/// only, holds up no other connection.
+/// Progress is at least this many bytes of bodies. A known sender that trickles less, or sends
+/// headers only, holds up no other connection.
 pub(super) const PROGRESS_LEAST_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(in crate::server) struct ConnectionEntry {
     /// The tick of its last progress, and the bytes of bodies that came since.
     progress_at_tick: AtomicU64,
     came_since_bytes: AtomicUsize,
-    /// Something of a body came since its last slice began.
+    /// A body has ended since its last slice began, or there was progress.
     brings_bodies: AtomicBool,
     pub(super) waker: Mutex<Option<Waker>>,
 }
@@ -114,12 +114,20 @@ impl ConnectionEntry {
         if self.came_since_bytes.load(Ordering::Relaxed) >= PROGRESS_LEAST_BYTES {
             self.came_since_bytes.store(0, Ordering::Relaxed);
             self.progress_at_tick.store(tick, Ordering::Relaxed);
+            self.brings_bodies.store(true, Ordering::Relaxed);
         }
     }
 
+    /// Bytes of a body came.
     pub(super) fn note_came(&self, bytes: usize) {
         self.came_since_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.brings_bodies.store(true, Ordering::Relaxed);
+    }
+
+    /// A body has come to its end, or is given up.
+    pub(super) fn note_body_ended(&self, came_bytes: usize) {
+        if came_bytes > 0 {
+            self.brings_bodies.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Its weight against the limit: its requests in flight, or those to expect in its slice, or

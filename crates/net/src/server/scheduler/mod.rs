@@ -15,8 +15,8 @@
 //! wait for the CPU.
 //!
 //! While the CPU is busy, slices end after 200 ms if other connections wait. Connections of whose
-//! bodies nothing comes do not count: requests that never end, or wait for a slow peer or backend,
-//! keep no connection out, but for `waiting-requests`.
+//! bodies nothing comes for 40 ms do not count: requests that never end, or wait for a slow peer or
+//! backend, keep no connection out, but for `waiting-requests`.
 //!
 //! The rules, and in brackets their purpose:
 //!

@@ -89,6 +89,7 @@ impl Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         self.entry.arriving_bytes.fetch_sub(self.came_bytes, Ordering::Relaxed);
+        self.entry.note_body_ended(self.came_bytes);
         if self.entry.arriving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.entry.all_have_arrived.notify_waiters();
         }

@@ -254,6 +254,10 @@ fn requests_without_bodies_do_not_count() {
     assert!(other.may_read());
     other.reads.note_read(0);
     silent.requests.end_slice();
+    // Nor do drops in each slice help, or an empty body.
+    silent.read(1);
+    silent.requests.begin().note_came(0);
+    silent.answer(1);
     assert!(!silent.may_read());
     park(&scheduler);
     assert!(silent.may_read());
