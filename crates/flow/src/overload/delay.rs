@@ -54,8 +54,8 @@ pub fn goes_on(health: &BackendHealth, grew: bool, began: Instant, now: Instant)
 }
 
 /// Whether slowing a sender for the full time was in vain: the delivery's backlog went on growing
-/// ([`goes_on`]). Only this backend is to blame, as CPU time is left for the delivery and another one
-/// of the route keeps up. One with a small backlog is not to blame for large requests.
+/// ([`goes_on`]). Only this backend is to blame, as CPU time is left for the delivery and another
+/// one of the route keeps up. One with a small backlog is not to blame for large requests.
 pub fn was_in_vain(
     pool: &PoolState,
     delivery: &DeliveryState,
