@@ -51,9 +51,18 @@ impl Route {
         now: Instant,
     ) -> Result<(), Obstacle<&Delivery>> {
         let pool = self.backlog.make_room(arriving_bytes, now);
+        let arrival = Arrival { may_be_paced, ..self.arrival(arriving_bytes, route_bytes) };
+        let admitted = admission::admit(&pool, arrival, self.states(now));
+        if let Err(Obstacle::Delivery(delivery)) = &admitted {
+            delivery.health.in_the_way.set(now);
+        }
+        admitted
+    }
+
+    /// One that may not be paced.
+    fn arrival(&self, bytes: u64, route_bytes: u64) -> Arrival {
         let is_cpu_bound = self.backlog.is_cpu_bound();
-        let arrival = Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced };
-        admission::admit(&pool, arrival, self.states(now))
+        Arrival { bytes, route_bytes, is_cpu_bound, may_be_paced: false }
     }
 
     /// Notes the deliveries in the way of a request that is not admitted, and since when they are:
@@ -66,15 +75,10 @@ impl Route {
         route_bytes: u64,
         now: Instant,
     ) -> bool {
-        let is_cpu_bound = self.backlog.is_cpu_bound();
-        let arrival =
-            Arrival { bytes: arriving_bytes, route_bytes, is_cpu_bound, may_be_paced: false };
-        let pool = self.backlog.state();
-        let found: Vec<_> = admission::in_the_way(&pool, arrival, self.states(now)).collect();
+        let (pool, arrival) = (self.backlog.state(), self.arrival(arriving_bytes, route_bytes));
         let before = std::mem::take(known);
         let mut in_vain = false;
-        for delivery in found {
-            delivery.health.in_the_way.set(now);
+        for delivery in admission::in_the_way(&pool, arrival, self.states(now)) {
             let since = before.iter().find(|(cursor, _)| *cursor == delivery.cursor);
             let since = since.map_or(now, |(_, since)| *since);
             known.push((delivery.cursor, since));
@@ -86,8 +90,7 @@ impl Route {
 
     /// Whether a request would be admitted alone, without any that is still arriving.
     pub(crate) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
-        let is_cpu_bound = self.backlog.is_cpu_bound();
-        let arrival = Arrival { bytes, route_bytes: bytes, is_cpu_bound, may_be_paced: false };
+        let arrival = self.arrival(bytes, bytes);
         admission::admit(&self.backlog.state(), arrival, self.states(now)).is_ok()
     }
 

@@ -2,6 +2,8 @@
 
 mod config;
 #[cfg(test)]
+mod oauth2_tests;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
