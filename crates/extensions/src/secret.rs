@@ -1,6 +1,5 @@
 //! Secrets that requests show: written in the configuration, or in a file, which may change.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -99,12 +98,6 @@ impl<T: Clone + Send + Sync + 'static> MadeFromSecrets<T> {
 pub(crate) struct SecretHeader {
     pub(crate) name: HeaderName,
     pub(crate) value: MadeFromSecrets<HeaderValue>,
-}
-
-impl fmt::Debug for SecretHeader {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "SecretHeader({}, hidden)", self.name)
-    }
 }
 
 impl ClientAuth for SecretHeader {

@@ -9,7 +9,6 @@ use super::{Config, HeaderAction, HeaderRule};
 use crate::extension::BuildError;
 
 /// Sets headers by rules, after those of the extension that it builds on.
-#[derive(Debug)]
 pub(super) struct HeadersSetter {
     rules: Vec<HeaderRule>,
     metadata_keys: Vec<String>,

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,12 +46,6 @@ struct Token {
     /// Fetch another from then on. `None`: the token does not end.
     renew_at: Option<Instant>,
     ends_at: Option<Instant>,
-}
-
-impl fmt::Debug for OAuth2Client {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "OAuth2Client({})", self.0.token_url)
-    }
 }
 
 impl ClientAuth for OAuth2Client {

@@ -1,7 +1,6 @@
 //! Credentials of requests to servers, for exporters and for receivers that fetch.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -31,8 +30,8 @@ impl CredentialsError {
 /// A header that a sender's request had: name in lower case, value.
 pub type MetadataHeader = (String, Vec<u8>);
 
-/// Puts credentials into requests. `Debug` must not show secrets.
-pub trait ClientAuth: fmt::Debug + Send + Sync {
+/// Puts credentials into requests.
+pub trait ClientAuth: Send + Sync {
     /// Adds headers. `metadata`: headers of the senders' requests, empty for a receiver that
     /// fetches. Waits only where a token has to be fetched or a changed file has to be read.
     fn authenticate<'a>(
