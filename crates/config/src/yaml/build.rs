@@ -1,6 +1,6 @@
 //! Parser events to a node tree: anchors, merge keys, duplicate keys, bounds on hostile files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
@@ -207,9 +207,7 @@ impl Builder {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let value = match open.content {
             Content::List(items) => Value::List(items),
-            Content::Mapping(mapping) => {
-                Value::Mapping(merge_into(mapping.entries, mapping.merges))
-            }
+            Content::Mapping(mapping) => Value::Mapping(mapping.merged()),
         };
         let span = Span { end: end.start.max(open.span.start), ..open.span };
         let (nodes, depth) = (self.nodes - open.nodes_before, open.depth);
@@ -278,6 +276,17 @@ impl OpenMapping {
         self.key = Some(Key::Named(name, span));
         Ok(())
     }
+
+    /// The mapping's own entries win, then those of earlier merged mappings.
+    fn merged(self) -> Vec<Entry> {
+        let OpenMapping { mut entries, merges, mut positions, .. } = self;
+        for node in merges {
+            let Value::Mapping(merged) = node.value else { continue };
+            let is_new = |it: &Entry| positions.insert(it.key.clone(), it.key_span).is_none();
+            entries.extend(merged.into_iter().filter(is_new));
+        }
+        entries
+    }
 }
 
 /// The value of `<<`: one mapping or a list of them.
@@ -287,19 +296,6 @@ fn merged_mappings(node: Node, span: Span) -> Step<Vec<Node>> {
         Value::List(items) if items.iter().all(|item| item.as_mapping().is_some()) => Ok(items),
         _ => fail(span, "`<<` takes a mapping or a list of mappings"),
     }
-}
-
-/// The mapping's own entries win, then those of earlier merged mappings.
-fn merge_into(mut entries: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
-    if merges.is_empty() {
-        return entries;
-    }
-    let mut names: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
-    for node in merges {
-        let Value::Mapping(merged) = node.value else { continue };
-        entries.extend(merged.into_iter().filter(|entry| names.insert(entry.key.clone())));
-    }
-    entries
 }
 
 fn scalar(text: String, plain: bool, tag: Option<&Tag>, span: Span) -> Step<Scalar> {
