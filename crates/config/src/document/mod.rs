@@ -52,9 +52,7 @@ impl Document {
 
     /// The options that belong to no component: `buffer`, `service` and what is under them.
     pub fn describe() -> Vec<OptionDoc> {
-        Fields::describe(|fields| {
-            read_all_but_components(fields);
-        })
+        Fields::describe(read_all_but_components)
     }
 }
 

@@ -12,7 +12,7 @@
 //!         timeout: fields.duration("timeout", Duration::from_secs(5), "Deadline of one request."),
 //!     }
 //! }
-//! let options = Fields::describe(|fields| { read(fields); });
+//! let options = Fields::describe(read);
 //! assert_eq!(options[1].path, "timeout");
 //! assert_eq!(options[1].default, "`5s`");
 //! ```
@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Runs a read function without a file and returns its options, in the order of declaration.
-    pub fn describe(read: impl FnOnce(&mut Fields<'_>)) -> Vec<OptionDoc> {
+    pub fn describe<T>(read: impl FnOnce(&mut Fields<'_>) -> T) -> Vec<OptionDoc> {
         let mut options = Vec::new();
         read(&mut Fields { path: String::new(), mode: Mode::Describing(&mut options) });
         options
