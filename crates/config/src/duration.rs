@@ -65,17 +65,12 @@ fn parse_part(text: &str) -> Result<(u128, &str), String> {
 /// Writes a duration so that [`parse`] and Go read the same back: `1h30m`, `1.5s`, `300ms`, `0s`.
 pub fn format(duration: Duration) -> String {
     let total_ns = duration.as_nanos();
-    if total_ns == 0 {
-        return "0s".to_owned();
-    }
-    if total_ns < 1_000_000_000 {
-        let (unit_ns, unit) = match total_ns {
-            0..1_000 => (1, "ns"),
-            1_000..1_000_000 => (1_000, "us"),
-            _ => (1_000_000, "ms"),
-        };
-        return format!("{}{unit}", decimal(total_ns, unit_ns));
-    }
+    let (smallest_ns, smallest) = match total_ns {
+        1..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
     let mut text = String::new();
     let mut rest_ns = total_ns;
     for (unit_ns, unit) in [(3_600_000_000_000, "h"), (60_000_000_000, "m")] {
@@ -84,8 +79,8 @@ pub fn format(duration: Duration) -> String {
             rest_ns %= unit_ns;
         }
     }
-    if rest_ns > 0 {
-        text.push_str(&format!("{}s", decimal(rest_ns, 1_000_000_000)));
+    if rest_ns > 0 || text.is_empty() {
+        text.push_str(&format!("{}{smallest}", decimal(rest_ns, smallest_ns)));
     }
     text
 }
