@@ -48,11 +48,8 @@ impl Pattern {
     /// Named groups of the first match, in order, with their texts; empty for those not in it.
     pub(crate) fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
-        let names = self.regex.capture_names().enumerate().skip(1);
-        let named = names.filter_map(|(index, name)| Some((name?, captures.get(index))));
-        let text_of =
-            |group: Option<regex::Match<'_>>| group.map_or("", |it| it.as_str()).to_owned();
-        Some(named.map(|(name, group)| (name, text_of(group))).collect())
+        let text_of = |name| captures.name(name).map_or("", |group| group.as_str()).to_owned();
+        Some(self.regex.capture_names().flatten().map(|name| (name, text_of(name))).collect())
     }
 }
 
