@@ -110,16 +110,12 @@ impl Refused {
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        let mut retry_delay = None;
-        let (reason, message) = match refusal {
-            Refusal::Retry { delay, reason } => {
-                retry_delay = Some(delay);
-                (RefusedReason::Overloaded, reason)
-            }
-            Refusal::TooLarge { reason } => (RefusedReason::TooLarge, reason),
-            Refusal::Invalid { reason } => (RefusedReason::Invalid, reason),
-            Refusal::Rejected { reason } => (RefusedReason::Rejected, reason),
-            Refusal::Failed { reason } => (RefusedReason::Failed, reason),
+        let (reason, message, retry_delay) = match refusal {
+            Refusal::Retry { delay, reason } => (RefusedReason::Overloaded, reason, Some(delay)),
+            Refusal::TooLarge { reason } => (RefusedReason::TooLarge, reason, None),
+            Refusal::Invalid { reason } => (RefusedReason::Invalid, reason, None),
+            Refusal::Rejected { reason } => (RefusedReason::Rejected, reason, None),
+            Refusal::Failed { reason } => (RefusedReason::Failed, reason, None),
         };
         Refused { reason, message, retry_delay }
     }
