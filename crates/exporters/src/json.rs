@@ -1,8 +1,7 @@
 //! The formats in which exporters write requests.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
+use sluice_net::compress;
 use sluice_otlp::Signal;
 
 /// The request limit bounds the protobuf form of a batch; JSON is a few times larger.
@@ -26,10 +25,7 @@ impl Format {
 
 /// The chunks of one protobuf request as one JSON object, without a line break.
 pub(crate) fn to_json(signal: Signal, chunks: &[Bytes]) -> Result<Bytes, String> {
-    let request = match chunks {
-        [single] => Cow::Borrowed(&**single),
-        several => Cow::Owned(several.concat()),
-    };
+    let request = compress::joined(chunks);
     let mut out = Vec::with_capacity(request.len() * 2);
     sluice_otlp::json::to_json(signal, &request, JSON_LIMIT_BYTES, &mut out)
         .map_err(|error| error.to_string())?;

@@ -209,7 +209,7 @@ pub fn compress(
 }
 
 /// The chunks as one buffer: shared if it is one already, copied otherwise.
-fn joined(chunks: &[Bytes]) -> Bytes {
+pub fn joined(chunks: &[Bytes]) -> Bytes {
     match chunks {
         [single] => single.clone(),
         several => Bytes::from(several.concat()),
