@@ -21,7 +21,7 @@ use sluice_otlp::{Encoding, Signal};
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::json::Format;
-use crate::network::{Answered, Built, NetworkExporter, Protocol};
+use crate::network::{Answered, NetworkExporter, Protocol};
 use crate::outcome;
 use config::{Coding, OtlpHttpConfig, URL_OPTIONS};
 
@@ -40,7 +40,15 @@ impl ExporterConfig for OtlpHttpConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        Ok(Arc::new(exporter(self, context)?))
+        let OtlpHttpConfig { format, coding, .. } = *self;
+        let (level, destinations) = (self.client.compression_level, destinations(self)?);
+        let http = Http { format, coding, level, destinations };
+        let headers = |encoding| headers(self, context, encoding);
+        let Coding { token, encoding, .. } = coding;
+        let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
+        let passes_through = (format == Format::Proto && is_known).then_some(encoding);
+        let exporter = NetworkExporter::new(http, passes_through, headers, &self.client, context);
+        Ok(Arc::new(exporter?))
     }
 }
 
@@ -59,18 +67,6 @@ struct Destination {
     uri: Uri,
     /// Shared by the signals that go to the same origin.
     client: HttpClient,
-}
-
-fn exporter(config: &OtlpHttpConfig, context: &BuildContext<'_>) -> Built<Http> {
-    let destinations = destinations(config)?;
-    let OtlpHttpConfig { format, coding, .. } = *config;
-    let level = config.client.compression_level;
-    let http = Http { format, coding, level, destinations };
-    let headers = |encoding| headers(config, context, encoding);
-    let Coding { token, encoding, .. } = coding;
-    let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
-    let passes_through = (format == Format::Proto && is_known).then_some(encoding);
-    NetworkExporter::new(http, passes_through, headers, &config.client, context)
 }
 
 impl Destination {

@@ -10,11 +10,11 @@ use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 
 use super::config::OtlpHttpConfig;
-use crate::Files;
 use crate::tests::{
     Backend, HttpRequest, Moving, context, exporter, http_backend, kind, one_span, packed, read,
     read_http, send, write_http,
 };
+use crate::{ExporterConfig as _, Files};
 
 /// Heads and bodies.
 type Seen = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
@@ -392,8 +392,7 @@ async fn a_moved_name_is_followed_away_from_a_healthy_backend() {
         config.http.connect.resolver = name.clone();
         config.http.resolve_interval = Duration::from_millis(50);
         let files = Files::default();
-        let exporter = super::exporter(&config, &context(&ClientAuths::new(), &files));
-        let exporter = Arc::new(exporter.expect("builds"));
+        let exporter = config.build(&context(&ClientAuths::new(), &files)).expect("builds");
         let all = futures_util::future::join_all((0..5).map(|_| send(&*exporter))).await;
         assert_eq!(all, vec![Outcome::Delivered; 5], "{scheme}");
         let opened = first.accepted();
