@@ -1,6 +1,5 @@
 //! Old files: `traces.json` becomes `traces-2026-11-21T02-30-00.000.json`; the oldest are removed.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -44,16 +43,15 @@ fn backup_name(path: &Path, at: SystemTime) -> PathBuf {
 fn backups(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (stem, extension) = parts(path);
     let directory = directory_of(path);
-    let stamp_of = |name: &OsString| {
-        let name = name.to_str()?.strip_prefix(&stem)?.strip_prefix('-')?;
-        Some(name.strip_suffix(&extension)?.as_bytes().to_owned())
+    let is_backup = |name: &str| {
+        let name = name.strip_prefix(&stem)?.strip_prefix('-')?;
+        let stamp = name.strip_suffix(&extension)?.as_bytes();
+        Some(stamp.len() == 23 && stamp[10] == b'T' && stamp[0].is_ascii_digit())
     };
-    let is_stamp =
-        |stamp: Vec<u8>| stamp.len() == 23 && stamp[10] == b'T' && stamp[0].is_ascii_digit();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name();
-        if stamp_of(&name).is_some_and(is_stamp) {
+        if name.to_str().and_then(is_backup) == Some(true) {
             found.push(directory.join(name));
         }
     }
