@@ -184,11 +184,10 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<u64>,
         doc: &str,
     ) -> u64 {
-        let is_any = range == (0..=u64::MAX);
         let show = |bytes: &u64| size::format(*bytes);
         let bounds = Bounds { range, most: u64::MAX, show, or_more: "or more" };
-        let kind = if is_any { "size".to_owned() } else { bounds.kind("size") };
-        let option = OptionDoc::new(kind, shown(Some(size::format(default_bytes))), doc);
+        let default = shown(Some(size::format(default_bytes)));
+        let option = OptionDoc::new(bounds.kind("size"), default, doc);
         let given = self.scalar(key, option, |scalar| {
             let bytes = match (scalar.as_integer(), scalar.as_string()) {
                 (Some(bytes), _) => u64::try_from(bytes)
