@@ -36,8 +36,8 @@ pub(super) struct Work {
     packing: Packing,
     pub body: Bytes,
     limit_bytes: usize,
-    /// It may travel on in its compressed form.
-    keeps_compressed: bool,
+    /// The encoding in which it may travel on, compressed as it is.
+    kept: Option<Encoding>,
     /// Its inflated size, if it tells one.
     claimed: Option<usize>,
 }
@@ -138,13 +138,13 @@ impl Work {
         limit_bytes: usize,
     ) -> Self {
         let claimed = compress::claimed_len_bytes(packing, &body);
-        let keeps_compressed = match (format, packing) {
+        let kept = match (format, packing) {
             (Format::Protobuf, Packing::Known(encoding @ (Encoding::Gzip | Encoding::Zstd))) => {
-                claimed.is_some_and(|claimed| route.keeps_compressed(encoding, claimed))
+                claimed.filter(|it| route.keeps_compressed(encoding, *it)).map(|_| encoding)
             }
-            _ => false,
+            _ => None,
         };
-        Work { signal, format, packing, body, limit_bytes, keeps_compressed, claimed }
+        Work { signal, format, packing, body, limit_bytes, kept, claimed }
     }
 
     /// As far as its lengths tell.
@@ -156,8 +156,8 @@ impl Work {
     fn run(&self, permit: &mut Permit, is_inline: bool) -> Result<Inspected, Stop> {
         let base_bytes = permit.bytes();
         let mut ledger = Ledger { permit, base_bytes, is_inline };
-        if self.keeps_compressed {
-            return self.inspect_compressed(&RefCell::new(ledger));
+        if let Some(encoding) = self.kept {
+            return self.inspect_compressed(encoding, ledger);
         }
         let plain = match self.packing {
             Packing::Known(Encoding::Identity) => self.body.clone(),
@@ -174,31 +174,27 @@ impl Work {
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
-    fn inspect_compressed(&self, ledger: &RefCell<Ledger<'_>>) -> Result<Inspected, Stop> {
+    fn inspect_compressed(&self, kept: Encoding, ledger: Ledger<'_>) -> Result<Inspected, Stop> {
+        let ledger = RefCell::new(ledger);
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
         let inspect = |plain: compress::Unpacked<'_>| {
             let items = self.count(plain.bytes)?;
+            let uncompressed_len_bytes = plain.bytes.len();
             if plain.is_passable {
-                return Ok((items, plain.bytes.len(), None));
+                let (bytes, encoding) = (self.body.clone(), kept);
+                return Ok((items, Payload { bytes, encoding, uncompressed_len_bytes }));
             }
-            hold(2 * plain.bytes.len())?;
-            Ok::<_, Stop>((items, plain.bytes.len(), Some(Bytes::copy_from_slice(plain.bytes))))
+            hold(2 * uncompressed_len_bytes)?;
+            Ok::<_, Stop>((items, Payload::identity(Bytes::copy_from_slice(plain.bytes))))
         };
-        let (items, uncompressed_len_bytes, unpacked) = compress::with_decompressed_admitted(
+        let (items, payload) = compress::with_decompressed_admitted(
             self.packing,
             &self.body,
             self.limit_bytes,
             &mut |ask| ledger.borrow_mut().ask(ask),
             inspect,
         )??;
-        hold(unpacked.as_ref().map_or(0, Bytes::len))?;
-        let payload = match (unpacked, self.packing) {
-            (None, Packing::Known(encoding)) => {
-                Payload { bytes: self.body.clone(), encoding, uncompressed_len_bytes }
-            }
-            (None, Packing::Zlib | Packing::Lz4) => unreachable!("these are never kept"),
-            (Some(plain), _) => Payload::identity(plain),
-        };
+        hold(if payload.encoding == kept { 0 } else { payload.bytes.len() })?;
         Ok((items, payload))
     }
 
