@@ -28,16 +28,11 @@ const ACCOUNTS_MAX: usize = 1024;
 /// The end does not wait longer for an output that takes nothing.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// `stderr`, `stdout` or the path of a file, which is appended to.
-fn output(options: &OwnLogs) -> &str {
-    options.output_paths.first().map_or("stderr", String::as_str)
-}
-
 /// Names of the options, except `level`, in which two configurations differ.
 fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
     let options = [
         ("encoding", one.is_json == other.is_json),
-        ("output_paths", output(one) == output(other)),
+        ("output_paths", one.output == other.output),
         ("sampling", one.sampling == other.sampling),
     ];
     options.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
@@ -79,7 +74,7 @@ fn filter(level: &str) -> EnvFilter {
 /// If the output is a file that cannot be opened, or no thread can be started.
 pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let (level_filter, level) = reload::Layer::new(filter(options.level));
-    let (is_terminal, output): (bool, Box<dyn Write + Send>) = match output(options) {
+    let (is_terminal, output): (bool, Box<dyn Write + Send>) = match options.output.as_str() {
         "stderr" => (std::io::stderr().is_terminal(), Box::new(std::io::stderr())),
         "stdout" => (std::io::stdout().is_terminal(), Box::new(std::io::stdout())),
         path => (false, Box::new(OpenOptions::new().create(true).append(true).open(path)?)),
@@ -173,17 +168,13 @@ mod tests {
         let installed = OwnLogs {
             level: "info",
             is_json: false,
-            output_paths: vec!["stderr".to_owned()],
+            output: "stderr".to_owned(),
             sampling: limit().sampling,
         };
         let quieter = OwnLogs { level: "debug", ..installed.clone() };
         assert!(differing(&installed, &quieter).is_empty());
-        let other = OwnLogs {
-            level: "info",
-            is_json: true,
-            output_paths: vec!["stdout".to_owned()],
-            sampling: None,
-        };
+        let other =
+            OwnLogs { level: "info", is_json: true, output: "stdout".to_owned(), sampling: None };
         assert_eq!(differing(&installed, &other), ["encoding", "output_paths", "sampling"]);
     }
 

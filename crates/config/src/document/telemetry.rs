@@ -31,8 +31,8 @@ pub struct OwnLogs {
     pub level: &'static str,
     /// JSON lines instead of text for people.
     pub is_json: bool,
-    /// `stderr`, `stdout` or paths.
-    pub output_paths: Vec<String>,
+    /// `stderr`, `stdout` or a path.
+    pub output: String,
     pub sampling: Option<LogSampling>,
 }
 
@@ -64,8 +64,8 @@ const SAMPLING: LogSampling =
 
 impl Default for OwnLogs {
     fn default() -> Self {
-        let (output_paths, sampling) = (vec!["stderr".to_owned()], Some(SAMPLING));
-        OwnLogs { level: "info", is_json: false, output_paths, sampling }
+        let (output, sampling) = ("stderr".to_owned(), Some(SAMPLING));
+        OwnLogs { level: "info", is_json: false, output, sampling }
     }
 }
 
@@ -168,7 +168,7 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     OwnLogs {
         level: fields.choice("level", default.level, &levels, "The lowest level that is written."),
         is_json: fields.choice("encoding", default.is_json, &encodings, "The format of a line."),
-        output_paths,
+        output: output_paths.into_iter().next().unwrap_or(default.output),
         sampling: read_sampling(fields),
     }
 }

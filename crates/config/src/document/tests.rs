@@ -379,12 +379,8 @@ fn reads_telemetry() {
         without_units: false,
     };
     assert_eq!(readers, [reader]);
-    let expected_logs = OwnLogs {
-        level: "debug",
-        is_json: true,
-        output_paths: vec!["stdout".to_owned()],
-        sampling: None,
-    };
+    let expected_logs =
+        OwnLogs { level: "debug", is_json: true, output: "stdout".to_owned(), sampling: None };
     assert_eq!(logs, expected_logs);
     assert_eq!(
         resource,
