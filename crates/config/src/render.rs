@@ -66,10 +66,7 @@ impl Diagnostics {
         let masked = mask_line(&source.text, line.clone(), secrets);
         let shown = masked.map(start - line.start..end - line.start);
         let kind = if label.is_some() { AnnotationKind::Context } else { AnnotationKind::Primary };
-        let mut annotation = kind.span(shown);
-        if let Some(label) = label {
-            annotation = annotation.label(label);
-        }
+        let annotation = kind.span(shown).label(label);
         let snippet = Snippet::source(masked.text).line_start(span.line as usize);
         group.element(snippet.path(source.name.as_str()).annotation(annotation))
     }
