@@ -69,16 +69,12 @@ impl<'a> Fields<'a> {
         diagnostics: &'a mut Diagnostics,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
-        let entries = match &node.value {
-            Value::Mapping(entries) => entries.as_slice(),
-            _ if node.is_null() => &[],
-            _ => {
-                let kind = node.kind();
-                let message = format!("`{path}` must be a mapping of options, not {kind}");
-                diagnostics.error(node.span, message);
-                &[]
-            }
-        };
+        let entries = node.as_mapping().unwrap_or_default();
+        if node.as_mapping().is_none() && !node.is_null() {
+            let kind = node.kind();
+            let message = format!("`{path}` must be a mapping of options, not {kind}");
+            diagnostics.error(node.span, message);
+        }
         let (known, secrets) = (Vec::new(), Vec::new());
         let reading = Reading { entries, span, known, secrets, diagnostics };
         let mut fields = Fields { path: path.to_owned(), mode: Mode::Reading(reading) };
