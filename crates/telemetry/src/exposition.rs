@@ -92,25 +92,18 @@ impl<'a> Exposition<'a> {
     fn sample(&mut self, declared: &Declared, name: String, labels: &[(&str, &str)], value: f64) {
         let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
         let constant = self.naming.constant_labels.iter().map(|(key, value)| (&**key, &**value));
-        let constant = constant.filter(|(key, _)| !is_own(key));
-        let mut line = name.clone();
-        let mut separator = '{';
-        for (key, value) in labels.iter().copied().chain(constant) {
-            let _ = write!(line, "{separator}{key}=\"{}\"", escaped(value));
-            separator = ',';
-        }
-        if separator == ',' {
-            line.push('}');
-        }
-        let series = line.clone() + " ";
+        let all = labels.iter().copied().chain(constant.filter(|(key, _)| !is_own(key)));
+        let pair = |(key, value): (&str, &str)| format!("{key}=\"{}\"", escaped(value));
+        let pairs = all.map(pair).collect::<Vec<_>>().join(",");
+        let braced = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+        let series = format!("{name}{braced} ");
         let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
-        let _ = writeln!(line, " {text}");
         let (_, samples) = self.families.entry(name).or_insert((*declared, String::new()));
         debug_assert!(
             !samples.lines().any(|other| other.starts_with(&series)),
             "{series}is written twice, which Prometheus refuses"
         );
-        samples.push_str(&line);
+        let _ = writeln!(samples, "{series}{text}");
     }
 
     /// The text of a scrape, `text/plain; version=0.0.4`.
