@@ -142,10 +142,8 @@ impl BasicServer {
         let value = sole(headers, &AUTHORIZATION)?;
         let encoded = after_scheme(value.as_bytes(), "Basic").ok_or(AuthError::Malformed)?;
         let credentials = STANDARD.decode(encoded).map_err(|_| AuthError::Malformed)?;
-        let mut parts = credentials.splitn(2, |byte| *byte == b':');
-        let (Some(user), Some(password)) = (parts.next(), parts.next()) else {
-            return Err(AuthError::Malformed);
-        };
+        let colon = credentials.iter().position(|it| *it == b':').ok_or(AuthError::Malformed)?;
+        let (user, password) = (&credentials[..colon], &credentials[colon + 1..]);
         let user = std::str::from_utf8(user).map_err(|_| AuthError::Malformed)?;
         if password.is_empty() {
             return Err(AuthError::Wrong);
