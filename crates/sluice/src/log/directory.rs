@@ -170,17 +170,15 @@ impl LogFolder {
         for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
             if entry.name.ends_with(DAMAGED_EXTENSION) {
                 cursors.push((entry.name, None));
-                continue;
-            } else if !entry.name.ends_with(CURSOR_EXTENSION) {
-                continue;
-            }
-            match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
-                Ok(state) => cursors.push((state.name.clone(), Some(state))),
-                Err(FileError::DamagedCursor { .. }) => {
-                    cursors.push((entry.name + DAMAGED_EXTENSION, None))
+            } else if entry.name.ends_with(CURSOR_EXTENSION) {
+                match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
+                    Ok(state) => cursors.push((state.name.clone(), Some(state))),
+                    Err(FileError::DamagedCursor { .. }) => {
+                        cursors.push((entry.name + DAMAGED_EXTENSION, None))
+                    }
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error.into()),
             }
         }
         Ok(cursors)
