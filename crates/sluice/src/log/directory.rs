@@ -144,19 +144,14 @@ impl LogFolder {
             let dead_letters = dead_letters.is_dir().then_some(dead_letters);
             deliveries.push(StoredDelivery { log: self.clone(), name, cursor, dead_letters });
         }
-        for (name, dead_letters) in dead_letter_directories(&RealDisk, &self.path)? {
-            let dead_letters = Some(dead_letters);
-            if deliveries.iter().any(|delivery| delivery.dead_letters == dead_letters) {
+        for (folder, path) in dead_letter_directories(&RealDisk, &self.path)? {
+            if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
+            let known = DeadLetterReader::open(Arc::new(RealDisk), &path, 0)?.state().name.clone();
+            let name = if known.is_empty() { folder } else { known };
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
-            let mut delivery = StoredDelivery { log, name, cursor, dead_letters };
-            if let Some(letters) = delivery.letters(0)?
-                && !letters.state().name.is_empty()
-            {
-                delivery.name = letters.state().name.clone();
-            }
-            deliveries.push(delivery);
+            deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
         }
         deliveries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(deliveries)
