@@ -1,6 +1,5 @@
 //! Memory for a body on its way. A body that makes no progress is refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +20,7 @@ const PART: usize = 20;
 pub(super) struct Admitted<'a> {
     body: &'a mut Body,
     pub(super) permit: Permit,
-    scheduler: Arc<ReadScheduler>,
+    scheduler: &'a ReadScheduler,
     check_at: Instant,
     /// Bytes of the body since it was admitted.
     arrived: usize,
@@ -30,8 +29,8 @@ pub(super) struct Admitted<'a> {
 }
 
 impl<'a> Admitted<'a> {
-    pub(super) fn new(body: &'a mut Body, permit: Permit, scheduler: &Arc<ReadScheduler>) -> Self {
-        let (now, scheduler) = (Instant::now(), Arc::clone(scheduler));
+    pub(super) fn new(body: &'a mut Body, permit: Permit, scheduler: &'a ReadScheduler) -> Self {
+        let now = Instant::now();
         let (check_at, progressed) = (now + INTERVAL, (now, 0));
         Admitted { body, permit, scheduler, check_at, arrived: 0, progressed }
     }

@@ -78,7 +78,7 @@ impl Ingest {
     }
 
     async fn admit<'a>(
-        &self,
+        &'a self,
         route: &dyn IngressRoute,
         len_bytes: usize,
         body: &'a mut Body,
