@@ -118,11 +118,9 @@ pub(crate) fn basic_credentials(username: &str, password: &str) -> String {
 
 /// A header value that is never shown.
 pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, CredentialsError> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| {
-        CredentialsError::misconfigured(
-            "the credentials contain characters that no header may have",
-        )
-    })?;
+    let reason = "the credentials contain characters that no header may have";
+    let unfit = |_| CredentialsError::misconfigured(reason);
+    let mut value = HeaderValue::from_str(text).map_err(unfit)?;
     value.set_sensitive(true);
     Ok(value)
 }
