@@ -44,12 +44,14 @@ impl ReceiverRoute {
             if !matches!(refusal, Refusal::Retry { .. }) {
                 return Err(refusal);
             }
-            let (arriving, of_route) = self.arriving_bytes(bytes);
             if is_paced {
                 // The CPU is short, and no delivery is to blame.
                 in_the_way.clear();
-            } else if self.route.note_in_the_way(&mut in_the_way, arriving, of_route, now) {
-                continue;
+            } else {
+                let (arriving, of_route) = self.arriving_bytes(bytes);
+                if self.route.note_in_the_way(&mut in_the_way, arriving, of_route, now) {
+                    continue;
+                }
             }
             if patience.is_over(now) {
                 return Err(refusal);

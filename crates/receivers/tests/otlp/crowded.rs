@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, HeaderValue};
 use sluice_flow::BoxFuture;
@@ -172,6 +173,11 @@ async fn streams_without_progress_leave_room_for_connections() {
     assert!((1..waiting.len()).contains(&refused), "{refused} of {}", waiting.len());
     let (evicted, failed) = (count(&counters.evicted), count(&counters.failed));
     assert!(evicted <= 1 && failed == 0, "evicted {evicted}, failed {failed}");
+    // The last connection found no room, and those before have their answers.
+    let rest = waiting.len() - 1;
+    for ((response, _stream), _client) in waiting[..rest].iter_mut().skip(refused) {
+        assert!(!matches!(response.now_or_never(), Some(Err(_))), "closed without an answer");
+    }
 }
 
 /// Checks no credentials to the end but these.
