@@ -26,6 +26,7 @@ use gateway::{Gateway, SOON, alone, eventually, exporter, faulty_backend};
 use sluice_load_test::{Backend, Load, LoadReport, Protocol, Retry};
 use sluice_otlp::Signal;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use crate::scene::{Reached, Scene};
 
@@ -141,7 +142,8 @@ async fn send_beside<A: Future<Output = ()> + Send + 'static>(
     client: Client,
 ) -> [Duration; 2] {
     let healthy = Backend::healthy().await.expect("a backend");
-    let logs = faulty_backend((scene.faults)()).await;
+    let attackers = Attackers::start();
+    let logs = attackers.spawn(faulty_backend((scene.faults)())).await.expect("a backend");
     let directory = tempfile::tempdir().expect("a directory");
     let options = scene.options(threads, &logs, directory.path());
     let gateway = Gateway::start_with(&config(&healthy, &logs), options).await;
@@ -152,7 +154,6 @@ async fn send_beside<A: Future<Output = ()> + Send + 'static>(
         tokio::time::sleep(HEAD_START).await;
         behave_well(client, target, &healthy).await
     };
-    let attackers = Attackers::start();
     let latencies = match attack {
         Some(attack) => {
             attackers.spawn(attack(target));
@@ -170,8 +171,8 @@ async fn send_beside<A: Future<Output = ()> + Send + 'static>(
     latencies
 }
 
-/// The threads of the attackers. They get CPU time after all others: attackers have machines of
-/// their own.
+/// The threads of the attackers and of the backend that their requests go to. They get CPU time
+/// after all others: in truth they have machines of their own.
 struct Attackers(Option<Runtime>);
 
 impl Attackers {
@@ -185,8 +186,11 @@ impl Attackers {
         Attackers(Some(runtime.expect("a runtime")))
     }
 
-    fn spawn(&self, attack: impl Future<Output = ()> + Send + 'static) {
-        self.0.as_ref().map(|runtime| runtime.spawn(attack));
+    fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.as_ref().expect("runs until it is dropped").spawn(task)
     }
 }
 
