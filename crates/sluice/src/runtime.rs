@@ -10,11 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 /// A blocking thread keeps memory that other threads free for it until it works again or ends.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(100);
 
+/// Tasks that a busy thread runs before it looks for I/O; with nothing to run it looks at once. By
+/// tokio's default, 61, sockets of large requests go ahead of work that has begun: beside a flood of
+/// 2 MiB requests on disk, the 99th percentile of small ones was 23 ms, and 16 ms by this.
+const TASKS_BEFORE_IO: u32 = 500;
+
 /// A runtime whose threads read from connections when they have nothing else to do.
 pub(crate) fn runtime(threads: Option<u16>, scheduler: &Arc<ReadScheduler>) -> Result<Runtime> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = runtime_builder(threads.map_or(available, usize::from));
-    builder.thread_keep_alive(BLOCKING_THREAD_IDLE);
+    builder.thread_keep_alive(BLOCKING_THREAD_IDLE).event_interval(TASKS_BEFORE_IO);
     scheduler.install(&mut builder).context("cannot start the runtime")
 }
 
