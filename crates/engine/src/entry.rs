@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_flow::source::Position;
 use sluice_flow::{Frame, Payload, Refusal};
-use sluice_log::{Charge, CursorId, Record, RecordFacts, StoredRecord};
+use sluice_log::{Charge, CursorId, Record, RecordFacts, StoredRecord, Undecodable};
 
 use crate::ack::Ack;
 use crate::receiving::ReceivingBudget;
@@ -165,16 +165,21 @@ impl Record for Entry {
         &self.frame.payload.bytes
     }
 
-    fn decode(record: StoredRecord) -> Option<Self> {
-        let (facts, metadata) = (record.facts, FrameMetadata::decode(&record.metadata).ok()?);
+    fn decode(record: StoredRecord) -> Result<Self, Undecodable> {
+        use Undecodable::{Damaged, OfNewerRelease};
+        let facts = record.facts;
+        if stored::is_of_newer_release(&record.metadata) {
+            return Err(OfNewerRelease);
+        }
+        let metadata = FrameMetadata::decode(&record.metadata).map_err(|_| Damaged)?;
         let payload = Payload {
             bytes: record.payload,
-            encoding: stored::encoding_of(facts.encoding)?,
+            encoding: stored::encoding_of(facts.encoding).ok_or(OfNewerRelease)?,
             uncompressed_len_bytes: facts.uncompressed_len_bytes as usize,
         };
         let received_wall = UNIX_EPOCH.checked_add(Duration::from_nanos(facts.received_unix_ns));
         let frame = Frame {
-            signal: stored::signal_of(facts.flags)?,
+            signal: stored::signal_of(facts.flags).ok_or(OfNewerRelease)?,
             items: u32::try_from(record.charge.items).unwrap_or(u32::MAX),
             payload,
             receiver: RECEIVER_BY_NAME,
@@ -183,7 +188,7 @@ impl Record for Entry {
         };
         let FrameMetadata { receiver, prepared, .. } = metadata;
         let origin = Arc::new(Origin { receiver, prepared });
-        Some(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
+        Ok(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
     }
 
     fn durable(&self) {
@@ -284,6 +289,14 @@ mod tests {
             (read.frame.payload.uncompressed_len_bytes, read.payload()),
             (400, entry.payload())
         );
-        assert!(Entry::decode(record(0)).is_none());
+        // Frames that only a newer release knows are no damage: they are kept for it.
+        let with_metadata = |metadata: &[u8]| {
+            let stored = record(entry.facts().flags);
+            Entry::decode(StoredRecord { metadata: Bytes::copy_from_slice(metadata), ..stored })
+                .err()
+        };
+        assert_eq!(Entry::decode(record(0)).err(), Some(Undecodable::OfNewerRelease));
+        assert_eq!(with_metadata(&[2, 0, 0]), Some(Undecodable::OfNewerRelease));
+        assert_eq!(with_metadata(&encoded[..3]), Some(Undecodable::Damaged));
     }
 }

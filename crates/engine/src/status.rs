@@ -66,6 +66,13 @@ impl EngineStatus {
         if !disk_trouble.is_empty() {
             body["disk_trouble"] = disk_trouble.into();
         }
+        let set_aside =
+            Signal::ALL.into_iter().flat_map(|signal| self.storage.log(signal).set_aside());
+        let set_aside: Vec<Value> =
+            set_aside.map(|path| path.display().to_string().into()).collect();
+        if !set_aside.is_empty() {
+            body["set_aside"] = set_aside.into();
+        }
         (ready, format!("{body}\n"))
     }
 }

@@ -56,6 +56,11 @@ impl FrameMetadata {
     }
 }
 
+/// Whether metadata has a version that this release does not know.
+pub(crate) fn is_of_newer_release(metadata: &[u8]) -> bool {
+    metadata.first().is_some_and(|version| *version > VERSION)
+}
+
 /// The order of the encodings is that of their codes, and stays.
 pub fn encoding_code(encoding: Encoding) -> u8 {
     encoding as u8

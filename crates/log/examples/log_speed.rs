@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use sluice_log::disk::RealDisk;
 use sluice_log::{
     Charge, CursorId, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
+    Undecodable,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -51,8 +52,8 @@ impl Record for Payload {
         &self.bytes
     }
 
-    fn decode(stored: StoredRecord) -> Option<Self> {
-        Some(Payload { bytes: stored.payload, appended: Instant::now(), told: None })
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable> {
+        Ok(Payload { bytes: stored.payload, appended: Instant::now(), told: None })
     }
 
     fn durable(&self) {

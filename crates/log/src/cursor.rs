@@ -9,13 +9,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange};
+use crate::format::{DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMIT};
 use crate::gauges::ReaderGauges;
 use crate::ranges::RangeSet;
 use crate::types::{Charge, Holding, Offset, Wake, unix_now_ns};
 
 /// Above this many the lowest are joined: the offsets between them count as not taken.
 const UNTAKEN_RANGES_IN_MEMORY: usize = 16 << 10;
+
+/// Ranges that could not be read. Above this many the lowest are joined: frames between them are
+/// delivered again if their file can be read one day.
+const PASSED_RANGES_LIMIT: usize = RANGES_LIMIT / 4;
 
 /// The facts kept in memory of a frame that is on disk and leased or read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +66,16 @@ pub(crate) struct Cursor<T> {
     pub(crate) resolved: RangeSet,
     /// Offsets that this reader resolved without taking the frame and that may be on disk.
     pub(crate) untaken: RangeSet,
+    /// Offsets that this reader passed because they could not be read. Its file says that they are
+    /// unresolved: the reader gets them once the file that has them can be read.
+    pub(crate) passed: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// Frames that were given to the reader and are not resolved.
     pub(crate) leased: Holding,
     /// Frames for the reader that it has not read.
     pub(crate) unread: Holding,
+    /// Frames that waited for the reader on disk, and that could not be read or were not there.
+    pub(crate) lost: Holding,
     /// A frame that it took does not count as taken for other readers.
     pub(crate) is_best_effort: bool,
     /// For each goal of shedding: the offset at which the next walk starts. No unread frame below
@@ -123,9 +132,11 @@ impl<T> Cursor<T> {
             next: offset,
             resolved: RangeSet::default(),
             untaken: RangeSet::default(),
+            passed: RangeSet::default(),
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
+            lost: Holding::default(),
             is_best_effort: false,
             shed_from: [0; 3],
             gauges,
@@ -170,6 +181,30 @@ impl<T> Cursor<T> {
         while self.untaken.len() > UNTAKEN_RANGES_IN_MEMORY {
             self.untaken.join_lowest();
         }
+    }
+
+    /// Records that the reader passes `start..end`, which cannot be read.
+    pub(crate) fn note_passed(&mut self, start: Offset, end: Offset) {
+        self.note_untaken(start, end);
+        self.passed.insert_run(start, end);
+        while self.passed.len() > PASSED_RANGES_LIMIT {
+            self.passed.join_lowest();
+        }
+    }
+
+    /// The floor and the resolved ranges for its file: what it passed unread is unresolved there.
+    pub(crate) fn stored_progress(&self) -> (Offset, Vec<(Offset, Offset)>) {
+        if self.passed.is_empty() {
+            return (self.floor, self.resolved.iter().take(RANGES_LIMIT).collect());
+        }
+        let lowest = self.passed.iter().next().map(|(start, _)| start);
+        let floor = lowest.unwrap_or(self.floor).min(self.floor);
+        let mut resolved = self.resolved.clone();
+        if floor < self.floor {
+            resolved.insert_run(floor, self.floor);
+        }
+        self.passed.iter().for_each(|(start, end)| resolved.remove_run(start, end));
+        (floor, resolved.iter().take(RANGES_LIMIT).collect())
     }
 
     /// Whether this reader took a frame that was for it.

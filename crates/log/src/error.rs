@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::format::Version;
-use crate::types::DiskTrouble;
+use crate::types::{DiskTrouble, Offset};
 
 pub type Result<A, E = FileError> = std::result::Result<A, E>;
 
@@ -25,6 +25,8 @@ pub enum FileError {
     Unfinished { path: PathBuf },
     #[error("{}: no segment, or one whose header cannot be read", path.display())]
     NoSegment { path: PathBuf },
+    #[error("{}: begins at offset {first:#018x}: it was renamed", path.display())]
+    Misnamed { path: PathBuf, first: Offset },
     #[error("{}: neither of the two slots can be read", path.display())]
     DamagedCursor { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]

@@ -46,6 +46,7 @@ impl Home {
     /// Opens a segment up to the end of its durable frames.
     pub(crate) fn open(&self, segment: &Segment, options: ReaderOptions) -> Result<SegmentReader> {
         let mut reader = SegmentReader::open_path(&*self.options.disk, &segment.path, options)?;
+        reader.check_name(segment.first)?;
         // If another file has taken its place, that file's own end counts.
         let is_known = segment.epoch.is_none_or(|epoch| epoch == reader.info().header.epoch);
         segment.end.filter(|_| is_known).into_iter().for_each(|end| reader.set_end(end));

@@ -38,7 +38,7 @@ pub use gauges::{Gauge, MemoryUse, ReaderGauges, Sheds};
 pub use log::{GivenUp, Log};
 pub use options::{OpenOptions, Recovered};
 pub use ranges::RangeSet;
-pub use record::{Record, RecordFacts, StoredRecord};
+pub use record::{Record, RecordFacts, StoredRecord, Undecodable};
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Holding, Keep, LogStats, Next, Offset, Orphan,
     Subscription, Wake,

@@ -62,11 +62,13 @@ pub struct Recovered {
     pub disk_bytes: u64,
     /// Segments that the disk refused to read. They stay as they are until readers come to them.
     pub unread: Vec<PathBuf>,
+    /// Files that earlier processes set aside. Nothing in them is delivered.
+    pub set_aside: Vec<PathBuf>,
     /// Readers that have a cursor file.
     pub cursors: u64,
     /// Bytes of the segments whose frames were scanned, the newest ones.
     pub bytes_scanned: u64,
-    /// Damaged frames in those. Damage elsewhere is counted when readers come to it.
+    /// Damaged frames in those. All damage is counted when readers come to it.
     pub frames_damaged: u64,
     /// Cursor files of which nothing can be read. They are set aside and listed as orphans.
     /// Everything that is on disk now is kept for them until they are forgotten.

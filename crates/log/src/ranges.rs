@@ -30,6 +30,23 @@ impl RangeSet {
         self.end_by_start.insert(start, end);
     }
 
+    /// Removes every offset of `start..end`.
+    pub fn remove_run(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        while let Some((first, last)) = self.starting_by(end - 1).filter(|&(_, last)| last > start)
+        {
+            self.end_by_start.remove(&first);
+            if last > end {
+                self.end_by_start.insert(end, last);
+            }
+            if first < start {
+                self.end_by_start.insert(first, start);
+            }
+        }
+    }
+
     /// The last range that starts at or before an offset.
     fn starting_by(&self, offset: u64) -> Option<(u64, u64)> {
         self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end))

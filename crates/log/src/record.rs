@@ -27,6 +27,14 @@ pub struct StoredRecord {
     pub payload: Bytes,
 }
 
+/// Why nothing can be made of the bytes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecodable {
+    Damaged,
+    /// A newer release wrote it, and reads it.
+    OfNewerRelease,
+}
+
 /// An entry that can be kept on disk.
 pub trait Record: Send + Sync + Sized + 'static {
     fn facts(&self) -> RecordFacts;
@@ -36,8 +44,8 @@ pub trait Record: Send + Sync + Sized + 'static {
 
     fn payload(&self) -> &[u8];
 
-    /// None if the bytes are whole but cannot be decoded: the entry counts as damaged.
-    fn decode(stored: StoredRecord) -> Option<Self>;
+    /// The bytes are whole: their checksum holds.
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable>;
 
     /// The entry is durable on disk. The writer thread calls this once, without a lock, after the
     /// sync. Not called for entries that were read back; may be called for resolved ones.
@@ -57,8 +65,8 @@ impl Record for StoredRecord {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Option<Self> {
-        Some(stored)
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable> {
+        Ok(stored)
     }
 
     /// No thread waits: closing the log says whether everything was written.

@@ -165,8 +165,15 @@ pub struct LogStats {
     pub frames_evicted: u64,
     /// Frames read back from disk.
     pub frames_read: u64,
-    /// Frames that could not be read back because they were damaged.
+    /// Damaged places that readers passed. Each has lost at least one frame.
     pub frames_damaged: u64,
+    /// Frames that readers passed because only a newer release can decode them.
+    pub frames_of_newer_release: u64,
+    /// Frames that waited for readers on disk, and that could not be read or were not there.
+    pub lost: Holding,
+    /// Files that were set aside, now and by earlier processes: `disk_bytes` includes them.
+    pub set_aside_files: u64,
+    pub set_aside_bytes: u64,
     /// Segments rewritten with only the frames that are still wanted.
     pub rewrites: u64,
     /// Writes that failed.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_log::{CursorId, Keep, Log, Next, OpenOptions};
+use sluice_log::{CursorId, Holding, Keep, Log, Next, OpenOptions};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -89,6 +89,9 @@ struct World {
     is_failing: bool,
     /// The disk refused a call since the log was opened: cursors may not have been stored.
     has_failed: bool,
+    /// No call was refused since the last orderly end: segments were removed only after cursors
+    /// had been stored. Otherwise frames of removed segments may count as lost after a crash.
+    is_stored_exactly: bool,
 }
 
 impl World {
@@ -112,6 +115,7 @@ impl World {
             offsets: BTreeMap::new(),
             is_failing: false,
             has_failed: false,
+            is_stored_exactly: true,
         };
         world.start();
         world
@@ -182,6 +186,7 @@ impl World {
         self.offsets.clear();
         self.has_failed = false;
         self.start();
+        self.is_stored_exactly = true;
         self.check_all(|_, _, _| true);
     }
 
@@ -208,6 +213,9 @@ impl World {
             reader.read_below = u64::MAX;
             let log = self.log.as_ref().expect("it runs");
             assert_eq!(log.held(id).frames, reader.leased.len() as u64);
+            if self.is_stored_exactly {
+                assert_eq!(log.lost_total(id), Holding::default(), "{name}");
+            }
             self.rewind(index);
         }
     }
@@ -340,7 +348,7 @@ impl World {
             operation,
             [no_space, input_output, too_many_open_files][usize::from(error)],
         );
-        (self.is_failing, self.has_failed) = (true, true);
+        (self.is_failing, self.has_failed, self.is_stored_exactly) = (true, true, false);
     }
 
     fn apply(&mut self, step: Step) {

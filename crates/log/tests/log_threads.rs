@@ -178,8 +178,8 @@ impl Record for Fatal {
         &[]
     }
 
-    fn decode(_stored: StoredRecord) -> Option<Self> {
-        Some(Fatal)
+    fn decode(_stored: StoredRecord) -> Result<Self, sluice_log::Undecodable> {
+        Ok(Fatal)
     }
 
     fn durable(&self) {

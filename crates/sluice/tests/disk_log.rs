@@ -358,6 +358,58 @@ fn make_newer(segment: &mut [u8]) {
     segment[..encoded.len()].copy_from_slice(&encoded);
 }
 
+/// Scenario: a file with a backlog is damaged, and is repaired and put back later. Guarantee: what
+/// is missing is counted and the file is kept, as all that shows the log says; then the rest, and
+/// nothing else, arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let directory = directory();
+    let config = config(directory.path(), &[("a", &dead)], "");
+    let stop = async |mut gateway: Gateway| {
+        gateway.terminate();
+        assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
+    };
+    let gateway = Gateway::start(&config).await;
+    let report = send(&gateway, 5_000).await;
+    holds(&gateway, "otlp/a", 5_000).await;
+    stop(gateway).await;
+    let (segment, whole) =
+        files(directory.path()).into_iter().find(|(name, _)| name.ends_with(".seg")).expect("one");
+    let mut damaged = whole.clone();
+    damaged[50_000..80_000].fill(7);
+    std::fs::write(&segment, damaged).expect("a file");
+
+    dead.faults().clear();
+    let gateway = Gateway::start(&config).await;
+    let is_told = async || gateway.metric("sluice_delivery_lost_items", &[]).await > 0.0;
+    assert!(eventually(SOON, is_told).await, "{:?}", dead.counts());
+    let lost = gateway.metric("sluice_delivery_lost_items", &[]).await;
+    assert_eq!(dead.counts().items as f64 + lost, 5_000.0);
+    let is_set_aside = async || gateway.metric("sluice_log_set_aside_files", &[]).await == 1.0;
+    assert!(eventually(SOON, is_set_aside).await, "{}", gateway.output());
+    let aside = format!("{segment}.damaged");
+    gateway.wait_for_output("could not be read or was not there", 1).await;
+    gateway.wait_for_output("are kept as `….seg.damaged`", 1).await;
+    assert!(gateway.health().await.expect("an answer").1.contains(&aside));
+    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&aside));
+    for (command, says) in [("ls", "set aside: "), ("verify", "damaged: ")] {
+        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let ran = sluice.args(["log", command]).arg(directory.path()).output().expect("it runs");
+        let output = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(output.contains(&format!("{says}{aside}")), "{command}: {output}");
+    }
+    stop(gateway).await;
+
+    std::fs::write(&segment, whole).expect("a file");
+    std::fs::remove_file(&aside).expect("a file");
+    let gateway = Gateway::start(&config).await;
+    assert_arrives_once(&report, &dead, SOON).await;
+    let is_gone = async || gateway.metric("sluice_log_disk_bytes", &[]).await <= MIB as f64;
+    assert!(eventually(SOON, is_gone).await, "{:?}", files(directory.path()).len());
+}
+
 /// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for a
 /// change that needs a restart. Guarantee: the backlog stays listed meanwhile and goes out then; a
 /// change of the directory leaves the old one in use, and says so.

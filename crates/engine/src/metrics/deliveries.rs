@@ -137,6 +137,10 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Items that the backend refused, and whose waiting sender got the refusal."),
         row!(Counter "sluice_delivery_dropped_items" = delivery.stats.dropped_items,
             "Items dropped because the budget was spent."),
+        row!(Counter "sluice_delivery_lost_items",
+            |Sample { delivery, .. }| delivery.log.lost_total(delivery.cursor).items as f64,
+            "Items that waited on disk and could not be read or were not there, counted when the \
+             delivery has come to the end of its backlog."),
         row!(Gauge "sluice_delivery_dropped_items_ever",
             |Sample { delivery, .. }| delivery.log.dropped_total(delivery.cursor).items as f64,
             "Items dropped because the budget was spent. With a directory, the count continues \

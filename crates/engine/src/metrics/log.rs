@@ -59,7 +59,7 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Gauge "sluice_log_trouble" = is_in_trouble,
             "1 while reading from or writing to the disk fails."),
         row!(Gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
-            "Length of all segment files, reserved space included."),
+            "Length of all segment files, reserved space and files that were set aside included."),
         row!(Gauge "sluice_log_segments" = stats.segments, "Segment files."),
         row!(Counter "sluice_log_written_frames" = stats.frames_written,
             "Frames written to disk."),
@@ -73,7 +73,13 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Counter "sluice_log_evicted_frames" = stats.frames_evicted,
             "Frames removed from memory because they are on disk."),
         row!(Counter "sluice_log_damaged_frames" = stats.frames_damaged,
-            "Damaged frames on disk that were skipped."),
+            "Damaged places on disk that were skipped, each with a frame or more."),
+        row!(Counter "sluice_log_newer_frames" = stats.frames_of_newer_release,
+            "Frames on disk that were skipped because only a newer release can read them."),
+        row!(Gauge "sluice_log_set_aside_files" = stats.set_aside_files,
+            "Files that are kept because something in them could not be read."),
+        row!(Gauge "sluice_log_set_aside" in "bytes" = stats.set_aside_bytes,
+            "Length of these files, which count as used disk."),
         row!(Counter "sluice_log_rewrites" = stats.rewrites,
             "Segments rewritten with only the frames that a delivery still needs."),
         row!(Counter "sluice_log_write_failures" = stats.failures,
@@ -112,6 +118,10 @@ pub(crate) fn text(status: &EngineStatus) -> String {
             "{signal}: {stored_bytes} bytes in memory, {} bytes on disk in {} segments",
             stats.disk_bytes, stats.segments
         );
+        for path in log.set_aside() {
+            let _ =
+                writeln!(text, "  set aside, something in it cannot be read: {}", path.display());
+        }
         if let Some(trouble) = log.trouble() {
             let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
         }

@@ -80,6 +80,28 @@ impl LogWatch {
         if frames > 0 {
             tracing::error!(%signal, frames, "damaged frames on disk were passed over");
         }
+        let frames = stats.frames_of_newer_release - before.frames_of_newer_release;
+        if frames > 0 {
+            tracing::error!(
+                %signal, frames,
+                "frames on disk were passed over that only a newer release can read"
+            );
+        }
+        let (frames, items) =
+            (stats.lost.frames - before.lost.frames, stats.lost.items - before.lost.items);
+        if frames > 0 {
+            tracing::error!(
+                %signal, frames, items,
+                "telemetry that waited on disk could not be read or was not there"
+            );
+        }
+        if stats.set_aside_files > before.set_aside_files {
+            tracing::error!(
+                %signal, files = stats.set_aside_files, bytes = stats.set_aside_bytes,
+                "files in which telemetry could not be read are kept as `….seg.damaged`: \
+                 `sluice log ls` lists them, docs/log.md says how to put them back"
+            );
+        }
         seen.trouble = trouble;
     }
 }

@@ -10,8 +10,8 @@ use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, list_if_there,
-    list_segments,
+    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, SetAside,
+    list_if_there, list_segments, list_set_aside, name_before,
 };
 use crate::types::Holding;
 
@@ -21,6 +21,8 @@ pub struct LogOverview {
     pub name: String,
     pub directory: PathBuf,
     pub segments: Vec<SegmentOverview>,
+    /// Files that are kept because a delivery passed something in them.
+    pub set_aside: Vec<SetAside>,
     pub cursors: Vec<CursorOverview>,
     pub dead_letters: Vec<DeadLetterOverview>,
 }
@@ -61,6 +63,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
         Ok(LogOverview {
             name,
             segments: segments(&**disk, &directory)?,
+            set_aside: list_set_aside(&**disk, &directory)?,
             cursors: cursors(disk, &directory)?,
             dead_letters: dead_letters(disk, &directory)?,
             directory,
@@ -85,7 +88,8 @@ pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(
 pub fn is_log(entries: &[DirectoryEntry]) -> bool {
     entries.iter().any(|entry| {
         let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
-        if entry.is_directory { is_folder } else { SegmentName::parse(&entry.name).is_some() }
+        let is_file = || SegmentName::parse(&entry.name).or_else(|| name_before(&entry.name));
+        if entry.is_directory { is_folder } else { is_file().is_some() }
     })
 }
 

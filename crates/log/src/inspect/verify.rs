@@ -7,7 +7,7 @@ use crate::cursor_file::damaged_slots;
 use crate::dead_letters::state_path;
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
-use crate::segment::{Damage, list_segments, open_if_there};
+use crate::segment::{Damage, list_segments, list_set_aside, open_if_there};
 
 /// `progress` is called about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
@@ -27,6 +27,8 @@ pub enum Finding {
     MissingFrames { path: PathBuf, frames: u64 },
     /// One damaged slot: an interrupted write. Both: the reader's position is lost.
     DamagedCursor { path: PathBuf, slots: usize },
+    /// A file that is kept because a delivery passed something in it.
+    SetAside { path: PathBuf },
     /// A file that cannot be read at all.
     Unreadable(FileError),
 }
@@ -37,7 +39,9 @@ impl Finding {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
             Finding::DamagedCursor { slots, .. } => *slots > 1,
-            Finding::MissingFrames { .. } | Finding::Unreadable(_) => true,
+            Finding::MissingFrames { .. } | Finding::SetAside { .. } | Finding::Unreadable(_) => {
+                true
+            }
         }
     }
 }
@@ -62,8 +66,10 @@ pub fn verify(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Verification> {
     let mut segments = Vec::new();
-    let mut cursors = Vec::new();
+    let (mut cursors, mut verification) = (Vec::new(), Verification::default());
     for (_, log_directory) in log_directories(disk, directory)? {
+        let set_aside = list_set_aside(disk, &log_directory)?.into_iter();
+        verification.findings.extend(set_aside.map(|file| Finding::SetAside { path: file.path }));
         cursors.extend(cursor_paths(disk, &log_directory)?);
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
@@ -75,7 +81,6 @@ pub fn verify(
             }
         }
     }
-    let mut verification = Verification::default();
     let total_bytes = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
     for (path, len_bytes) in segments {
         let done_bytes = verification.bytes;

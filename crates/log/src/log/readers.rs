@@ -90,11 +90,13 @@ impl<T> Inner<T> {
             || self.first_unresolved(id, self.cursor(id).floor).is_some()
     }
 
-    /// Whether a reader without a subscriber may have unresolved frames, or segments may name it.
+    /// Whether a reader without a subscriber may have unresolved frames, or segments may name it,
+    /// also those that were set aside.
     fn is_needed(&self, id: CursorId) -> bool {
         let cursor = self.cursor(id);
         let first = self.store.as_ref().and_then(|store| store.segments.by_first.keys().next());
         cursor.damaged_file.is_some()
+            || !cursor.passed.is_empty()
             || (cursor.has_file && first.is_some_and(|&first| first < cursor.left_at))
             || self.waits_for(id)
     }

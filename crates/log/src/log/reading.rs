@@ -128,9 +128,12 @@ impl<T> Inner<T> {
         let head = self.slots.head();
         let cursor = self.cursor_mut(id);
         cursor.next = offset;
-        if offset >= head {
-            // The count of frames on disk may be wrong after a crash, but nothing is left to read.
-            cursor.unread = Default::default();
+        if offset >= head && cursor.unread.frames > 0 {
+            // Nothing is left to read: what waited on disk besides is not there any more.
+            let lost = std::mem::take(&mut cursor.unread);
+            cursor.lost.add(lost);
+            cursor.is_changed = true;
+            self.store.iter_mut().for_each(|store| store.stats.lost.add(lost));
         }
         found
     }

@@ -6,10 +6,12 @@
 //! reader has passed them: then only its leases are left.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::types::{Charge, CursorId, Holding, Offset};
+use crate::record::Undecodable;
+use crate::types::{Charge, CursorId, Holding, LogStats, Offset};
 
 /// Whether a segment is to be given up for its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +73,16 @@ pub(crate) struct Segment {
     pub(crate) generation: u64,
     pub(crate) shed: Shed,
     pub(crate) pins: BTreeMap<CursorId, Pin>,
+    /// Places that readers passed because nothing could be made of them, by position in the file.
+    pub(crate) passed: BTreeMap<u64, Passed>,
+}
+
+/// Why nothing could be made of a place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    Undecodable(Undecodable),
+    /// A crash left it of a write, behind all that was known to be durable.
+    LeftByCrash,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +103,27 @@ impl Segment {
 
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinning().next().is_some()
+    }
+
+    /// Records places that were passed. Counts those that no reader has passed before.
+    pub(crate) fn note_passed(&mut self, places: &[(u64, Passed)], stats: &mut LogStats) {
+        for &(position, why) in places {
+            let Entry::Vacant(place) = self.passed.entry(position) else { continue };
+            place.insert(why);
+            match why {
+                Passed::Undecodable(Undecodable::OfNewerRelease) => {
+                    stats.frames_of_newer_release += 1;
+                }
+                Passed::Undecodable(Undecodable::Damaged) | Passed::LeftByCrash => {
+                    stats.frames_damaged += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether frames may be in the file that its readers have not got: it is not removed.
+    pub(crate) fn may_have_more(&self) -> bool {
+        self.passed.values().any(|why| *why != Passed::LeftByCrash)
     }
 
     /// Bytes of charge that are unresolved, at most; None if some reader's count is not known.

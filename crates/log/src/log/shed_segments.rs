@@ -29,14 +29,15 @@ pub(crate) struct DiskFrame {
 }
 
 impl<T> Log<T> {
-    /// Length of the segments that are needed or open, reserved space included.
+    /// Length of the segments that are needed, open or set aside, reserved space included.
     pub fn needed_disk_bytes(&self) -> u64 {
         let mut inner = self.shared.inner.lock();
         inner.update_pins();
         let Some(store) = &inner.store else { return 0 };
         let is_needed = |segment: &&Segment| segment.is_open || segment.is_pinned();
         let needed = store.segments.by_first.values().filter(is_needed);
-        needed.map(|segment| segment.len_bytes).sum()
+        let set_aside = store.set_aside.iter().map(|(_, len_bytes)| *len_bytes);
+        needed.map(|segment| segment.len_bytes).chain(set_aside).sum()
     }
 
     /// Gives up the oldest segments that may go, until about `bytes` of disk are free. Returns the

@@ -1,5 +1,6 @@
 //! Figures of a log and of its readers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,12 @@ impl<T> Log<T> {
     /// All frames of the reader that policies ever dropped, also before a restart.
     pub fn dropped_total(&self, id: CursorId) -> Holding {
         self.of_cursor(id, |cursor| cursor.dropped)
+    }
+
+    /// Frames that waited for the reader on disk, and that could not be read or were not there,
+    /// since the log was opened. They are known once the reader has come to the end.
+    pub fn lost_total(&self, id: CursorId) -> Holding {
+        self.of_cursor(id, |cursor| cursor.lost)
     }
 
     /// The latest ranges in which policies dropped frames, oldest first.
@@ -90,11 +97,21 @@ impl<T> Log<T> {
         trouble.or(store.cursor_trouble.as_ref()).cloned()
     }
 
+    /// Files that were set aside because readers passed something in them.
+    pub fn set_aside(&self) -> Vec<PathBuf> {
+        let inner = self.shared.inner.lock();
+        let files = inner.store.iter().flat_map(|store| &store.set_aside);
+        files.map(|(path, _)| path.clone()).collect()
+    }
+
     pub fn stats(&self) -> LogStats {
         let inner = self.shared.inner.lock();
         inner.store.as_ref().map_or_else(LogStats::default, |store| {
             let (segments, disk_bytes) = store.segments.size();
-            LogStats { segments, disk_bytes, ..store.stats }
+            let set_aside_files = store.set_aside.len() as u64;
+            let set_aside_bytes = store.set_aside.iter().map(|(_, len_bytes)| len_bytes).sum();
+            let disk_bytes = disk_bytes + set_aside_bytes;
+            LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats }
         })
     }
 }

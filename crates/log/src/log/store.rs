@@ -1,5 +1,6 @@
 //! State of the part of a log that is on disk.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::segments::Segments;
@@ -10,6 +11,8 @@ use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) segments: Segments,
+    /// Files that were set aside: path and length in bytes.
+    pub(crate) set_aside: Vec<(PathBuf, u64)>,
     /// Everything below is durable or resolved everywhere.
     pub(crate) durable_below: Offset,
     /// Everything below is on disk only, or resolved everywhere.

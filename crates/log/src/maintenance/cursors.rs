@@ -4,7 +4,7 @@ use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
 use crate::disk::remove_if_there;
-use crate::format::{CursorState, RANGES_LIMIT};
+use crate::format::CursorState;
 use crate::home::Home;
 use crate::log::{Inner, Shared};
 use crate::types::{CursorId, Offset, unix_now_ns};
@@ -97,12 +97,13 @@ pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> O
     let cursor = inner.cursors[id.0].as_ref()?;
     let mut held = cursor.held();
     held.remove(cursor.unwritten);
+    let (floor, resolved) = cursor.stored_progress();
     Some(CursorState {
         id: cursor.persistent_id,
         name: cursor.name.clone(),
         log_id,
-        floor: cursor.floor,
-        resolved: cursor.resolved.iter().take(RANGES_LIMIT).collect(),
+        floor,
+        resolved,
         untaken: cursor.untaken.iter().collect(),
         head: inner.store.as_ref()?.durable_below,
         held,

@@ -6,7 +6,9 @@
 //! repeated deliveries after a crash, a segment that was not removed costs space.
 //!
 //! Invariants
-//! - Cursors are written before segments are removed.
+//! - Cursors are written, and those of removed readers are gone, before segments are removed: what
+//!   waits by a cursor is on disk.
+//! - Only a segment in which no reader passed anything is removed. Any other is set aside.
 //! - A rewritten segment has every frame of the old ones that some reader has not resolved. It
 //!   replaces the first of them by a rename, when it is durable; the other old ones are removed
 //!   after that, in order.
@@ -15,18 +17,20 @@ mod cursors;
 mod rewrite;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use cursors::{cursor_state, remove_gone};
 
-use crate::disk::{Access, remove_if_there};
+use crate::disk::{Access, Disk, remove_if_there};
+use crate::error::{IoContext as _, Result};
 use crate::home::Home;
 use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
+use crate::segment::names_aside;
 use crate::types::Offset;
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -48,6 +52,8 @@ pub(crate) struct Maintenance<T> {
     /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
     /// it in its run: recovery would look in it for their frames.
     unremoved: Vec<Vec<PathBuf>>,
+    /// Files that are to be set aside.
+    to_set_aside: Vec<PathBuf>,
     /// No segment is rewritten before this time: a new file could not be created.
     rewrite_at: Instant,
     /// First offsets of segments that could not be rewritten. They are left out meanwhile.
@@ -63,6 +69,7 @@ impl<T: Record> Maintenance<T> {
             home,
             leftovers,
             unremoved: Vec::new(),
+            to_set_aside: Vec::new(),
             rewrite_at: Instant::now(),
             passed_by: HashSet::new(),
             retry_at: Instant::now(),
@@ -82,10 +89,12 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn keep(&mut self, at_the_end: bool) {
-        self.shared.inner.lock().update_pins();
+        let unpinned = self.take_unpinned();
         self.store_cursors(at_the_end);
-        self.remove_unpinned();
         remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
+        self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
+        self.set_aside();
+        self.remove_unneeded();
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
@@ -109,7 +118,8 @@ impl<T: Record> Maintenance<T> {
             let store = inner.on_disk();
             let has_work = !store.segments.by_first.is_empty()
                 || !store.gone_readers.is_empty()
-                || !self.unremoved.is_empty();
+                || !self.unremoved.is_empty()
+                || !self.to_set_aside.is_empty();
             if has_work && store.ends == Ends::No {
                 return true;
             }
@@ -134,26 +144,41 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
-    /// Removes the segments that no reader needs any more.
-    fn remove_unpinned(&mut self) {
-        let unpinned = {
-            let inner = &mut *self.shared.inner.lock();
-            inner.update_pins();
-            let store = inner.on_disk();
-            let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
-            let unpinned: Vec<_> = store.segments.by_first.values().filter(goes).cloned().collect();
-            for segment in &unpinned {
-                store.segments.by_first.remove(&segment.first);
+    /// Takes the segments that no reader needs any more from those of the log. Returns the paths of
+    /// those that are to be removed.
+    fn take_unpinned(&mut self) -> Vec<PathBuf> {
+        let inner = &mut *self.shared.inner.lock();
+        inner.update_pins();
+        let store = inner.on_disk();
+        let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
+        let unpinned: Vec<_> = store.segments.by_first.values().filter(goes).cloned().collect();
+        for segment in &unpinned {
+            store.segments.by_first.remove(&segment.first);
+        }
+        let first = store.segments.by_first.keys().next().copied().unwrap_or(store.durable_below);
+        let cursors = inner.cursors.iter_mut().flatten();
+        cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
+        inner.forget_unneeded();
+        let (kept, removed): (Vec<_>, Vec<_>) =
+            unpinned.into_iter().partition(Segment::may_have_more);
+        self.to_set_aside.extend(kept.into_iter().map(|segment| segment.path));
+        removed.into_iter().map(|segment| segment.path).collect()
+    }
+
+    /// Renames the files in which readers passed something, so that a start does not read them.
+    fn set_aside(&mut self) {
+        let disk = &*self.home.options.disk;
+        let failed = |path: &PathBuf| match set_aside(disk, path) {
+            Ok(aside) => {
+                self.shared.with_store(|store| store.set_aside.extend(aside));
+                false
             }
-            let first =
-                store.segments.by_first.keys().next().copied().unwrap_or(store.durable_below);
-            let cursors = inner.cursors.iter_mut().flatten();
-            cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
-            inner.forget_unneeded();
-            unpinned
+            Err(_) => true,
         };
-        self.unremoved.extend(unpinned.into_iter().map(|segment| vec![segment.path]));
-        self.remove_unneeded();
+        let left: Vec<_> =
+            std::mem::take(&mut self.to_set_aside).into_iter().filter(failed).collect();
+        self.shared.with_store(|store| store.stats.failures += left.len() as u64);
+        self.to_set_aside = left;
     }
 
     /// Removes unneeded files, and those that could not be removed before.
@@ -167,6 +192,23 @@ impl<T: Record> Maintenance<T> {
         let failures = self.unremoved.len() as u64;
         self.shared.with_store(|store| store.stats.failures += failures);
     }
+}
+
+/// Renames a file. Returns its new path and its length; None if it is not there any more. If the
+/// new name is lost in a power cut, the next start reads the file again.
+fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<(PathBuf, u64)>> {
+    let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let entries = disk.list(directory).at(directory, "cannot list")?;
+    let file_name = file_name.to_string_lossy();
+    let entry_of = |name: &str| entries.iter().find(|entry| entry.name == name);
+    let Some(entry) = entry_of(&file_name) else { return Ok(None) };
+    let free = names_aside(&file_name).find(|name| entry_of(name).is_none());
+    let aside = directory.join(free.expect("there are more names than files"));
+    disk.rename(path, &aside).at(path, "cannot set aside")?;
+    let _ = disk.sync_directory(directory);
+    Ok(Some((aside, entry.len_bytes)))
 }
 
 impl<T> Inner<T> {

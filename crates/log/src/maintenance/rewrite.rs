@@ -14,9 +14,7 @@ use crate::log::Inner;
 use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
-use crate::segment::{
-    Damage, ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments,
-};
+use crate::segment::{ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments};
 use crate::types::{CursorId, Offset};
 
 /// A segment is rewritten if less than one byte in this many is wanted.
@@ -42,7 +40,6 @@ struct Rewritten {
     segments: usize,
     /// The readers of its frames.
     kept_for: HashSet<CursorId>,
-    damage: Damage,
 }
 
 impl<T: Record> Maintenance<T> {
@@ -132,6 +129,8 @@ impl<T: Record> Maintenance<T> {
             disk.sync_directory(directory).at(directory, "cannot sync the directory")
         };
         let done = &olds[..rewritten.segments];
+        // Frames that were resolved since they were written last are not in the new file.
+        self.store_cursors(false);
         if done.is_empty() || put_in_place(&mut rewritten.writer).is_err() {
             return Err(Some(*first));
         }
@@ -150,10 +149,10 @@ impl<T: Record> Maintenance<T> {
         let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
         let writer =
             self.home.create_segment(directory, first.first, len_bytes + BLOCK_LEN_BYTES)?;
-        Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new(), damage: Damage::default() })
+        Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new() })
     }
 
-    /// Copies the wanted frames of a segment. False if the new segment is full.
+    /// Copies the wanted frames of a segment. False if the new segment is full, or the old damaged.
     fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
         let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
@@ -178,7 +177,7 @@ impl<T: Record> Maintenance<T> {
             if wanted_by.is_empty() {
                 continue;
             }
-            let Some(body) = reader.body()? else { continue };
+            let Some(body) = reader.body()? else { break };
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
@@ -194,8 +193,8 @@ impl<T: Record> Maintenance<T> {
             rewritten.writer.append(&frame)?;
             rewritten.kept_for.extend(wanted_by);
         }
-        rewritten.damage.add(reader.damage());
-        Ok(true)
+        // A damaged file stays for its readers, who pass the damage, and is set aside then.
+        Ok(reader.damage().is_none())
     }
 
     /// Replaces the old segments by the new one.
@@ -211,7 +210,6 @@ impl<T: Record> Maintenance<T> {
         let pins = rewritten.kept_for.iter().filter_map(pin).collect();
         let store = inner.on_disk();
         store.stats.rewrites += 1;
-        store.stats.frames_damaged += rewritten.damage.places();
         for old in olds {
             store.segments.by_first.remove(&old.segment.first);
         }
@@ -246,7 +244,7 @@ impl<T> Inner<T> {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
-                .filter(|_| segment.pinning().all(is_known))
+                .filter(|_| segment.pinning().all(is_known) && segment.passed.is_empty())
                 .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {

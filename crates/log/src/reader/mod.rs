@@ -2,10 +2,10 @@
 //! drops frames on disk for readers that are over their budget.
 //!
 //! Invariants
-//! - Whatever a reader passes has no frame for it, is damaged (counted), or was resolved by it.
+//! - Whatever a reader passes has no frame for it, was resolved by it, or is a place of which
+//!   nothing can be made: counted, not taken, and the reason to set the file aside.
 //!   A refused read is tried again. Bad blocks among readable frames are passed after the disk has
-//!   refused them for long, and do not count as taken; a reader waits for a file of which nothing
-//!   can be read.
+//!   refused them for long; a reader waits for a file of which nothing can be read.
 //! - A reader that waits for the disk does not hold up other readers.
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 //! - Readers that need the same frame at a time share it.
@@ -22,11 +22,11 @@ use crate::cursor::{Cursor, DiskLease};
 use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
 use crate::home::Home;
-use crate::log::segments::{Segment, Shed};
+use crate::log::segments::{Passed, Segment, Shed};
 use crate::log::shed_segments::DiskFrame;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
-use crate::record::Record;
+use crate::record::{Record, Undecodable};
 use crate::segment::{ReaderOptions, SegmentReader};
 use crate::types::{CursorId, Offset};
 use tasks::{Found, Purpose, Step, Task};
@@ -38,6 +38,7 @@ const BUFFER_RANGE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 /// A reader waits this long before it tries a refused read again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
+const DAMAGED: Passed = Passed::Undecodable(Undecodable::Damaged);
 /// Frames that are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
@@ -197,8 +198,8 @@ impl<T: Record> Reader<T> {
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
     fn pass_if_lost(&self, task: &Task, error: FileError) -> Result<Found<T>> {
-        let has_no_frames =
-            matches!(error, FileError::NoSegment { .. } | FileError::Unfinished { .. });
+        use FileError::{Misnamed, NoSegment, Unfinished};
+        let has_no_frames = matches!(error, NoSegment { .. } | Misnamed { .. } | Unfinished { .. });
         if !has_no_frames && !error.is_not_found() {
             return Err(error);
         }
@@ -208,8 +209,8 @@ impl<T: Record> Reader<T> {
         });
         Ok(match is_still_known {
             true => {
-                let untaken = vec![(task.from, task.until)];
-                Found { damaged: 1, untaken, ..Found::nothing(task.until) }
+                let unread = vec![(task.from, task.until)];
+                Found { passed: vec![(0, DAMAGED)], unread, ..Found::nothing(task.until) }
             }
             false => Found::nothing(task.from),
         })
@@ -220,7 +221,10 @@ impl<T: Record> Reader<T> {
         let mut inner = self.shared.inner.lock();
         let store = inner.on_disk();
         store.stats.frames_read += found.entries.len() as u64;
-        store.stats.frames_damaged += found.damaged;
+        let segment = store.segments.by_first.get_mut(&task.segment.first);
+        if let Some(segment) = segment.filter(|it| it.generation == task.segment.generation) {
+            segment.note_passed(&found.passed, &mut store.stats);
+        }
         if self.refusals.is_empty() {
             store.read_trouble = None;
         }
@@ -309,10 +313,10 @@ impl<T> SharedFrames<T> {
     fn get_or_read(
         &mut self,
         offset: Offset,
-        read: impl FnOnce() -> Result<Option<T>>,
-    ) -> Result<Option<Arc<T>>> {
+        read: impl FnOnce() -> Result<Result<T, Undecodable>>,
+    ) -> Result<Result<Arc<T>, Undecodable>> {
         if let Some(entry) = self.by_offset.get(&offset).and_then(Weak::upgrade) {
-            return Ok(Some(entry));
+            return Ok(Ok(entry));
         }
         let entry = read()?.map(Arc::new);
         if self.by_offset.len() >= self.forget_at {
@@ -331,8 +335,6 @@ fn read_turn<T: Record>(
     shared: &mut SharedFrames<T>,
 ) -> Result<Found<T>> {
     let mut found = Found::nothing(task.from);
-    // Damaged places before the task's first offset.
-    let mut known_damage = segment.damage().places();
     let start = segment.position();
     let mut charged_bytes = 0;
     while segment.position() - start < TURN_BYTES && charged_bytes < task.bytes {
@@ -340,7 +342,7 @@ fn read_turn<T: Record>(
         let next = segment.next_frame()?;
         if segment.damage().places() > places {
             let offset = next.map_or(task.until, |located| located.header.offset.min(task.until));
-            found.untaken.extend((found.until < offset).then_some((found.until, offset)));
+            found.unread.extend((found.until < offset).then_some((found.until, offset)));
         }
         let Some(located) = next else {
             found.until = task.until;
@@ -355,9 +357,6 @@ fn read_turn<T: Record>(
         }
         // It was written twice, or was looked at already.
         if header.offset < found.until {
-            if header.offset < task.from {
-                known_damage = segment.damage().places();
-            }
             continue;
         }
         if segment.readers().contains(&task.persistent_id) {
@@ -368,24 +367,20 @@ fn read_turn<T: Record>(
             } else {
                 let FrameHeader { offset, facts, charge, .. } = header;
                 let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
-                let mut is_whole = true;
                 let entry = shared.get_or_read(offset, || {
-                    // The segment reader counts a damaged body.
-                    let stored = segment.body()?;
-                    is_whole = stored.is_some();
-                    Ok(stored.and_then(T::decode))
+                    Ok(segment.body()?.ok_or(Undecodable::Damaged).and_then(T::decode))
                 })?;
                 match entry {
-                    Some(entry) => found.entries.push((offset, entry, lease)),
-                    None => {
-                        found.damaged += u64::from(is_whole);
-                        found.untaken.push((offset, offset + 1));
+                    Ok(entry) => found.entries.push((offset, entry, lease)),
+                    Err(why) => {
+                        found.passed.push((located.position, Passed::Undecodable(why)));
+                        found.unread.push((offset, offset + 1));
                     }
                 }
             }
         }
         found.until = header.offset + 1;
     }
-    found.damaged += segment.damage().places() - known_damage;
+    found.passed.extend(segment.take_damaged_at().into_iter().map(|position| (position, DAMAGED)));
     Ok(found)
 }

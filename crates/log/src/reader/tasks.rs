@@ -7,7 +7,7 @@ use crate::cursor::DiskLease;
 use crate::format::FrameHeader;
 use crate::gauges::Sheds;
 use crate::log::Inner;
-use crate::log::segments::Segment;
+use crate::log::segments::{Passed, Segment};
 use crate::log::shed_segments::DiskFrame;
 use crate::types::{CursorId, Holding, Offset, Wake};
 
@@ -38,15 +38,17 @@ pub(super) struct Found<T> {
     pub(super) entries: Vec<(Offset, Arc<T>, DiskLease)>,
     pub(super) drops: Vec<DiskFrame>,
     /// Ranges of offsets that were passed because they could not be read.
-    pub(super) untaken: Vec<(Offset, Offset)>,
+    pub(super) unread: Vec<(Offset, Offset)>,
+    /// The same places by their positions in the file.
+    pub(super) passed: Vec<(u64, Passed)>,
     pub(super) until: Offset,
-    pub(super) damaged: u64,
 }
 
 impl<T> Found<T> {
     pub(super) fn nothing(until: Offset) -> Self {
-        let (entries, drops, untaken) = Default::default();
-        Found { entries, drops, untaken, until, damaged: 0 }
+        let (entries, drops) = Default::default();
+        let (unread, passed) = Default::default();
+        Found { entries, drops, unread, passed, until }
     }
 }
 
@@ -157,7 +159,7 @@ impl<T> Inner<T> {
         if cursor.ahead.generation != task.ahead_generation {
             return None;
         }
-        found.untaken.iter().for_each(|&(start, end)| cursor.note_untaken(start, end));
+        found.unread.iter().for_each(|&(start, end)| cursor.note_passed(start, end));
         if task.purpose == Purpose::Drop {
             self.take_drops(task, found);
             return None;

@@ -31,7 +31,7 @@ use crate::reader::Reader;
 use crate::record::Record;
 use crate::segment::random_u64;
 use crate::slots::Slots;
-use crate::types::{CursorId, DiskTrouble, LogStats};
+use crate::types::{CursorId, DiskTrouble};
 use crate::writer::Writer;
 
 use scan::Recovery;
@@ -49,13 +49,14 @@ impl<T: Record> Log<T> {
         })?;
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
+        recovery.pass_what_is_set_aside();
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
         recovery.find_unfinished(&rewrite_directory);
         // Zero stands for an unknown log.
         let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
         let log_id = recovery.log_id.unwrap_or_else(new_id);
-        let Recovery { cursors, damaged, segments, leftovers, found, cursor_trouble, head, .. } =
-            recovery;
+        let Recovery { cursors, damaged, segments, set_aside, leftovers, .. } = recovery;
+        let Recovery { found, cursor_trouble, head, stats, .. } = recovery;
         let mut files = CursorFiles::default();
         let mut readers = Vec::new();
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
@@ -79,7 +80,8 @@ impl<T: Record> Log<T> {
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush_after,
             cursor_trouble,
-            stats: LogStats { frames_damaged: found.frames_damaged, ..LogStats::default() },
+            set_aside: set_aside.into_iter().map(|file| (file.path, file.len_bytes)).collect(),
+            stats,
             // Half of the range is left for further ids.
             newest_persistent_id: random_u64() as u32 / 2,
             ..Store::default()

@@ -1,5 +1,6 @@
 //! Finds the readers and the segments on disk.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,11 +12,14 @@ use crate::cursor_file::{
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, CursorState};
-use crate::log::segments::{Pin, Segment, Segments};
+use crate::log::segments::{Passed, Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::segment::{ReaderOptions, SegmentReader, list_if_there, list_segments};
-use crate::types::{Charge, CursorId, DiskTrouble, Offset};
+use crate::record::Undecodable;
+use crate::segment::{
+    ReaderOptions, SegmentReader, SetAside, list_if_there, list_segments, list_set_aside,
+};
+use crate::types::{Charge, CursorId, DiskTrouble, LogStats, Offset};
 
 /// Wait before an operation that the disk refused is tried again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -30,6 +34,8 @@ pub(super) struct Recovery<'a, T> {
     /// Names of the readers' files of which nothing can be read.
     pub(super) damaged: Vec<String>,
     pub(super) segments: Segments,
+    pub(super) set_aside: Vec<SetAside>,
+    pub(super) stats: LogStats,
     pub(super) leftovers: Leftovers,
     pub(super) found: Recovered,
     pub(super) cursor_trouble: Option<DiskTrouble>,
@@ -48,6 +54,8 @@ impl<'a, T> Recovery<'a, T> {
             cursors: Vec::new(),
             damaged: Vec::new(),
             segments: Segments::default(),
+            set_aside: Vec::new(),
+            stats: LogStats::default(),
             leftovers: Leftovers::default(),
             found: Recovered::default(),
             cursor_trouble: None,
@@ -137,8 +145,23 @@ impl<'a, T> Recovery<'a, T> {
                 None => self.read_segment(segment, last)?,
             }
         }
+        self.set_aside = self.patiently(|| list_set_aside(self.disk, self.directory))?;
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
+        self.found.set_aside = self.set_aside.iter().map(|file| file.path.clone()).collect();
         Ok(())
+    }
+
+    /// Between a file that was set aside and the next one, readers pass what they have not
+    /// resolved, as they did when they came to it. Only a file that was put back is read again.
+    pub(super) fn pass_what_is_set_aside(&mut self) {
+        let aside: BTreeSet<Offset> =
+            self.set_aside.iter().map(|file| file.name.first_offset).collect();
+        let mut firsts: BTreeSet<Offset> = self.segments.by_first.keys().copied().collect();
+        firsts.extend(&aside);
+        for first in aside.into_iter().filter(|first| !self.segments.by_first.contains_key(first)) {
+            let until = firsts.range(first + 1..).next().copied().unwrap_or(self.head);
+            self.cursors.iter_mut().for_each(|(_, cursor)| cursor.pass_unresolved(first, until));
+        }
     }
 
     /// Finds segments that an earlier process had not finished rewriting. Best effort.
@@ -153,7 +176,7 @@ impl<'a, T> Recovery<'a, T> {
         // Whatever is in it, no new segment may take its name.
         self.head = self.head.max(first);
         let open = || SegmentReader::open_path(self.disk, path, ReaderOptions::default());
-        let mut reader = match self.patiently(open) {
+        let opened = match self.patiently(open) {
             Err(FileError::Io { .. }) => {
                 self.keep_unread(segment, last);
                 return Ok(());
@@ -162,13 +185,19 @@ impl<'a, T> Recovery<'a, T> {
                 self.leftovers.files.push(segment.path);
                 return Ok(());
             }
-            // Nothing in it can be read, and nothing is thrown away: the file stays as it is.
-            Err(FileError::NoSegment { .. }) => {
-                self.head = self.head.max(first + 1);
+            reader => reader.and_then(|reader| reader.check_name(first).map(|()| reader)),
+        };
+        let mut reader = match opened {
+            // Nothing in it can be read, and nothing is thrown away: the file is set aside.
+            Err(FileError::NoSegment { .. } | FileError::Misnamed { .. }) => {
                 self.found.frames_damaged += 1;
+                let damaged = Passed::Undecodable(Undecodable::Damaged);
+                segment.note_passed(&[(0, damaged)], &mut self.stats);
+                self.head = self.head.max(first + 1);
+                self.segments.insert(Segment { last: first, ..segment });
                 return Ok(());
             }
-            reader => reader?,
+            opened => opened?,
         };
         self.check_log_id(path, reader.info().header.log_id)?;
         let footer = reader.info().footer;
@@ -186,7 +215,13 @@ impl<'a, T> Recovery<'a, T> {
             scanned => scanned?,
         };
         self.found.bytes_scanned += segment.len_bytes;
-        self.found.frames_damaged += scanned.damaged_frames;
+        // Frames that were durable, by a cursor or a footer, were damaged since.
+        let damaged_at = reader.take_damaged_at().into_iter().filter(|at| *at < scanned.end);
+        self.found.frames_damaged += damaged_at.clone().count() as u64;
+        let left_by_crash = damaged_at
+            .filter(|at| footer.is_none() && *at >= scanned.durable_end)
+            .map(|at| (at, Passed::LeftByCrash));
+        segment.note_passed(&left_by_crash.collect::<Vec<_>>(), &mut self.stats);
         // The footer of a sealed file says what was in it. Its readers pass the damage.
         let damaged_last = sealed_last.filter(|_| !reader.damage().is_none());
         if scanned.last.is_none() && damaged_last.is_some() {
@@ -210,20 +245,23 @@ impl<'a, T> Recovery<'a, T> {
 
     fn scan(&mut self, reader: &mut SegmentReader, last: Option<Offset>) -> Result<Scanned> {
         let is_sealed = reader.info().footer.is_some();
-        let mut scanned = Scanned { last: None, end: reader.position(), damaged_frames: 0 };
+        let (end, durable_end) = (reader.position(), reader.position());
+        let mut scanned = Scanned { last: None, end, durable_end };
         let mut next = 0;
-        let mut torn = 0;
+        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
+        let durable_below = heads.max().unwrap_or(0);
         while let Some(located) = self.patiently(|| reader.next_frame())? {
             let offset = located.header.offset;
             if last.is_some_and(|last| offset > last) {
                 break;
             }
             // Every frame of a sealed segment was synced; the last one of another may be torn.
+            if offset < durable_below {
+                scanned.durable_end = located.end();
+            }
             if !is_sealed && self.patiently(|| reader.body())?.is_none() {
-                torn += 1;
                 continue;
             }
-            scanned.damaged_frames += std::mem::take(&mut torn);
             scanned.last = Some(scanned.last.unwrap_or(offset).max(offset));
             scanned.end = located.end();
             if offset < next {
@@ -294,11 +332,30 @@ struct Scanned {
     last: Option<Offset>,
     /// End of the last whole frame.
     end: u64,
-    /// Damaged frames before `end`.
-    damaged_frames: u64,
+    /// End of the last frame that a cursor says was durable.
+    durable_end: u64,
 }
 
 impl<T> Cursor<T> {
+    /// Passes all of `start..end` that is not resolved.
+    fn pass_unresolved(&mut self, start: Offset, end: Offset) {
+        let was_changed = self.is_changed;
+        let mut from = start.max(self.floor);
+        while from < end {
+            if let Some(resolved_until) = self.resolved.end_of_run_at(from) {
+                from = resolved_until;
+                continue;
+            }
+            let next = self.resolved.iter().map(|(start, _)| start).find(|&start| start > from);
+            let until = next.unwrap_or(end).min(end);
+            self.note_passed(from, until);
+            from = until;
+        }
+        self.resolve_run(start.max(self.floor), end);
+        self.next = self.floor;
+        self.is_changed = was_changed;
+    }
+
     /// A cursor with the state of its file. Published after the frames that it did not count.
     fn from_state(state: CursorState) -> Self {
         let mut cursor = Cursor::at(state.floor, state.name, state.id);

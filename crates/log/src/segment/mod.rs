@@ -7,11 +7,11 @@ mod reader;
 mod writer;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use chain::SegmentChain;
 pub(crate) use chain::open_if_there;
-pub use name::SegmentName;
+pub use name::{SegmentName, name_before, names_aside};
 pub use reader::{Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::SegmentWriter;
 
@@ -48,6 +48,30 @@ pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentNa
         .collect::<Vec<_>>();
     segments.sort();
     Ok(segments)
+}
+
+/// A file that was set aside: readers passed something in it, so that it is not removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// As it was before.
+    pub name: SegmentName,
+    pub path: PathBuf,
+    pub len_bytes: u64,
+}
+
+/// The files of a directory that were set aside, in order; empty if it is missing.
+pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>> {
+    let entries = list_if_there(disk, directory)?;
+    let mut files: Vec<_> = entries
+        .into_iter()
+        .filter(|entry| !entry.is_directory)
+        .filter_map(|DirectoryEntry { name, len_bytes, .. }| {
+            let path = directory.join(&name);
+            name_before(&name).map(|name| SetAside { name, path, len_bytes })
+        })
+        .collect();
+    files.sort_by_key(|file| file.name);
+    Ok(files)
 }
 
 /// Facts of a segment that are known without reading its frames.

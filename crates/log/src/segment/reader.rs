@@ -91,6 +91,8 @@ pub struct SegmentReader {
     readers: Vec<u32>,
     damage: Damage,
     first_damage: Option<u64>,
+    /// Positions of the damage since the last [`SegmentReader::take_damaged_at`].
+    damaged_at: Vec<u64>,
 }
 
 impl SegmentReader {
@@ -109,6 +111,7 @@ impl SegmentReader {
             readers: Vec::new(),
             damage: Damage::default(),
             first_damage: None,
+            damaged_at: Vec::new(),
         })
     }
 
@@ -116,6 +119,16 @@ impl SegmentReader {
     pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
+    }
+
+    /// An error unless the file is that of the segment with this first offset.
+    pub(crate) fn check_name(&self, first_offset: u64) -> Result<()> {
+        let header = &self.info.header;
+        // A header that was made from the first frame does not say it.
+        if header.log_id == 0 || header.first_offset == first_offset {
+            return Ok(());
+        }
+        Err(FileError::Misnamed { path: self.path.clone(), first: header.first_offset })
     }
 
     pub fn info(&self) -> &SegmentInfo {
@@ -218,8 +231,14 @@ impl SegmentReader {
         self.first_damage
     }
 
+    /// Positions of the damage that was found since the last call.
+    pub(crate) fn take_damaged_at(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.damaged_at)
+    }
+
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
+        self.damaged_at.push(position);
         self.damage.add(damage);
     }
 

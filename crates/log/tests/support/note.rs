@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sluice_log::{
     Charge, CursorId, FileError, Log, Next, Offset, OpenOptions, Record, RecordFacts, Recovered,
-    Sheds, StoredRecord, Subscription,
+    Sheds, StoredRecord, Subscription, Undecodable,
 };
 
 use super::faulty_disk::FaultyDisk;
 
 pub const DIRECTORY: &str = "/log/traces";
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Notes from this value on cannot be decoded as notes, but as [`StoredRecord`]s.
+pub const OF_NEWER_RELEASE: u64 = 1 << 40;
 
 /// Values of the notes that the log called durable.
 pub type Durable = Arc<Mutex<BTreeSet<u64>>>;
@@ -54,13 +57,18 @@ impl Record for Note {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Option<Self> {
-        let value = u64::from_le_bytes(stored.metadata[..].try_into().ok()?);
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable> {
+        let Ok(value) = stored.metadata[..].try_into().map(u64::from_le_bytes) else {
+            return Err(Undecodable::Damaged);
+        };
+        if value >= OF_NEWER_RELEASE {
+            return Err(Undecodable::OfNewerRelease);
+        }
         let note = Note::new(value, stored.payload.len(), &Durable::default());
         let is_whole = note.payload == stored.payload
             && note.facts() == stored.facts
             && note.charge() == stored.charge;
-        is_whole.then_some(note)
+        if is_whole { Ok(note) } else { Err(Undecodable::Damaged) }
     }
 
     fn durable(&self) {

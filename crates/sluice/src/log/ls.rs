@@ -103,7 +103,8 @@ fn print(
     lost: &[String],
     output: &mut impl Write,
 ) -> io::Result<()> {
-    if log.segments.is_empty() && rows.is_empty() && lost.is_empty() {
+    let is_empty = log.segments.is_empty() && log.set_aside.is_empty();
+    if is_empty && rows.is_empty() && lost.is_empty() {
         return writeln!(output, "{}: nothing on disk\n", log.name);
     }
     let bytes = log.segments.iter().map(|segment| segment.len_bytes).sum();
@@ -148,6 +149,15 @@ fn print(
             "  lost cursor: it is unknown what its delivery had resolved, so everything on disk is \
              kept for it; replay --delivery '{name}' --backlog --to-file FILE writes it to a file, \
              drop --delivery '{name}' deletes it"
+        )?;
+    }
+    for file in &log.set_aside {
+        writeln!(
+            output,
+            "  set aside: {} ({}): a delivery could not read something in it; without \
+             `.damaged…` in its name, the next start tries again",
+            file.path.display(),
+            text::bytes(file.len_bytes)
         )?;
     }
     for problem in problems(log) {
@@ -196,6 +206,10 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>, lost: &[String]) -> Value {
         "bytes": log.segments.iter().map(|segment| segment.len_bytes).sum::<u64>(),
         "segments": segments.collect::<Vec<_>>(),
         "deliveries": rows.iter().map(|(name, row)| delivery_json(name, row)).collect::<Vec<_>>(),
+        "set_aside": log.set_aside.iter().map(|file| json!({
+            "file": file.path.display().to_string(),
+            "bytes": file.len_bytes,
+        })).collect::<Vec<_>>(),
         "lost_cursors": lost,
         "unreadable": problems(log),
     })

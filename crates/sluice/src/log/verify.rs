@@ -84,6 +84,11 @@ fn describe(finding: &Finding) -> String {
              and keeps everything on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
+        Finding::SetAside { path } => format!(
+            "{}: was set aside, because a delivery could not read something in it; docs/log.md \
+             says how to put it back",
+            path.display()
+        ),
         Finding::Unreadable(error) => error.to_string(),
     }
 }

@@ -17,7 +17,8 @@ use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::format::Refusal;
 use sluice_log::{
-    Charge, CursorId, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord, Subscription,
+    Charge, CursorId, Keep, Log, Next, OpenOptions, Record, RecordFacts, StoredRecord,
+    Subscription, Undecodable,
 };
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
@@ -72,10 +73,10 @@ impl Record for Stored {
         &self.payload
     }
 
-    fn decode(stored: StoredRecord) -> Option<Self> {
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable> {
         assert_eq!(stored.metadata, metadata(), "metadata is kept as it was");
         assert_eq!(stored.charge.bytes, stored::charge_bytes(stored.payload.len()));
-        Some(Stored {
+        Ok(Stored {
             facts: stored.facts,
             metadata: stored.metadata.to_vec(),
             payload: stored.payload,

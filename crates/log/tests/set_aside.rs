@@ -1,0 +1,281 @@
+//! The log never takes what it cannot read for what is gone: a file in which readers passed
+//! something is set aside, counted, and read again once it was put back.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_log::disk::Disk as _;
+use sluice_log::{Holding, Keep, Log, Next, OpenOptions, StoredRecord, Subscription};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
+use support::note::*;
+
+const FRAMES: u64 = 200;
+const FIRST: &str = "/log/traces/0000000000000000.seg";
+
+/// A disk after an orderly end: frames in several segments, none delivered.
+fn disk_with_backlog() -> FaultyDisk {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..FRAMES {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, FRAMES as usize);
+    assert!(log.stats().segments > 3, "the test is about several segments");
+    log.close(PATIENCE);
+    disk.kill_process()
+}
+
+fn names(disk: &FaultyDisk) -> Vec<String> {
+    let files = disk.list(Path::new(DIRECTORY)).unwrap().into_iter();
+    files.filter(|file| !file.is_directory).map(|file| file.name).collect()
+}
+
+fn put_back(disk: &FaultyDisk) {
+    for name in names(disk) {
+        if let Some((before, _)) = name.split_once(".damaged") {
+            let directory = Path::new(DIRECTORY);
+            disk.rename(&directory.join(&name), &directory.join(before)).unwrap();
+        }
+    }
+}
+
+fn resolve_all(log: &Log<Note>, id: sluice_log::CursorId) -> Vec<u64> {
+    let read = read_all(log, id);
+    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+    values(&read)
+}
+
+fn wait_set_aside(log: &Log<Note>, files: u64) {
+    wait_until("all is delivered or set aside", || {
+        let stats = log.stats();
+        (stats.set_aside_files, stats.segments) == (files, 0)
+    });
+}
+
+/// A change of the oldest file, and the number of damaged places or of files that are set aside.
+type Destruction = (&'static str, fn(&FaultyDisk), u64);
+
+const DESTRUCTIONS: [Destruction; 5] = [
+    ("several frames", |disk| overwrite(disk, 20_500..30_500), 2),
+    ("a frame's body", |disk| disk.flip_bit(Path::new(FIRST), (20_000 + 500) * 8), 1),
+    ("both headers and the first frame", |disk| overwrite(disk, 0..6_000), 1),
+    ("everything", |disk| overwrite(disk, 0..u64::MAX), 1),
+    (
+        "two places",
+        |disk| {
+            overwrite(disk, 10_000..10_010);
+            overwrite(disk, 30_000..30_010);
+        },
+        2,
+    ),
+];
+
+fn overwrite(disk: &FaultyDisk, positions: std::ops::Range<u64>) {
+    let path = Path::new(FIRST);
+    let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
+    let end = bytes.len().min(positions.end as usize);
+    bytes[positions.start as usize..end].fill(7);
+    disk.put(path, &bytes);
+}
+
+/// Guarantee: damage is counted once and its frames exactly; the file is not removed, and counts as
+/// used disk. Once it was repaired and put back, exactly the lost frames are delivered.
+#[test]
+fn a_damaged_file_is_set_aside_and_what_was_lost_comes_when_it_is_put_back() {
+    for (what, destroy, places) in DESTRUCTIONS {
+        let disk = disk_with_backlog();
+        let path = Path::new(FIRST);
+        let (_, whole) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
+        destroy(&disk);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let read = resolve_all(&log, id);
+        let lost = FRAMES - read.len() as u64;
+        assert!(lost > 0 && read.ends_with(&[FRAMES - 1]), "{what}: {lost}");
+        wait_set_aside(&log, 1);
+        let stats = log.stats();
+        assert_eq!((log.lost_total(id).frames, stats.frames_damaged), (lost, places), "{what}");
+        assert_eq!(stats.disk_bytes, stats.set_aside_bytes, "{what}");
+        assert_eq!(log.held(id), Holding::default(), "{what}");
+        assert_eq!(names(&disk), ["0000000000000000.seg.damaged"], "{what}");
+        append(&log, FRAMES, 1_000, &[id], &Durable::default());
+        log.unsubscribe(id, Keep::Backlog);
+        log.close(PATIENCE);
+
+        // A start changes nothing.
+        let (log, found) = open(&disk);
+        assert_eq!(found.set_aside, [PathBuf::from(format!("{FIRST}.damaged"))], "{what}");
+        let id = subscribe(&log, "a");
+        assert_eq!(resolve_all(&log, id), [FRAMES], "{what}");
+        assert_eq!(log.lost_total(id), Holding::default(), "{what}: it was counted before");
+        log.unsubscribe(id, Keep::Backlog);
+        log.close(PATIENCE);
+
+        put_back(&disk);
+        disk.put(path, &whole);
+        let (log, found) = open(&disk);
+        assert!(found.set_aside.is_empty(), "{what}");
+        let id = subscribe(&log, "a");
+        let late = resolve_all(&log, id);
+        assert!((0..FRAMES).all(|value| read.contains(&value) != late.contains(&value)), "{what}");
+        wait_set_aside(&log, 0);
+        assert_eq!(log.stats().frames_damaged, 0, "{what}");
+    }
+}
+
+/// Scenario: the file that is put back is as damaged as before, and another one has been set aside
+/// under its name meanwhile. Guarantee: it is set aside again, and no file is replaced.
+#[test]
+fn a_file_that_is_put_back_too_early_is_set_aside_again() {
+    let disk = disk_with_backlog();
+    overwrite(&disk, 20_000..20_010);
+    for _ in 0..2 {
+        let (log, _) = open(&disk);
+        resolve_all(&log, subscribe(&log, "a"));
+        wait_set_aside(&log, 1);
+        log.close(PATIENCE);
+        put_back(&disk);
+    }
+    disk.put(&Path::new(DIRECTORY).join("0000000000000000.seg.damaged"), b"of the operator");
+    let (log, _) = open(&disk);
+    resolve_all(&log, subscribe(&log, "a"));
+    wait_set_aside(&log, 2);
+    let aside = ["0000000000000000.seg.damaged", "0000000000000000.seg.damaged-2"];
+    assert_eq!(names(&disk), aside);
+}
+
+/// Scenario: a bad block is passed after the disk has refused it for long, and can be read some
+/// time later. Guarantee: the file has stayed, and what was in the block is delivered.
+#[test]
+fn what_was_in_a_bad_block_is_delivered_when_the_disk_can_read_it_again() {
+    let disk = disk_with_backlog();
+    disk.set_unreadable(FIRST, 20_000..20_001);
+    let options = OpenOptions { read_patience: Duration::from_millis(50), ..options(&disk) };
+    let log: Log<Note> = Log::open(options).expect("the log opens").0;
+    let id = subscribe(&log, "a");
+    let read = resolve_all(&log, id);
+    wait_set_aside(&log, 1);
+    assert_eq!(log.lost_total(id).frames, FRAMES - read.len() as u64);
+    log.close(PATIENCE);
+    disk.clear_fault();
+    put_back(&disk);
+    let (log, _) = open(&disk);
+    let late = resolve_all(&log, subscribe(&log, "a"));
+    assert!(!late.is_empty() && late.iter().all(|value| !read.contains(value)), "{late:?}");
+    wait_set_aside(&log, 0);
+}
+
+/// Scenario: a newer release wrote some of the frames, and an older one runs for a while.
+/// Guarantee: the older one delivers what it knows, and the newer one the rest.
+#[test]
+fn frames_of_a_newer_release_stay_for_it() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..20 {
+        let newer = if value % 2 == 0 { OF_NEWER_RELEASE } else { 0 };
+        append(&log, newer + value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, 20);
+    log.close(PATIENCE);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert!(resolve_all(&log, id).iter().all(|value| value % 2 == 1));
+    wait_set_aside(&log, 1);
+    assert_eq!((log.lost_total(id).frames, log.stats().frames_of_newer_release), (10, 10));
+    assert_eq!(log.stats().frames_damaged, 0);
+    log.close(PATIENCE);
+    put_back(&disk);
+    let options = OpenOptions { disk: Arc::new(disk.clone()), ..options(&disk) };
+    let log: Log<StoredRecord> = Log::open(options).expect("the log opens").0;
+    let id = log.subscribe(Subscription::new("a"));
+    let mut read = 0;
+    wait_until("all are delivered", || {
+        if let Next::Entry(offset, entry) = log.read(id) {
+            assert_eq!(entry.metadata[0] % 2, 0);
+            log.resolve(id, offset);
+            read += 1;
+        }
+        read == 10
+    });
+    wait_until("removed", || {
+        assert!(log.read(id).entry().is_none());
+        log.stats().segments == 0
+    });
+}
+
+/// Scenario: a file disappears, is emptied, or has another one's name. Guarantee: what is missing
+/// is counted exactly when the delivery has come to its end, and a file with frames is kept.
+#[test]
+fn missing_frames_are_counted() {
+    let changes: [Destruction; 3] = [
+        ("removed", |disk| disk.remove_file(Path::new(FIRST)).unwrap(), 0),
+        ("emptied", |disk| disk.put(Path::new(FIRST), b""), 1),
+        (
+            "renamed",
+            |disk| {
+                let other = Path::new(DIRECTORY).join("0000000000000003.seg");
+                disk.rename(Path::new(FIRST), &other).unwrap();
+            },
+            1,
+        ),
+    ];
+    for (what, change, aside) in changes {
+        let disk = disk_with_backlog();
+        change(&disk);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let read = resolve_all(&log, id).len() as u64;
+        assert!(read < FRAMES, "{what}");
+        let lost = log.lost_total(id);
+        assert_eq!((lost.frames, log.held(id).frames), (FRAMES - read, 0), "{what}");
+        assert!(lost.items >= lost.frames && lost.bytes > 1_000 * lost.frames, "{what}");
+        wait_set_aside(&log, aside);
+    }
+}
+
+/// Scenario: the process is killed, or the power fails, between any two steps of a log that removes
+/// and rewrites segments. Guarantee: nothing counts as lost.
+#[test]
+fn after_a_crash_nothing_counts_as_lost() {
+    for unsynced in [Unsynced::Lost, Unsynced::Mixed] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        append_sparse(&log, 0..40);
+        wait_until("some are rewritten", || log.stats().rewrites > 0);
+        for _ in 0..20 {
+            let disk = disk.cut_power(unsynced);
+            let (log, _) = open(&disk);
+            for name in ["dead", "alive"] {
+                let id = subscribe(&log, name);
+                read_all(&log, id);
+                assert_eq!(log.lost_total(id), Holding::default(), "{name}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Scenario: a file cannot be renamed for a while. Guarantee: it stays, and is set aside later.
+#[test]
+fn a_file_that_cannot_be_set_aside_stays() {
+    let disk = disk_with_backlog();
+    overwrite(&disk, 20_000..20_010);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    disk.set_fault(|call| {
+        let is_segment = call.path.to_string_lossy().contains(".seg");
+        (call.operation == Operation::Rename && is_segment).then(input_output)
+    });
+    resolve_all(&log, id);
+    wait_until("tried", || log.stats().failures > 0);
+    assert!(disk.contents().iter().any(|(file, _)| file == Path::new(FIRST)));
+    disk.clear_fault();
+    wait_set_aside(&log, 1);
+}
