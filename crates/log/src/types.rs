@@ -165,7 +165,8 @@ pub struct LogStats {
     pub frames_evicted: u64,
     /// Frames read back from disk.
     pub frames_read: u64,
-    /// Damaged places that readers passed. Each has lost at least one frame.
+    /// Damaged places that readers passed. Each has lost a frame or more, unless it is what a crash
+    /// left of a write that was never acknowledged.
     pub frames_damaged: u64,
     /// Frames that readers passed because only a newer release can decode them.
     pub frames_of_newer_release: u64,

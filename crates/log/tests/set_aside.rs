@@ -128,6 +128,116 @@ fn a_damaged_file_is_set_aside_and_what_was_lost_comes_when_it_is_put_back() {
     }
 }
 
+/// Scenario: nothing of the newest file can be read. Guarantee: the same as for older files.
+#[test]
+fn the_newest_file_is_set_aside_too() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    for value in 0..20 {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, 20);
+    let disk = disk.kill_process();
+    let path = Path::new(FIRST);
+    let (_, whole) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
+    overwrite(&disk, 0..u64::MAX);
+    let (log, found) = open(&disk);
+    assert_eq!(found.frames_damaged, 1);
+    let id = subscribe(&log, "a");
+    append(&log, 20, 1_000, &[id], &Durable::default());
+    assert_eq!(resolve_all(&log, id), [20]);
+    wait_until("set aside", || log.stats().set_aside_files == 1);
+    log.close(PATIENCE);
+    put_back(&disk);
+    disk.put(path, &whole);
+    let (log, _) = open(&disk);
+    assert_eq!(resolve_all(&log, subscribe(&log, "a")), (0..20).collect::<Vec<_>>());
+}
+
+/// Scenario: a process is killed in the middle of a write, which leaves a part of a frame that was
+/// never acknowledged. Guarantee: no start takes this for damage of the file.
+#[test]
+fn what_a_kill_left_of_a_write_sets_no_file_aside() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+    let durable = Durable::default();
+    for value in 0..20 {
+        append(&log, value, 1_000, &[a, b], &durable);
+    }
+    wait_durable(&durable, 20);
+    let mut disk = disk.kill_process();
+    let path = Path::new(FIRST);
+    let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap().next_multiple_of(8);
+    bytes[end + 8..end + 100].fill(7);
+    disk.put(path, &bytes);
+    for _ in 0..3 {
+        let (log, _) = open(&disk);
+        let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
+        resolve_all(&log, a);
+        assert_eq!(read_all(&log, b).len(), 20);
+        log.close(PATIENCE);
+        assert!(log.set_aside().is_empty(), "{:?}", log.stats());
+        disk = disk.kill_process();
+    }
+    let (log, _) = open(&disk);
+    assert_eq!(resolve_all(&log, subscribe(&log, "b")).len(), 20);
+    subscribe(&log, "a");
+    wait_set_aside(&log, 0);
+}
+
+/// Scenario: a file between small ones, which are worth a rewrite, is set aside. Guarantee: no
+/// later start takes frames of the others for those of that file.
+#[test]
+fn what_is_beside_a_file_that_was_set_aside_is_not_passed_with_it() {
+    let mut disk = disk_with_small_files();
+    let third = Path::new(DIRECTORY).join(names(&disk)[2].clone());
+    let (_, whole) = disk.contents().into_iter().find(|(file, _)| *file == third).unwrap();
+    disk.put(&third, &vec![7; whole.len()]);
+    let expected: Vec<u64> = (10..60).filter(|value| value / 10 != 2).collect();
+    for _ in 0..3 {
+        let log: Log<Note> = Log::open(large_segments(&disk)).expect("the log opens").0;
+        let id = subscribe(&log, "keeper");
+        assert_eq!(values(&read_all(&log, id)), expected);
+        assert_eq!(read_all(&log, subscribe(&log, "dead")).len(), 10);
+        wait_until("set aside", || log.stats().set_aside_files == 1);
+        // Gives the maintenance thread time to rewrite.
+        std::thread::sleep(Duration::from_millis(50));
+        disk = disk.kill_process();
+    }
+    put_back(&disk);
+    disk.put(&third, &whole);
+    let log: Log<Note> = Log::open(large_segments(&disk)).expect("the log opens").0;
+    let id = subscribe(&log, "keeper");
+    assert_eq!(resolve_all(&log, id), (10..60).collect::<Vec<_>>());
+}
+
+/// Scenario: no reader is left beside files that were set aside. Guarantee: their offsets are not
+/// given again, and a file that is put back does not stop the start.
+#[test]
+fn files_that_were_set_aside_stay_files_of_the_log() {
+    let disk = disk_with_backlog();
+    overwrite(&disk, 20_000..20_010);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    resolve_all(&log, id);
+    wait_set_aside(&log, 1);
+    log.unsubscribe(id, Keep::Nothing);
+    log.close(PATIENCE);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    assert!(append(&log, 0, 1_000, &[id], &durable) > FRAMES);
+    wait_durable(&durable, 1);
+    log.close(PATIENCE);
+    put_back(&disk);
+    let (log, _) = open(&disk);
+    assert_eq!(resolve_all(&log, subscribe(&log, "a")), [0]);
+}
+
 /// Scenario: the file that is put back is as damaged as before, and another one has been set aside
 /// under its name meanwhile. Guarantee: it is set aside again, and no file is replaced.
 #[test]

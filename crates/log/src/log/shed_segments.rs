@@ -36,7 +36,7 @@ impl<T> Log<T> {
         let Some(store) = &inner.store else { return 0 };
         let is_needed = |segment: &&Segment| segment.is_open || segment.is_pinned();
         let needed = store.segments.by_first.values().filter(is_needed);
-        let set_aside = store.set_aside.iter().map(|(_, len_bytes)| *len_bytes);
+        let set_aside = store.set_aside.iter().map(|file| file.len_bytes);
         needed.map(|segment| segment.len_bytes).chain(set_aside).sum()
     }
 
@@ -141,6 +141,7 @@ impl<T> Inner<T> {
         let had_to_stay = |shed| matches!(shed, Shed::Refused(at) if at.elapsed() < LOOK_AGAIN);
         let segments = store.segments.by_first.values().filter(|segment| {
             !segment.is_open
+                && !segment.may_have_more()
                 && segment.is_pinned()
                 && !had_to_stay(segment.shed)
                 && segment.pinning().all(|id| may_give_up(segment, id))

@@ -101,7 +101,7 @@ impl<T> Log<T> {
     pub fn set_aside(&self) -> Vec<PathBuf> {
         let inner = self.shared.inner.lock();
         let files = inner.store.iter().flat_map(|store| &store.set_aside);
-        files.map(|(path, _)| path.clone()).collect()
+        files.map(|file| file.path.clone()).collect()
     }
 
     pub fn stats(&self) -> LogStats {
@@ -109,7 +109,7 @@ impl<T> Log<T> {
         inner.store.as_ref().map_or_else(LogStats::default, |store| {
             let (segments, disk_bytes) = store.segments.size();
             let set_aside_files = store.set_aside.len() as u64;
-            let set_aside_bytes = store.set_aside.iter().map(|(_, len_bytes)| len_bytes).sum();
+            let set_aside_bytes = store.set_aside.iter().map(|file| file.len_bytes).sum();
             let disk_bytes = disk_bytes + set_aside_bytes;
             LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats }
         })

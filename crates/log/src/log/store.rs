@@ -1,18 +1,17 @@
 //! State of the part of a log that is on disk.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::segments::Segments;
 use super::{Inner, Log, Shared};
+use crate::segment::SetAside;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
 /// Guarded by the log's lock.
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) segments: Segments,
-    /// Files that were set aside: path and length in bytes.
-    pub(crate) set_aside: Vec<(PathBuf, u64)>,
+    pub(crate) set_aside: Vec<SetAside>,
     /// Everything below is durable or resolved everywhere.
     pub(crate) durable_below: Offset,
     /// Everything below is on disk only, or resolved everywhere.

@@ -30,7 +30,7 @@ use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::segment::names_aside;
+use crate::segment::{SegmentName, SetAside, names_aside};
 use crate::types::Offset;
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -155,7 +155,12 @@ impl<T: Record> Maintenance<T> {
         for segment in &unpinned {
             store.segments.by_first.remove(&segment.first);
         }
-        let first = store.segments.by_first.keys().next().copied().unwrap_or(store.durable_below);
+        // A file that was set aside may be put back.
+        let aside = store.set_aside.iter().map(|file| file.name.first_offset);
+        let goes_aside = unpinned.iter().filter(|it| it.may_have_more()).map(|it| it.first);
+        let lowest = store.segments.by_first.keys().next().copied();
+        let first = lowest.into_iter().chain(aside).chain(goes_aside).min();
+        let first = first.unwrap_or(store.durable_below);
         let cursors = inner.cursors.iter_mut().flatten();
         cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
         inner.forget_unneeded();
@@ -194,9 +199,9 @@ impl<T: Record> Maintenance<T> {
     }
 }
 
-/// Renames a file. Returns its new path and its length; None if it is not there any more. If the
-/// new name is lost in a power cut, the next start reads the file again.
-fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<(PathBuf, u64)>> {
+/// Renames a file. None if it is not there any more. If the new name is lost in a power cut, the
+/// next start reads the file again.
+fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
     let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
         return Ok(None);
     };
@@ -204,11 +209,12 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<(PathBuf, u64)>> {
     let file_name = file_name.to_string_lossy();
     let entry_of = |name: &str| entries.iter().find(|entry| entry.name == name);
     let Some(entry) = entry_of(&file_name) else { return Ok(None) };
+    let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
     let free = names_aside(&file_name).find(|name| entry_of(name).is_none());
     let aside = directory.join(free.expect("there are more names than files"));
     disk.rename(path, &aside).at(path, "cannot set aside")?;
     let _ = disk.sync_directory(directory);
-    Ok(Some((aside, entry.len_bytes)))
+    Ok(Some(SetAside { name, path: aside, len_bytes: entry.len_bytes }))
 }
 
 impl<T> Inner<T> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Maintenance;
+use super::{Maintenance, remove_gone};
 use crate::disk::DirectoryEntry;
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
@@ -14,7 +14,9 @@ use crate::log::Inner;
 use crate::log::segments::{Pin, Segment};
 use crate::log::shed_segments::{DiskFrame, Ids};
 use crate::record::Record;
-use crate::segment::{ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments};
+use crate::segment::{
+    ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments, list_set_aside,
+};
 use crate::types::{CursorId, Offset};
 
 /// A segment is rewritten if less than one byte in this many is wanted.
@@ -42,6 +44,15 @@ struct Rewritten {
     kept_for: HashSet<CursorId>,
 }
 
+/// The outcome of copying an old segment.
+enum Copied {
+    All,
+    /// It is full.
+    Part,
+    /// The old one is damaged.
+    Damaged,
+}
+
 impl<T: Record> Maintenance<T> {
     /// Rewrites one run of old segments, if there is one.
     pub(super) fn rewrite(&mut self) {
@@ -53,7 +64,7 @@ impl<T: Record> Maintenance<T> {
         let Some(mut olds) = chosen else { return };
         let listed = self.without_strangers(&mut olds).map_err(|_| None);
         let done = listed.and_then(|before_stranger| match is_worthwhile(&olds, segment_bytes) {
-            true => self.rewrite_run(&olds).map(|()| Vec::new()),
+            true => self.rewrite_run(&olds),
             false => Ok(before_stranger),
         });
         let left = done.unwrap_or_else(|failed| {
@@ -91,35 +102,45 @@ impl<T: Record> Maintenance<T> {
     /// of the old segments before that file.
     fn without_strangers(&self, olds: &mut Vec<Old>) -> Result<Vec<Offset>> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
-        let files = list_segments(&*self.home.options.disk, &self.home.options.directory)?;
+        let (disk, directory) = (&*self.home.options.disk, &self.home.options.directory);
+        let files = list_segments(disk, directory)?;
+        // One that was set aside may be put back.
+        let set_aside = list_set_aside(disk, directory)?;
+        let aside = set_aside.iter().map(|file| file.name.first_offset);
+        let aside = aside.filter(|aside| (first + 1..=last).contains(aside)).min();
         let is_stranger = |name: &SegmentName| {
             let path = self.home.options.directory.join(name.to_string());
             (first + 1..=last).contains(&name.first_offset)
                 && olds.iter().all(|old| old.segment.path != path)
         };
         // The files are in order.
-        let Some((stranger, _)) = files.into_iter().find(|(name, _)| is_stranger(name)) else {
-            return Ok(Vec::new());
-        };
+        let stranger = files.iter().find(|(name, _)| is_stranger(name));
+        let stranger = stranger.map(|(name, _)| name.first_offset).into_iter().chain(aside).min();
+        let Some(stranger) = stranger else { return Ok(Vec::new()) };
         let firsts = olds.iter().map(|old| old.segment.first);
-        let before_stranger = firsts.filter(|&first| first < stranger.first_offset).collect();
-        olds.retain(|old| old.segment.last < stranger.first_offset);
+        let before_stranger = firsts.filter(|&first| first < stranger).collect();
+        olds.retain(|old| old.segment.last < stranger);
         Ok(before_stranger)
     }
 
-    /// The error is the first offset of the segment that failed. None if the new file could not be
-    /// created: another run would fail as well.
-    fn rewrite_run(&mut self, olds: &[Old]) -> Result<(), Option<Offset>> {
+    /// Returns the first offset of a segment that stays because it is damaged. The error is that of
+    /// the segment that failed. None if the new file could not be created: another run would fail
+    /// as well.
+    fn rewrite_run(&mut self, olds: &[Old]) -> Result<Vec<Offset>, Option<Offset>> {
         let Old { segment: Segment { first, path, .. }, .. } = &olds[0];
         let mut rewritten = self.begin(olds).map_err(|_| None)?;
         let ids = self.shared.inner.lock().ids_by_persistent_id();
         for old in olds {
             let copied = self.copy(old, &ids, &mut rewritten);
             // The part of it that is in the new file is passed over, since the old file stays.
-            if !copied.map_err(|_| Some(old.segment.first))? {
-                break;
+            match copied.map_err(|_| Some(old.segment.first))? {
+                Copied::All => rewritten.segments += 1,
+                Copied::Part => break,
+                Copied::Damaged => {
+                    self.remove_unfinished();
+                    return Ok(vec![old.segment.first]);
+                }
             }
-            rewritten.segments += 1;
         }
         let disk = Arc::clone(&self.home.options.disk);
         let put_in_place = |writer: &mut SegmentWriter| {
@@ -129,15 +150,29 @@ impl<T: Record> Maintenance<T> {
             disk.sync_directory(directory).at(directory, "cannot sync the directory")
         };
         let done = &olds[..rewritten.segments];
-        // Frames that were resolved since they were written last are not in the new file.
+        // Frames that were resolved since cursors were written are not in the new file.
         self.store_cursors(false);
+        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
+        if let Some(passed) = self.first_passed(done) {
+            self.remove_unfinished();
+            return Ok(vec![passed]);
+        }
         if done.is_empty() || put_in_place(&mut rewritten.writer).is_err() {
             return Err(Some(*first));
         }
         self.install(path.clone(), done, &rewritten);
         self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
         self.remove_unneeded();
-        Ok(())
+        Ok(Vec::new())
+    }
+
+    /// The first of the old segments in which a reader has passed something meanwhile.
+    fn first_passed(&self, olds: &[Old]) -> Option<Offset> {
+        let mut firsts = olds.iter().map(|old| old.segment.first);
+        self.shared.with_store(|store| {
+            let known = &store.segments.by_first;
+            firsts.find(|first| known.get(first).is_some_and(Segment::may_have_more))
+        })
     }
 
     fn begin(&self, olds: &[Old]) -> Result<Rewritten> {
@@ -152,8 +187,9 @@ impl<T: Record> Maintenance<T> {
         Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new() })
     }
 
-    /// Copies the wanted frames of a segment. False if the new segment is full, or the old damaged.
-    fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<bool> {
+    /// Copies the wanted frames of a segment. A damaged file stays for its readers, who pass the
+    /// damage; it is set aside then.
+    fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<Copied> {
         let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
         let mut next = old.segment.first;
         while let Some(located) = reader.next_frame()? {
@@ -188,13 +224,12 @@ impl<T: Record> Maintenance<T> {
                 payload: &body.payload,
             };
             if !rewritten.writer.fits(&frame) {
-                return Ok(false);
+                return Ok(Copied::Part);
             }
             rewritten.writer.append(&frame)?;
             rewritten.kept_for.extend(wanted_by);
         }
-        // A damaged file stays for its readers, who pass the damage, and is set aside then.
-        Ok(reader.damage().is_none())
+        Ok(if reader.damage().is_none() { Copied::All } else { Copied::Damaged })
     }
 
     /// Replaces the old segments by the new one.
@@ -244,7 +279,7 @@ impl<T> Inner<T> {
                 self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
-                .filter(|_| segment.pinning().all(is_known) && segment.passed.is_empty())
+                .filter(|_| segment.pinning().all(is_known) && !segment.may_have_more())
                 .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
             if candidate.is_none() || wanted > segment_bytes / 2 {

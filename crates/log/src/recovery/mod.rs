@@ -80,7 +80,7 @@ impl<T: Record> Log<T> {
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush_after,
             cursor_trouble,
-            set_aside: set_aside.into_iter().map(|file| (file.path, file.len_bytes)).collect(),
+            set_aside,
             stats,
             // Half of the range is left for further ids.
             newest_persistent_id: random_u64() as u32 / 2,

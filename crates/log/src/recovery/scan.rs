@@ -11,7 +11,7 @@ use crate::cursor_file::{
 };
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::{BLOCK_LEN_BYTES, CursorState};
+use crate::format::CursorState;
 use crate::log::segments::{Passed, Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
@@ -129,6 +129,10 @@ impl<'a, T> Recovery<'a, T> {
     pub(super) fn read_segments(&mut self) -> Result<()> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         self.counted_from = heads.min().unwrap_or(Offset::MAX);
+        self.set_aside = self.patiently(|| list_set_aside(self.disk, self.directory))?;
+        self.found.set_aside = self.set_aside.iter().map(|file| file.path.clone()).collect();
+        let aside: BTreeSet<Offset> =
+            self.set_aside.iter().map(|file| file.name.first_offset).collect();
         let mut next_first = None;
         let files = self.patiently(|| list_segments(self.disk, self.directory))?;
         for (name, len_bytes) in files.into_iter().rev() {
@@ -138,17 +142,33 @@ impl<'a, T> Recovery<'a, T> {
                 self.leftovers.files.push(path);
                 continue;
             }
-            let last = next_first.replace(first).map(|next: Offset| next - 1);
+            // A file that was set aside ends the one before it as well.
+            let next_aside = aside.range(first + 1..).next().copied();
+            let next = next_first.replace(first).into_iter().chain(next_aside).min();
+            let last = next.map(|next: Offset| next - 1);
             let segment = Segment { path, first, len_bytes, ..Segment::default() };
             match last.filter(|&last| last < self.counted_from) {
                 Some(last) => self.add_segment(segment, last),
                 None => self.read_segment(segment, last)?,
             }
         }
-        self.set_aside = self.patiently(|| list_set_aside(self.disk, self.directory))?;
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
-        self.found.set_aside = self.set_aside.iter().map(|file| file.path.clone()).collect();
+        self.go_on_behind_set_aside();
         Ok(())
+    }
+
+    /// If no reader is left that knows what was in the files that were set aside: they stay files
+    /// of this log, and their offsets are not given again.
+    fn go_on_behind_set_aside(&mut self) {
+        let Some(newest) = self.set_aside.last().filter(|_| self.cursors.is_empty()) else {
+            return;
+        };
+        self.head = self.head.max(newest.name.first_offset.saturating_add(UNREAD_OFFSETS));
+        for file in &self.set_aside {
+            let opened = SegmentReader::open_path(self.disk, &file.path, ReaderOptions::default());
+            let log_id = opened.ok().map(|reader| reader.info().header.log_id);
+            self.log_id = self.log_id.or(log_id.filter(|id| *id != 0));
+        }
     }
 
     /// Between a file that was set aside and the next one, readers pass what they have not
@@ -193,8 +213,8 @@ impl<'a, T> Recovery<'a, T> {
                 self.found.frames_damaged += 1;
                 let damaged = Passed::Undecodable(Undecodable::Damaged);
                 segment.note_passed(&[(0, damaged)], &mut self.stats);
-                self.head = self.head.max(first + 1);
-                self.segments.insert(Segment { last: first, ..segment });
+                let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
+                self.add_segment(segment, last);
                 return Ok(());
             }
             opened => opened?,
@@ -227,15 +247,15 @@ impl<'a, T> Recovery<'a, T> {
         if scanned.last.is_none() && damaged_last.is_some() {
             self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
         }
-        let Some(last_offset) = scanned.last.max(damaged_last) else {
+        let Some(last_offset) = scanned.last.max(damaged_last).max(scanned.durable_last) else {
             // Only reserved space, or frames that were never acknowledged.
             self.leftovers.files.push(segment.path);
             return Ok(());
         };
         self.head = self.head.max(last_offset + 1);
         if footer.is_none() {
-            // It ends with the block of its last whole frame.
-            let end = scanned.end.next_multiple_of(BLOCK_LEN_BYTES).min(segment.len_bytes);
+            // It ends with its last frame. The rest is what a crash left of a write.
+            let end = scanned.end.max(scanned.durable_end).min(segment.len_bytes);
             self.leftovers.tails.push((first, segment.path.clone(), end));
             segment.end = Some(end);
         }
@@ -246,7 +266,7 @@ impl<'a, T> Recovery<'a, T> {
     fn scan(&mut self, reader: &mut SegmentReader, last: Option<Offset>) -> Result<Scanned> {
         let is_sealed = reader.info().footer.is_some();
         let (end, durable_end) = (reader.position(), reader.position());
-        let mut scanned = Scanned { last: None, end, durable_end };
+        let mut scanned = Scanned { last: None, end, durable_last: None, durable_end };
         let mut next = 0;
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         let durable_below = heads.max().unwrap_or(0);
@@ -257,7 +277,7 @@ impl<'a, T> Recovery<'a, T> {
             }
             // Every frame of a sealed segment was synced; the last one of another may be torn.
             if offset < durable_below {
-                scanned.durable_end = located.end();
+                (scanned.durable_last, scanned.durable_end) = (Some(offset), located.end());
             }
             if !is_sealed && self.patiently(|| reader.body())?.is_none() {
                 continue;
@@ -332,7 +352,8 @@ struct Scanned {
     last: Option<Offset>,
     /// End of the last whole frame.
     end: u64,
-    /// End of the last frame that a cursor says was durable.
+    /// The last frame that a cursor says was durable, whole or not, and its end.
+    durable_last: Option<Offset>,
     durable_end: u64,
 }
 
