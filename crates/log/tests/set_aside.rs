@@ -8,23 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_log::disk::Disk as _;
-use sluice_log::{Holding, Keep, Log, Next, OpenOptions, StoredRecord, Subscription};
+use sluice_log::{CursorId, Holding, Keep, Log, Next, OpenOptions, StoredRecord, Subscription};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
 const FRAMES: u64 = 200;
 const FIRST: &str = "/log/traces/0000000000000000.seg";
 
+/// Appends notes of these values, and waits until all are on disk.
+fn append_durable(log: &Log<Note>, values: std::ops::Range<u64>, readers: &[CursorId]) {
+    let durable = Durable::default();
+    let count = values.clone().count();
+    for value in values {
+        append(log, value, 1_000, readers, &durable);
+    }
+    wait_durable(&durable, count);
+}
+
 /// A disk after an orderly end: frames in several segments, none delivered.
 fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &[id], &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
+    append_durable(&log, 0..FRAMES, &[id]);
     assert!(log.stats().segments > 3, "the test is about several segments");
     log.close(PATIENCE);
     disk.kill_process()
@@ -44,7 +50,7 @@ fn put_back(disk: &FaultyDisk) {
     }
 }
 
-fn resolve_all(log: &Log<Note>, id: sluice_log::CursorId) -> Vec<u64> {
+fn resolve_all(log: &Log<Note>, id: CursorId) -> Vec<u64> {
     let read = read_all(log, id);
     read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
     values(&read)
@@ -134,11 +140,7 @@ fn the_newest_file_is_set_aside_too() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..20 {
-        append(&log, value, 1_000, &[id], &durable);
-    }
-    wait_durable(&durable, 20);
+    append_durable(&log, 0..20, &[id]);
     let disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, whole) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
@@ -163,11 +165,7 @@ fn what_a_kill_left_of_a_write_sets_no_file_aside() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    let durable = Durable::default();
-    for value in 0..20 {
-        append(&log, value, 1_000, &[a, b], &durable);
-    }
-    wait_durable(&durable, 20);
+    append_durable(&log, 0..20, &[a, b]);
     let mut disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();

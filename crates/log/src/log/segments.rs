@@ -85,6 +85,10 @@ pub(crate) enum Passed {
     LeftByCrash,
 }
 
+impl Passed {
+    pub(crate) const DAMAGED: Passed = Passed::Undecodable(Undecodable::Damaged);
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     pub(crate) by_first: BTreeMap<Offset, Segment>,
@@ -114,7 +118,7 @@ impl Segment {
                 Passed::Undecodable(Undecodable::OfNewerRelease) => {
                     stats.frames_of_newer_release += 1;
                 }
-                Passed::Undecodable(Undecodable::Damaged) | Passed::LeftByCrash => {
+                Passed::DAMAGED | Passed::LeftByCrash => {
                     stats.frames_damaged += 1;
                 }
             }

@@ -38,7 +38,6 @@ const BUFFER_RANGE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 /// A reader waits this long before it tries a refused read again: at first, and at most.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
-const DAMAGED: Passed = Passed::Undecodable(Undecodable::Damaged);
 /// Frames that are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
@@ -210,7 +209,7 @@ impl<T: Record> Reader<T> {
         Ok(match is_still_known {
             true => {
                 let unread = vec![(task.from, task.until)];
-                Found { passed: vec![(0, DAMAGED)], unread, ..Found::nothing(task.until) }
+                Found { passed: vec![(0, Passed::DAMAGED)], unread, ..Found::nothing(task.until) }
             }
             false => Found::nothing(task.from),
         })
@@ -381,6 +380,8 @@ fn read_turn<T: Record>(
         }
         found.until = header.offset + 1;
     }
-    found.passed.extend(segment.take_damaged_at().into_iter().map(|position| (position, DAMAGED)));
+    found
+        .passed
+        .extend(segment.take_damaged_at().into_iter().map(|position| (position, Passed::DAMAGED)));
     Ok(found)
 }

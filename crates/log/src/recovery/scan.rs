@@ -15,7 +15,6 @@ use crate::format::CursorState;
 use crate::log::segments::{Passed, Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
-use crate::record::Undecodable;
 use crate::segment::{
     ReaderOptions, SegmentReader, SetAside, list_if_there, list_segments, list_set_aside,
 };
@@ -211,8 +210,7 @@ impl<'a, T> Recovery<'a, T> {
             // Nothing in it can be read, and nothing is thrown away: the file is set aside.
             Err(FileError::NoSegment { .. } | FileError::Misnamed { .. }) => {
                 self.found.frames_damaged += 1;
-                let damaged = Passed::Undecodable(Undecodable::Damaged);
-                segment.note_passed(&[(0, damaged)], &mut self.stats);
+                segment.note_passed(&[(0, Passed::DAMAGED)], &mut self.stats);
                 let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
                 self.add_segment(segment, last);
                 return Ok(());
@@ -275,10 +273,10 @@ impl<'a, T> Recovery<'a, T> {
             if last.is_some_and(|last| offset > last) {
                 break;
             }
-            // Every frame of a sealed segment was synced; the last one of another may be torn.
             if offset < durable_below {
                 (scanned.durable_last, scanned.durable_end) = (Some(offset), located.end());
             }
+            // Every frame of a sealed segment was synced; the last one of another may be torn.
             if !is_sealed && self.patiently(|| reader.body())?.is_none() {
                 continue;
             }
