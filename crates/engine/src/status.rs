@@ -66,12 +66,19 @@ impl EngineStatus {
         if !disk_trouble.is_empty() {
             body["disk_trouble"] = disk_trouble.into();
         }
-        let set_aside =
-            Signal::ALL.into_iter().flat_map(|signal| self.storage.log(signal).set_aside());
-        let set_aside: Vec<Value> =
-            set_aside.map(|path| path.display().to_string().into()).collect();
+        let logs = || Signal::ALL.into_iter().map(|signal| self.storage.log(signal));
+        let set_aside: Vec<Value> = logs()
+            .flat_map(|log| log.set_aside())
+            .map(|path| path.display().to_string().into())
+            .collect();
         if !set_aside.is_empty() {
             body["set_aside"] = set_aside.into();
+        }
+        let orphans = logs().flat_map(|log| log.orphans());
+        let lost: Vec<Value> =
+            orphans.filter(|orphan| orphan.is_lost).map(|orphan| orphan.name.into()).collect();
+        if !lost.is_empty() {
+            body["lost_cursors"] = lost.into();
         }
         (ready, format!("{body}\n"))
     }

@@ -53,8 +53,8 @@ pub(crate) struct Cursor<T> {
     pub(crate) name: String,
     /// Names the reader in frames on disk.
     pub(crate) persistent_id: u32,
-    /// Name of its unreadable file: all that was found on disk is kept until it is forgotten.
-    pub(crate) damaged_file: Option<String>,
+    /// Nothing is known of it but a name: all that was found on disk is kept until it is forgotten.
+    pub(crate) is_lost: bool,
     /// It has a subscriber: it is no orphan.
     pub(crate) is_subscribed: bool,
     /// For an orphan: no frame from this offset on is for it.
@@ -124,7 +124,7 @@ impl<T> Cursor<T> {
         Cursor {
             name,
             persistent_id,
-            damaged_file: None,
+            is_lost: false,
             is_subscribed: false,
             left_at: offset,
             wake: Arc::new(|| {}),
@@ -151,6 +151,11 @@ impl<T> Cursor<T> {
             has_file: false,
             stored_below: 0,
         }
+    }
+
+    /// A reader whose file is gone or cannot be read; the name is that of a file set aside.
+    pub(crate) fn of_lost(name: String) -> Self {
+        Cursor { is_lost: true, has_file: true, ..Cursor::at(0, name, 0) }
     }
 
     /// Marks an offset as resolved and lifts the floor. False if it was resolved before.

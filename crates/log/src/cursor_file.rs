@@ -1,9 +1,10 @@
 //! The file of one reader: two slots written in turn. The newer one that is whole counts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::cursor_list;
 use crate::disk::{Access, Disk, DiskFile, read_full_at, remove_if_there, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
@@ -14,9 +15,6 @@ pub const CURSOR_EXTENSION: &str = ".cursor";
 /// Extension of a file that is being written. It counts only after it is renamed.
 pub const TEMPORARY_EXTENSION: &str = ".tmp";
 
-/// Extension of unreadable cursor files, which are set aside. Frames on disk are kept for them.
-pub const DAMAGED_EXTENSION: &str = ".damaged";
-
 /// Longest stem of a file name. The longest name on usual file systems is 255 bytes.
 const STEM_LIMIT_BYTES: usize = 200;
 
@@ -24,8 +22,31 @@ const STEM_LIMIT_BYTES: usize = 200;
 /// refuses the slot that may be newer, offsets skip this many: none in that slot is given again.
 pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
 
-/// Open cursor files, by reader.
-pub(crate) type CursorFiles = HashMap<CursorId, CursorFile>;
+/// The cursor files of a log, and the list that names them.
+#[derive(Default)]
+pub(crate) struct CursorFiles {
+    pub(crate) by_reader: HashMap<CursorId, CursorFile>,
+    /// Names of lost cursors that are not forgotten.
+    pub(crate) lost: BTreeSet<String>,
+    /// The list on disk, if it is known.
+    pub(crate) listed: Option<BTreeSet<String>>,
+}
+
+impl CursorFiles {
+    /// Makes the list on disk name all of these, if it does not.
+    pub(crate) fn list_all(&mut self, disk: &dyn Disk, log_directory: &Path) -> Result<()> {
+        let names = self.by_reader.values().filter_map(|file| file.path.file_name());
+        let names = names.map(|name| name.to_string_lossy().into_owned());
+        let names = names.chain(self.lost.iter().cloned()).collect();
+        if self.listed.as_ref() != Some(&names) {
+            // Nobody knows what an error leaves.
+            self.listed = None;
+            cursor_list::write(disk, log_directory, &names)?;
+            self.listed = Some(names);
+        }
+        Ok(())
+    }
+}
 
 /// A reader's file, open for writing.
 pub struct CursorFile {
@@ -91,43 +112,47 @@ impl CursorFile {
         &self.path
     }
 
-    /// Writes both slots, so that one damaged slot never costs the reader, and renames the file.
+    /// Writes both slots, so that one damaged slot never costs the reader.
     fn replace(disk: &dyn Disk, path: &Path, state: &CursorState, sequence: u64) -> Result<Self> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(TEMPORARY_EXTENSION);
-        let temporary = PathBuf::from(temporary);
-        remove_if_there(disk, &temporary).at(&temporary, "cannot remove")?;
-        let written = write_temporary(disk, &temporary, state, sequence + 1);
-        let renamed = written.and_then(|file| {
-            disk.rename(&temporary, path).at(path, "cannot rename").map(|()| file)
-        });
-        // The file may take the space that is missing. If it stays, the next attempt removes it.
-        let file = renamed.inspect_err(|_| drop(disk.remove_file(&temporary)))?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+        let file = replace_file(disk, path, |file, temporary| {
+            file.allocate(2 * SLOT_LEN_BYTES).at(temporary, "cannot reserve space")?;
+            for sequence in [sequence + 1, sequence + 2] {
+                write_all_at(file, &encode_slot(state, sequence), slot_position(sequence))
+                    .at(temporary, "cannot write")?;
+            }
+            Ok(())
+        })?;
         Ok(CursorFile { path: path.to_owned(), file, sequence: sequence + 2, failed: false })
     }
+}
+
+/// Creates or replaces a file, all at once. Durable when this returns.
+pub(crate) fn replace_file(
+    disk: &dyn Disk,
+    path: &Path,
+    write: impl FnOnce(&dyn DiskFile, &Path) -> Result<()>,
+) -> Result<Arc<dyn DiskFile>> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(TEMPORARY_EXTENSION);
+    let temporary = PathBuf::from(temporary);
+    remove_if_there(disk, &temporary).at(&temporary, "cannot remove")?;
+    let written = || {
+        let file = disk.create_new(&temporary).at(&temporary, "cannot create")?;
+        write(&*file, &temporary)?;
+        file.sync_data().at(&temporary, "cannot sync")?;
+        disk.rename(&temporary, path).at(path, "cannot rename")?;
+        Ok(file)
+    };
+    // The file may take the space that is missing. If it stays, the next attempt removes it.
+    let file = written().inspect_err(|_| drop(disk.remove_file(&temporary)))?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+    Ok(file)
 }
 
 /// Slots alternate: an odd sequence number goes to the second slot.
 fn slot_position(sequence: u64) -> u64 {
     (sequence % 2) * SLOT_LEN_BYTES
-}
-
-fn write_temporary(
-    disk: &dyn Disk,
-    path: &Path,
-    state: &CursorState,
-    first_sequence: u64,
-) -> Result<Arc<dyn DiskFile>> {
-    let file = disk.create_new(path).at(path, "cannot create")?;
-    file.allocate(2 * SLOT_LEN_BYTES).at(path, "cannot reserve space")?;
-    for sequence in [first_sequence, first_sequence + 1] {
-        write_all_at(&*file, &encode_slot(state, sequence), slot_position(sequence))
-            .at(path, "cannot write")?;
-    }
-    file.sync_data().at(path, "cannot sync")?;
-    Ok(file)
 }
 
 /// The newest whole slot with its sequence number, and the error of the disk if it refused one.

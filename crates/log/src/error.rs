@@ -29,6 +29,8 @@ pub enum FileError {
     Misnamed { path: PathBuf, first: Offset },
     #[error("{}: neither of the two slots can be read", path.display())]
     DamagedCursor { path: PathBuf },
+    #[error("{}: the list of cursor files is damaged", path.display())]
+    DamagedList { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
     /// An earlier write or sync failed. Frames that were not durable go to another segment.

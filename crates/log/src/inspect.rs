@@ -3,9 +3,10 @@
 mod overview;
 mod verify;
 
+pub(crate) use overview::cursor_paths;
 pub use overview::{
     CursorOverview, DeadLetterOverview, LogOverview, SegmentOverview, dead_letter_directories,
-    is_log, overview,
+    is_log, lost_cursors, overview,
 };
 pub use verify::{Finding, Verification, verify};
 

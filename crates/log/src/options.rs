@@ -70,9 +70,12 @@ pub struct Recovered {
     pub bytes_scanned: u64,
     /// Damaged frames in those. All damage is counted when readers come to it.
     pub frames_damaged: u64,
-    /// Cursor files of which nothing can be read. They are set aside and listed as orphans.
-    /// Everything that is on disk now is kept for them until they are forgotten.
-    pub cursors_damaged: u64,
+    /// Orphans that stand for cursor files of which nothing can be read, which are set aside, and
+    /// for those that are gone. Everything that is on disk now is kept for them until they are
+    /// forgotten.
+    pub lost_cursors: Vec<String>,
+    /// The list of cursor files is damaged: it is written anew. It is not known whether one is gone.
+    pub damaged_list: Option<PathBuf>,
     /// Cursor files of which the disk refused one slot. The other slot is used, and new offsets
     /// start far above it: the refused slot may be the newer one.
     pub cursors_refused: Vec<PathBuf>,

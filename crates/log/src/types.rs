@@ -131,6 +131,8 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     pub name: String,
+    /// Its cursor file is lost. What it holds is not known: everything on disk is kept for it.
+    pub is_lost: bool,
     pub held: Holding,
     /// Age of its oldest frame by the wall clock, where it is known.
     pub oldest_age: Option<Duration>,
@@ -175,6 +177,8 @@ pub struct LogStats {
     /// Files that were set aside, now and by earlier processes: `disk_bytes` includes them.
     pub set_aside_files: u64,
     pub set_aside_bytes: u64,
+    /// Readers whose cursor files are lost and that were not forgotten.
+    pub lost_cursors: u64,
     /// Segments rewritten with only the frames that are still wanted.
     pub rewrites: u64,
     /// Writes that failed.

@@ -132,7 +132,7 @@ impl World {
     fn start(&mut self) {
         self.options.disk = std::sync::Arc::new(self.disk.clone());
         let (log, recovered) = Log::open(self.options.clone()).expect("the log opens");
-        assert_eq!(recovered.cursors_damaged, 0);
+        assert!(recovered.lost_cursors.is_empty());
         for (reader, name) in self.readers.iter_mut().zip(NAMES) {
             reader.id = Some(subscribe(&log, name));
             reader.leased.clear();

@@ -216,45 +216,6 @@ fn what_is_known_of_a_reader_that_left_goes_with_the_segments_that_name_it() {
 }
 
 #[test]
-fn what_a_reader_needs_whose_file_is_destroyed_is_kept_until_it_is_forgotten() {
-    let disk = FaultyDisk::new(1);
-    let (log, _) = open(&disk);
-    let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    let durable = Durable::default();
-    for value in 0..200 {
-        append(&log, value, 1000, &[a, b], &durable);
-    }
-    wait_durable(&durable, 200);
-    log.close(PATIENCE);
-    let segments = log.stats().segments;
-    drop(log);
-    let cursor = Path::new(DIRECTORY).join("cursors").join("a.cursor");
-    disk.put(&cursor, &[7; 1000]);
-    for _ in 0..2 {
-        let (log, recovered) = open(&disk);
-        assert_eq!(recovered.cursors_damaged, 1);
-        let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-        for (offset, _) in read_all(&log, b) {
-            log.resolve(b, offset);
-        }
-        append(&log, 1000, 100, &[a], &Durable::default());
-        log.close(PATIENCE);
-        assert!(log.stats().segments >= segments, "{:?}", log.stats());
-    }
-    let (log, _) = open(&disk);
-    let names: Vec<_> = log.orphans().into_iter().map(|orphan| orphan.name).collect();
-    assert_eq!(names, ["a", "a.cursor.damaged"]);
-    log.forget("a.cursor.damaged").unwrap();
-    let a = subscribe(&log, "a");
-    for (offset, note) in std::iter::from_fn(|| next(&log, a)) {
-        assert_eq!(note.value, 1000);
-        log.resolve(a, offset);
-    }
-    log.unsubscribe(a, Keep::Nothing);
-    wait_until("nothing left", || log.stats().segments == 0);
-}
-
-#[test]
 fn frames_larger_than_a_segment_get_one_of_their_own() {
     let disk = FaultyDisk::new(1);
     let options = OpenOptions { flush_after: Duration::ZERO, ..options(&disk) };

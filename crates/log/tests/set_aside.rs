@@ -46,7 +46,7 @@ fn disk_with_backlog() -> FaultyDisk {
 
 fn names(disk: &FaultyDisk) -> Vec<String> {
     let files = disk.list(Path::new(DIRECTORY)).unwrap().into_iter();
-    files.filter(|file| !file.is_directory).map(|file| file.name).collect()
+    files.map(|file| file.name).filter(|name| name.contains(".seg")).collect()
 }
 
 fn put_back(disk: &FaultyDisk) {

@@ -402,12 +402,64 @@ async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
     }
     stop(gateway).await;
 
-    std::fs::write(&segment, whole).expect("a file");
-    std::fs::remove_file(&aside).expect("a file");
+    std::fs::write(&aside, whole).expect("a file");
+    let repair = |options: &[&str], code: i32, says: &str| {
+        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
+        sluice.args(["log", "repair"]).arg(directory.path()).args(options);
+        let ran = sluice.output().expect("it runs");
+        let output = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.code() == Some(code) && output.contains(says), "{options:?}: {output}");
+    };
+    repair(&[], 1, "nothing was changed");
+    repair(&["--yes"], 0, &format!("put back: {aside}: "));
+    repair(&["--yes"], 0, "no file was set aside");
     let gateway = Gateway::start(&config).await;
     assert_arrives_once(&report, &dead, SOON).await;
     let is_gone = async || gateway.metric("sluice_log_disk_bytes", &[]).await <= MIB as f64;
     assert!(eventually(SOON, is_gone).await, "{:?}", files(directory.path()).len());
+}
+
+/// Scenario: a cursor file is removed by hand. Guarantee: nothing on disk is removed, and all that
+/// shows the log says what is lost; the backlog can be written to a file, and dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_for_a_delivery_whose_cursor_is_gone_is_kept() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let directory = directory();
+    let config = config(directory.path(), &[("a", &dead)], "");
+    let mut gateway = Gateway::start(&config).await;
+    send(&gateway, 2_000).await;
+    holds(&gateway, "otlp/a", 2_000).await;
+    gateway.terminate();
+    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
+    let is_cursor = |name: &String| name.ends_with(".cursor");
+    let mut names = files(directory.path()).into_iter().map(|(name, _)| name);
+    let cursor = names.find(is_cursor).expect("a cursor file");
+    std::fs::remove_file(&cursor).expect("removed");
+    let lost = format!("{}.damaged", Path::new(&cursor).file_name().unwrap().to_string_lossy());
+
+    let mut gateway = Gateway::start(&config).await;
+    gateway.wait_for_output("everything on disk is kept for them", 1).await;
+    assert_eq!(gateway.metric("sluice_log_lost_cursors", &[]).await, 1.0);
+    assert!(gateway.health().await.expect("an answer").1.contains(&lost));
+    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&lost));
+    send(&gateway, 100).await;
+    holds(&gateway, "otlp/a", 100).await;
+    gateway.terminate();
+    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
+    let sluice = |arguments: &[&str]| {
+        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let (command, options) = arguments.split_first().expect("a command");
+        sluice.args(["log", command]).arg(directory.path()).args(options);
+        let ran = sluice.output().expect("it runs");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    let (code, verified) = sluice(&["verify"]);
+    assert!(code == Some(1) && verified.contains(&lost), "{verified}");
+    let (_, kept) = sluice(&["replay", "--delivery", &lost, "--backlog", "--to-file", "-"]);
+    assert_eq!(kept.matches("\"spanId\"").count(), 2_100);
+    assert_eq!(sluice(&["drop", "--delivery", &lost, "--yes"]).0, Some(0));
+    assert_eq!(sluice(&["verify"]).0, Some(0));
 }
 
 /// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for a

@@ -340,41 +340,47 @@ fn damage_is_found_and_named() {
     assert_eq!(shown.ok().lines().count(), 9);
 }
 
-/// Scenario: a cursor file is unreadable. Guarantee: it is named, hides nothing else, and the
-/// backlog on disk is kept until it is dropped by hand.
+/// Scenario: a cursor file is unreadable or gone. Guarantee: it is named, hides nothing else, and
+/// the backlog on disk is kept until it is dropped by hand.
 #[test]
 fn a_lost_cursor_keeps_what_is_on_disk() {
-    let directory = LogDirectory::filled();
-    let cursors = std::fs::read_dir(directory.traces().join("cursors")).expect("a folder");
-    let mut paths = cursors.map(|entry| entry.expect("an entry").path());
-    let cursor = paths.find(|path| path.to_string_lossy().contains("dead")).expect("its cursor");
-    let len = std::fs::metadata(&cursor).expect("a file").len();
-    std::fs::write(&cursor, vec![0xa5; len as usize]).expect("written");
-    let report = directory.run("verify", &[]);
-    assert_eq!(report.code, Some(1), "{report:?}");
-    assert!(
-        report.out.contains(cursor.to_str().expect("a name")) && report.out.contains("both slots"),
-        "{report:?}"
-    );
+    for is_removed in [false, true] {
+        let directory = LogDirectory::filled();
+        let cursors = std::fs::read_dir(directory.traces().join("cursors")).expect("a folder");
+        let mut paths = cursors.map(|entry| entry.expect("an entry").path());
+        let cursor = paths.find(|path| path.to_string_lossy().contains("dead")).expect("a cursor");
+        let lost = format!("{}.damaged", cursor.file_name().expect("a name").to_string_lossy());
+        let said = if is_removed {
+            std::fs::remove_file(&cursor).expect("removed");
+            lost.clone()
+        } else {
+            let len = std::fs::metadata(&cursor).expect("a file").len();
+            std::fs::write(&cursor, vec![0xa5; len as usize]).expect("written");
+            format!("{}: both slots", cursor.display())
+        };
+        let report = directory.run("verify", &[]);
+        assert_eq!(report.code, Some(1), "{report:?}");
+        assert!(report.out.contains(&said), "{report:?}");
 
-    let lost = format!("{}.damaged", cursor.file_name().expect("a name").to_string_lossy());
-    let everything: Vec<_> = (0..10).map(|index| format!("span {index}")).collect();
-    // Before and after a start, which sets the file aside.
-    for _ in 0..2 {
-        let listed = directory.run("ls", &[]).ok();
-        assert!(listed.contains("lost cursor: ") && listed.contains(&lost), "{listed}");
-        assert!(listed.contains(HEALTHY) && !listed.contains(DEAD), "{listed}");
-        let kept =
-            directory.run("replay", &["--delivery", &lost, "--backlog", "--to-file", "-"]).ok();
-        assert_eq!(kept.lines().map(name_in_json).collect::<Vec<_>>(), everything);
+        let everything: Vec<_> = (0..10).map(|index| format!("span {index}")).collect();
+        // Before and after a start, which sets the file aside.
+        for _ in 0..2 {
+            let listed = directory.run("ls", &[]).ok();
+            assert!(listed.contains("lost cursor: ") && listed.contains(&lost), "{listed}");
+            assert!(listed.contains(HEALTHY) && !listed.contains(DEAD), "{listed}");
+            let arguments = ["--delivery", &lost, "--backlog", "--to-file", "-"];
+            let kept = directory.run("replay", &arguments).ok();
+            assert_eq!(kept.lines().map(name_in_json).collect::<Vec<_>>(), everything);
+            assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
+        }
+        assert_eq!(directory.run("verify", &[]).code, Some(1), "it is still lost");
+        let replayed = directory.run("replay", &["--delivery", &lost]).failed();
+        assert!(replayed.contains("--backlog --to-file"), "{replayed}");
+        directory.run("drop", &["--delivery", &lost, "--yes"]).ok();
+        assert!(!directory.run("ls", &[]).ok().contains("lost cursor"));
         assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
+        directory.run("verify", &[]).ok();
     }
-    let replayed = directory.run("replay", &["--delivery", &lost]).failed();
-    assert!(replayed.contains("--backlog --to-file"), "{replayed}");
-    directory.run("drop", &["--delivery", &lost, "--yes"]).ok();
-    assert!(!directory.run("ls", &[]).ok().contains("lost cursor"));
-    assert_eq!(names(&directory.backlog(HEALTHY)), ["span 4", "span 9"]);
-    directory.run("verify", &[]).ok();
 }
 
 /// Guarantee: without --yes nothing is deleted; with it exactly the named backlog is deleted, and

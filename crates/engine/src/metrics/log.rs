@@ -41,7 +41,7 @@ pub(super) fn write(exposition: &mut Exposition<'_>, storage: &Storage) {
 
 impl Sample {
     fn add_orphans(&self, series: &mut Series<'_, '_>, of: fn(&Holding) -> u64) {
-        for orphan in self.log.orphans() {
+        for orphan in self.log.orphans().iter().filter(|orphan| !orphan.is_lost) {
             series.add(&[&orphan.name], of(&orphan.held) as f64);
         }
     }
@@ -80,6 +80,8 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Files that are kept because something in them could not be read."),
         row!(Gauge "sluice_log_set_aside" in "bytes" = stats.set_aside_bytes,
             "Length of these files, which count as used disk."),
+        row!(Gauge "sluice_log_lost_cursors" = stats.lost_cursors,
+            "Cursor files that are gone or cannot be read: everything on disk is kept for them."),
         row!(Counter "sluice_log_rewrites" = stats.rewrites,
             "Segments rewritten with only the frames that a delivery still needs."),
         row!(Counter "sluice_log_write_failures" = stats.failures,
@@ -127,8 +129,14 @@ pub(crate) fn text(status: &EngineStatus) -> String {
         }
         deliveries.iter().for_each(|delivery| describe_delivery(&mut text, delivery));
         for orphan in orphans {
-            let left = holding(orphan.held, orphan.oldest_age);
-            let _ = writeln!(text, "  {}: {left}; the configuration does not have it", orphan.name);
+            let left = match orphan.is_lost {
+                true => "a lost cursor: everything on disk is kept for it".to_owned(),
+                false => {
+                    let held = holding(orphan.held, orphan.oldest_age);
+                    format!("{held}; the configuration does not have it")
+                }
+            };
+            let _ = writeln!(text, "  {}: {left}", orphan.name);
         }
     }
     text

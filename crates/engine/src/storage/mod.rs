@@ -90,7 +90,8 @@ impl Storage {
     /// Says which deliveries have a backlog and are not in the configuration.
     pub(crate) fn tell_orphans(&self) {
         for signal in Signal::ALL {
-            for orphan in self.log(signal).orphans() {
+            // A start has told of those that are lost.
+            for orphan in self.log(signal).orphans().into_iter().filter(|it| !it.is_lost) {
                 let Holding { items, bytes, .. } = orphan.held;
                 tracing::warn!(
                     %signal, delivery = orphan.name, items, bytes,
@@ -205,9 +206,24 @@ fn tell(signal: Signal, found: &Recovered) {
              not known, and is done again; what is received now is safe"
         );
     }
-    if found.frames_damaged > 0 || found.cursors_damaged > 0 {
+    if !found.lost_cursors.is_empty() {
         tracing::error!(
-            %signal, frames = found.frames_damaged, cursors = found.cursors_damaged,
+            %signal, kept_as = ?found.lost_cursors,
+            "cursor files are gone or cannot be read, so that it is not known what their \
+             deliveries had delivered: everything on disk is kept for them; `sluice log ls` shows \
+             how to continue"
+        );
+    }
+    if let Some(path) = &found.damaged_list {
+        tracing::error!(
+            %signal, path = %path.display(),
+            "the list of cursor files is damaged and is written anew: it is not known whether \
+             one of them is gone"
+        );
+    }
+    if found.frames_damaged > 0 {
+        tracing::error!(
+            %signal, frames = found.frames_damaged,
             "some of what is on disk is damaged: it is passed over, the rest is delivered"
         );
     }

@@ -75,6 +75,15 @@ pub struct CursorState {
     pub written_unix_ns: u64,
 }
 
+impl CursorState {
+    /// Whether a frame is for this reader and was unresolved when this was written.
+    pub fn waits_for(&self, readers: &[u32], offset: u64) -> bool {
+        let is_resolved = offset < self.floor
+            || self.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
+        !is_resolved && readers.contains(&self.id)
+    }
+}
+
 /// The used bytes of a slot. A name that is too long is cut.
 pub fn encode_slot(state: &CursorState, sequence: u64) -> Vec<u8> {
     let name = cut_text(&state.name, NAME_LIMIT_BYTES);

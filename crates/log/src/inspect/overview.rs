@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::CURSORS_DIRECTORY;
+use crate::aside::free_name;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
+use crate::cursor_list;
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
 use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{
     Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, SetAside,
-    list_if_there, list_segments, list_set_aside, name_before,
+    list_if_there, list_segments, list_set_aside, segment_before,
 };
 use crate::types::Holding;
 
@@ -24,6 +26,8 @@ pub struct LogOverview {
     /// Files that are kept because a delivery passed something in them.
     pub set_aside: Vec<SetAside>,
     pub cursors: Vec<CursorOverview>,
+    /// See [`lost_cursors`].
+    pub lost_cursors: Vec<String>,
     pub dead_letters: Vec<DeadLetterOverview>,
 }
 
@@ -65,6 +69,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
             segments: segments(&**disk, &directory)?,
             set_aside: list_set_aside(&**disk, &directory)?,
             cursors: cursors(disk, &directory)?,
+            lost_cursors: lost_cursors(&**disk, &directory)?,
             dead_letters: dead_letters(disk, &directory)?,
             directory,
         })
@@ -88,7 +93,7 @@ pub(super) fn log_directories(disk: &dyn Disk, directory: &Path) -> Result<Vec<(
 pub fn is_log(entries: &[DirectoryEntry]) -> bool {
     entries.iter().any(|entry| {
         let is_folder = entry.name == CURSORS_DIRECTORY || entry.name == DEAD_LETTERS_DIRECTORY;
-        let is_file = || SegmentName::parse(&entry.name).or_else(|| name_before(&entry.name));
+        let is_file = || SegmentName::parse(&entry.name).or_else(|| segment_before(&entry.name));
         if entry.is_directory { is_folder } else { is_file().is_some() }
     })
 }
@@ -120,6 +125,32 @@ fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>
     }
     add_written_since(disk, directory, &mut cursors)?;
     Ok(cursors)
+}
+
+/// The lost cursors of a log (set aside, gone, or found damaged by the next start), by the names
+/// under which everything on disk is kept for them.
+pub fn lost_cursors(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<String>> {
+    let mut lost = missing_cursors(disk, log_directory)?;
+    let entries = list_if_there(disk, &log_directory.join(CURSORS_DIRECTORY))?;
+    for path in cursor_paths(disk, log_directory)? {
+        if let Err(FileError::DamagedCursor { .. }) = CursorFile::read(disk, &path)
+            && let Some(name) = path.file_name()
+        {
+            lost.push(free_name(&name.to_string_lossy(), &entries));
+        }
+    }
+    Ok(lost)
+}
+
+/// The lost cursors of a log whose files were set aside or are gone.
+pub(super) fn missing_cursors(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<String>> {
+    let listed = match cursor_list::read(disk, log_directory) {
+        Err(FileError::DamagedList { .. }) => None,
+        listed => listed?,
+    };
+    let entries = list_if_there(disk, &log_directory.join(CURSORS_DIRECTORY))?;
+    let has_segments = !list_segments(disk, log_directory)?.is_empty();
+    Ok(cursor_list::lost(&entries, listed.as_ref(), has_segments).into_iter().collect())
 }
 
 /// Adds the frames that stand in the log at or above each reader's head.
@@ -173,7 +204,7 @@ pub fn dead_letter_directories(
 }
 
 /// Paths of the readers' files of a log.
-pub(super) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
     let mut entries = list_if_there(disk, &directory)?;
     entries.retain(|entry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION));

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::overview::{cursor_paths, dead_letter_directories, log_directories};
+use super::overview::{cursor_paths, dead_letter_directories, log_directories, missing_cursors};
 use crate::cursor_file::damaged_slots;
+use crate::cursor_list;
 use crate::dead_letters::state_path;
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
@@ -27,6 +28,9 @@ pub enum Finding {
     MissingFrames { path: PathBuf, frames: u64 },
     /// One damaged slot: an interrupted write. Both: the reader's position is lost.
     DamagedCursor { path: PathBuf, slots: usize },
+    /// A cursor file that was set aside or is gone: what its delivery had resolved is not known. The
+    /// name is that under which everything on disk is kept for it.
+    LostCursor { log_directory: PathBuf, name: String },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },
     /// A file that cannot be read at all.
@@ -39,9 +43,10 @@ impl Finding {
         match self {
             Finding::DamagedSegment { is_sealed, damage, .. } => *is_sealed || damage.frames > 0,
             Finding::DamagedCursor { slots, .. } => *slots > 1,
-            Finding::MissingFrames { .. } | Finding::SetAside { .. } | Finding::Unreadable(_) => {
-                true
-            }
+            Finding::MissingFrames { .. }
+            | Finding::LostCursor { .. }
+            | Finding::SetAside { .. }
+            | Finding::Unreadable(_) => true,
         }
     }
 }
@@ -71,6 +76,14 @@ pub fn verify(
         let set_aside = list_set_aside(disk, &log_directory)?.into_iter();
         verification.findings.extend(set_aside.map(|file| Finding::SetAside { path: file.path }));
         cursors.extend(cursor_paths(disk, &log_directory)?);
+        if let Err(error) = cursor_list::read(disk, &log_directory) {
+            verification.findings.push(Finding::Unreadable(error));
+        }
+        let lost = missing_cursors(disk, &log_directory)?.into_iter();
+        let lost = lost.map(|name| (log_directory.clone(), name));
+        verification
+            .findings
+            .extend(lost.map(|(log_directory, name)| Finding::LostCursor { log_directory, name }));
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
         cursors.extend(directories.iter().map(|directory| state_path(directory)));

@@ -14,7 +14,7 @@ impl<T> Log<T> {
     pub fn subscribe(&self, subscription: Subscription) -> CursorId {
         let mut inner = self.shared.inner.lock();
         let orphan = inner.find_orphan(&subscription.name);
-        let orphan = orphan.filter(|&id| inner.cursor(id).damaged_file.is_none());
+        let orphan = orphan.filter(|&id| !inner.cursor(id).is_lost);
         let id = orphan.unwrap_or_else(|| inner.add_cursor(subscription.name));
         let cursor = inner.cursor_mut(id);
         if orphan.is_none() {
@@ -95,7 +95,7 @@ impl<T> Inner<T> {
     fn is_needed(&self, id: CursorId) -> bool {
         let cursor = self.cursor(id);
         let first = self.store.as_ref().and_then(|store| store.segments.by_first.keys().next());
-        cursor.damaged_file.is_some()
+        cursor.is_lost
             || !cursor.passed.is_empty()
             || (cursor.has_file && first.is_some_and(|&first| first < cursor.left_at))
             || self.waits_for(id)
@@ -123,7 +123,7 @@ impl<T> Inner<T> {
         if let Some(store) = &mut self.store {
             store.segments.forget_reader(id);
             if cursor.has_file {
-                let file_name = cursor.damaged_file.unwrap_or_else(|| file_name(&cursor.name));
+                let file_name = if cursor.is_lost { cursor.name } else { file_name(&cursor.name) };
                 store.gone_readers.push((id, file_name));
             }
         }

@@ -81,6 +81,7 @@ impl<T> Log<T> {
             let waits = cursor.held().frames > 0 || inner.waits_for(id);
             waits.then(|| Orphan {
                 name: cursor.name.clone(),
+                is_lost: cursor.is_lost,
                 held: cursor.held(),
                 oldest_age: inner.oldest_age(id, cursor),
                 dropped: cursor.dropped,
@@ -111,7 +112,16 @@ impl<T> Log<T> {
             let set_aside_files = store.set_aside.len() as u64;
             let set_aside_bytes = store.set_aside.iter().map(|file| file.len_bytes).sum();
             let disk_bytes = disk_bytes + set_aside_bytes;
-            LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats }
+            let lost = inner.cursors.iter().flatten().filter(|cursor| cursor.is_lost);
+            let lost_cursors = lost.count() as u64;
+            LogStats {
+                segments,
+                disk_bytes,
+                set_aside_files,
+                set_aside_bytes,
+                lost_cursors,
+                ..store.stats
+            }
         })
     }
 }

@@ -11,28 +11,40 @@ use crate::types::{CursorId, Offset, unix_now_ns};
 
 /// Removes the files of removed readers. If a file cannot be removed, this is tried again later.
 pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: &Home) {
+    let (disk, options) = (&*home.options.disk, &home.options);
     let gone = shared.with_store(|store| std::mem::take(&mut store.gone_readers));
     if gone.is_empty() {
+        return;
+    }
+    for (id, file_name) in &gone {
+        files.by_reader.remove(id);
+        files.lost.remove(file_name);
+    }
+    // A file that is gone counts as lost as long as it is listed.
+    if files.list_all(disk, &options.directory).is_err() {
+        shared.with_store(|store| {
+            store.stats.failures += 1;
+            store.gone_readers.extend(gone);
+        });
         return;
     }
     let mut left = Vec::new();
     let mut removed = false;
     for (id, file_name) in gone {
-        files.remove(&id);
         // A new reader of the same name has a file in its place.
-        let mut names = files.values().map(|file| file.path().file_name());
+        let mut names = files.by_reader.values().map(|file| file.path().file_name());
         if names.any(|name| name == Some(file_name.as_ref())) {
             continue;
         }
         let path = home.cursors_directory.join(&file_name);
-        match remove_if_there(&*home.options.disk, &path) {
+        match remove_if_there(disk, &path) {
             Ok(was_there) => removed |= was_there,
             Err(_) => left.push((id, file_name)),
         }
     }
     if removed {
         // If this fails, the reader may come back as an orphan after a power cut.
-        let _ = home.options.disk.sync_directory(&home.cursors_directory);
+        let _ = disk.sync_directory(&home.cursors_directory);
     }
     shared.with_store(|store| store.gone_readers.extend(left));
 }
@@ -42,10 +54,10 @@ impl<T> Maintenance<T> {
     pub(super) fn store_cursors(&self, at_the_end: bool) {
         let mut failure = None;
         let mut files = self.home.cursor_files.lock();
-        let readers: Vec<CursorId> = files.keys().copied().collect();
+        let readers: Vec<CursorId> = files.by_reader.keys().copied().collect();
         for id in readers {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };
-            let Some(file) = files.get_mut(&id) else { continue };
+            let Some(file) = files.by_reader.get_mut(&id) else { continue };
             let stored_below = state.head;
             let stored = file.store(&*self.home.options.disk, &state);
             let mut inner = self.shared.inner.lock();

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use cursors::{cursor_state, remove_gone};
 
+use crate::aside;
 use crate::disk::{Access, Disk, remove_if_there};
 use crate::error::{IoContext as _, Result};
 use crate::home::Home;
@@ -30,7 +31,7 @@ use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::segment::{SegmentName, SetAside, names_aside};
+use crate::segment::{SegmentName, SetAside};
 use crate::types::Offset;
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -207,14 +208,13 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
     };
     let entries = disk.list(directory).at(directory, "cannot list")?;
     let file_name = file_name.to_string_lossy();
-    let entry_of = |name: &str| entries.iter().find(|entry| entry.name == name);
-    let Some(entry) = entry_of(&file_name) else { return Ok(None) };
+    let entry = entries.iter().find(|entry| entry.name == file_name);
+    let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
     let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
-    let free = names_aside(&file_name).find(|name| entry_of(name).is_none());
-    let aside = directory.join(free.expect("there are more names than files"));
+    let aside = directory.join(aside::free_name(&file_name, &entries));
     disk.rename(path, &aside).at(path, "cannot set aside")?;
     let _ = disk.sync_directory(directory);
-    Ok(Some(SetAside { name, path: aside, len_bytes: entry.len_bytes }))
+    Ok(Some(SetAside { name, path: aside, len_bytes }))
 }
 
 impl<T> Inner<T> {

@@ -276,7 +276,7 @@ impl<T> Inner<T> {
         let mut run: Vec<Old> = Vec::new();
         for segment in store.segments.by_first.values() {
             let is_known = |reader: CursorId| {
-                self.cursors[reader.0].as_ref().is_none_or(|cursor| cursor.damaged_file.is_none())
+                self.cursors[reader.0].as_ref().is_none_or(|cursor| !cursor.is_lost)
             };
             let candidate = candidate(segment, store.evicted_below, segment_bytes)
                 .filter(|_| segment.pinning().all(is_known) && !segment.may_have_more())

@@ -65,7 +65,7 @@ impl<T> Inner<T> {
         let (Some(cursor), Some(store)) = (&self.cursors[id.0], &self.store) else {
             return Step::Nothing;
         };
-        if cursor.damaged_file.is_some() {
+        if cursor.is_lost {
             return Step::Nothing;
         }
         if cursor.ahead.drops {

@@ -50,27 +50,24 @@ impl<T: Record> Log<T> {
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
         recovery.pass_what_is_set_aside();
+        recovery.set_damaged_cursors_aside()?;
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
         recovery.find_unfinished(&rewrite_directory);
         // Zero stands for an unknown log.
         let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
         let log_id = recovery.log_id.unwrap_or_else(new_id);
-        let Recovery { cursors, damaged, segments, set_aside, leftovers, .. } = recovery;
+        let Recovery { cursors, lost, listed, segments, set_aside, leftovers, .. } = recovery;
         let Recovery { found, cursor_trouble, head, stats, .. } = recovery;
-        let mut files = CursorFiles::default();
+        let lost_names = lost.iter().cloned().collect();
+        let mut files = CursorFiles { lost: lost_names, listed, ..CursorFiles::default() };
         let mut readers = Vec::new();
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
             cursor.left_at = head;
-            files.insert(CursorId(index), file);
+            files.by_reader.insert(CursorId(index), file);
             cursor.publish();
             readers.push(Some(cursor));
         }
-        for file_name in damaged {
-            let mut cursor = Cursor::at(0, file_name.clone(), 0);
-            cursor.damaged_file = Some(file_name);
-            cursor.has_file = true;
-            readers.push(Some(cursor));
-        }
+        readers.extend(lost.into_iter().map(|name| Some(Cursor::of_lost(name))));
         let store = Store {
             segments,
             durable_below: head,

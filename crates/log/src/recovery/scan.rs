@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::aside;
 use crate::cursor::Cursor;
-use crate::cursor_file::{
-    CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, TEMPORARY_EXTENSION, UNREAD_OFFSETS,
-};
-use crate::disk::Disk;
+use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, TEMPORARY_EXTENSION, UNREAD_OFFSETS};
+use crate::cursor_list;
+use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::log::segments::{Passed, Pin, Segment, Segments};
@@ -30,8 +30,12 @@ pub(super) struct Recovery<'a, T> {
     patient_until: Instant,
     pub(super) log_id: Option<u128>,
     pub(super) cursors: Vec<(CursorFile, Cursor<T>)>,
-    /// Names of the readers' files of which nothing can be read.
-    pub(super) damaged: Vec<String>,
+    /// Readers' files of which nothing can be read, and the names that they get.
+    damaged: Vec<(PathBuf, String)>,
+    /// The list of the readers' files, if it is known.
+    pub(super) listed: Option<BTreeSet<String>>,
+    /// Names under which everything on disk is kept for lost readers.
+    pub(super) lost: Vec<String>,
     pub(super) segments: Segments,
     pub(super) set_aside: Vec<SetAside>,
     pub(super) stats: LogStats,
@@ -52,6 +56,8 @@ impl<'a, T> Recovery<'a, T> {
             log_id: None,
             cursors: Vec::new(),
             damaged: Vec::new(),
+            listed: None,
+            lost: Vec::new(),
             segments: Segments::default(),
             set_aside: Vec::new(),
             stats: LogStats::default(),
@@ -65,22 +71,50 @@ impl<'a, T> Recovery<'a, T> {
 
     pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<()> {
         let list = || self.disk.list(directory).at(directory, "cannot list");
-        for entry in self.patiently(list)? {
+        let mut entries = self.patiently(list)?;
+        entries.retain(|entry| !entry.is_directory);
+        for entry in &entries {
             let path = directory.join(&entry.name);
             if entry.name.ends_with(TEMPORARY_EXTENSION) {
                 self.leftovers.files.push(path);
-            } else if entry.name.ends_with(DAMAGED_EXTENSION) {
-                self.damaged.push(entry.name);
-            } else if entry.name.ends_with(CURSOR_EXTENSION) && !entry.is_directory {
-                self.read_cursor(&path, &entry.name)?;
+            } else if entry.name.ends_with(CURSOR_EXTENSION) {
+                self.read_cursor(&path, &entry.name, &entries)?;
             }
         }
+        self.listed = match self.patiently(|| cursor_list::read(self.disk, self.directory)) {
+            Err(FileError::DamagedList { path }) => {
+                self.found.damaged_list = Some(path);
+                None
+            }
+            listed => listed?,
+        };
+        let segments = self.patiently(|| list_segments(self.disk, self.directory))?;
+        let lost = cursor_list::lost(&entries, self.listed.as_ref(), !segments.is_empty());
+        let damaged = self.damaged.iter().map(|(_, aside)| aside.clone());
+        self.lost = lost.into_iter().chain(damaged).collect();
         self.found.cursors = self.cursors.len() as u64;
-        self.found.cursors_damaged = self.damaged.len() as u64;
+        self.found.lost_cursors = self.lost.clone();
         Ok(())
     }
 
-    fn read_cursor(&mut self, path: &Path, file_name: &str) -> Result<()> {
+    /// Renames the readers' files of which nothing can be read.
+    pub(super) fn set_damaged_cursors_aside(&self) -> Result<()> {
+        for (path, aside) in &self.damaged {
+            self.patiently(|| match self.disk.rename(path, &path.with_file_name(aside)) {
+                // An earlier try renamed it and was answered with an error.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                renamed => renamed.at(path, "cannot set aside"),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read_cursor(
+        &mut self,
+        path: &Path,
+        file_name: &str,
+        entries: &[DirectoryEntry],
+    ) -> Result<()> {
         let opened = self.patiently(|| CursorFile::open(self.disk, path));
         let opened = match opened {
             Err(FileError::Io { .. }) => CursorFile::open_in_part(self.disk, path),
@@ -88,15 +122,7 @@ impl<'a, T> Recovery<'a, T> {
         };
         let (file, state, refused) = match opened {
             Err(FileError::DamagedCursor { .. }) => {
-                let aside = format!("{file_name}{DAMAGED_EXTENSION}");
-                let aside_path = path.with_file_name(&aside);
-                self.patiently(|| match self.disk.rename(path, &aside_path) {
-                    // An earlier try renamed it and was answered with an error.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    renamed => renamed.at(path, "cannot set aside"),
-                })?;
-                self.damaged.retain(|known| *known != aside);
-                self.damaged.push(aside);
+                self.damaged.push((path.to_owned(), aside::free_name(file_name, entries)));
                 return Ok(());
             }
             opened => opened?,
@@ -331,14 +357,14 @@ impl<'a, T> Recovery<'a, T> {
 
     fn add_segment(&mut self, segment: Segment, last: Offset) {
         self.head = self.head.max(last.saturating_add(1));
-        // The needs of the reader of a damaged file are not known: it pins every segment.
+        // The needs of a lost reader are not known: it pins every segment.
         let needs = |index: &usize| {
             self.cursors.get(*index).is_none_or(|(_, cursor)| {
                 let from = cursor.floor.max(segment.first);
                 from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
             })
         };
-        let readers = self.cursors.len() + self.damaged.len();
+        let readers = self.cursors.len() + self.lost.len();
         let pin = Pin { may_be_more: true, ..Pin::default() };
         let pins = (0..readers).filter(needs).map(|index| (CursorId(index), pin)).collect();
         self.segments.insert(Segment { last, pins, ..segment });

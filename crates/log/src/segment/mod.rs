@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 pub use chain::SegmentChain;
 pub(crate) use chain::open_if_there;
-pub use name::{SegmentName, name_before, names_aside};
+pub use name::SegmentName;
+pub(crate) use name::segment_before;
 pub use reader::{Damage, Located, ReaderOptions, SegmentReader};
 pub use writer::SegmentWriter;
 
@@ -67,7 +68,7 @@ pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>
         .filter(|entry| !entry.is_directory)
         .filter_map(|DirectoryEntry { name, len_bytes, .. }| {
             let path = directory.join(&name);
-            name_before(&name).map(|name| SetAside { name, path, len_bytes })
+            segment_before(&name).map(|name| SetAside { name, path, len_bytes })
         })
         .collect();
     files.sort_by_key(|file| file.name);

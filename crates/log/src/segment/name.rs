@@ -1,9 +1,8 @@
-//! Names of segment files: `<first offset in 16 hex digits>.seg`, with `.damaged` behind it for
-//! files that were set aside.
+//! Names of segment files: `<first offset in 16 hex digits>.seg`.
 
 use std::fmt;
 
-use crate::cursor_file::DAMAGED_EXTENSION;
+use crate::aside::name_before;
 
 const EXTENSION: &str = ".seg";
 
@@ -30,20 +29,9 @@ impl SegmentName {
     }
 }
 
-/// File names for setting a segment aside, in the order in which they are tried: an older file of
-/// the same name is never replaced.
-pub fn names_aside(file_name: &str) -> impl Iterator<Item = String> + '_ {
-    let further = (2..).map(move |number: u32| format!("{file_name}{DAMAGED_EXTENSION}-{number}"));
-    std::iter::once(format!("{file_name}{DAMAGED_EXTENSION}")).chain(further)
-}
-
-/// The name that a file had before it was set aside. None for the name of another kind of file.
-pub fn name_before(file_name: &str) -> Option<SegmentName> {
-    let (before, number) = file_name.split_once(DAMAGED_EXTENSION)?;
-    let is_number =
-        |digits: &str| !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
-    let is_ours = number.is_empty() || number.strip_prefix('-').is_some_and(is_number);
-    SegmentName::parse(before).filter(|_| is_ours)
+/// The name that a segment had before it was set aside. None for the name of another kind of file.
+pub(crate) fn segment_before(file_name: &str) -> Option<SegmentName> {
+    name_before(file_name).and_then(SegmentName::parse)
 }
 
 impl fmt::Display for SegmentName {
@@ -59,21 +47,6 @@ impl fmt::Display for SegmentName {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_was_set_aside_is_known_by_its_name() {
-        let name = SegmentName { first_offset: 255, attempt: 2 };
-        let before = name.to_string();
-        for aside in names_aside(&before).take(3) {
-            assert_eq!(SegmentName::parse(&aside), None, "{aside}: it is no segment of the log");
-            assert_eq!(name_before(&aside), Some(name));
-        }
-        for foreign in
-            ["a.cursor.damaged", "00000000000000ff.seg", "00000000000000ff.seg.damaged-x"]
-        {
-            assert_eq!(name_before(foreign), None, "{foreign}");
-        }
-    }
 
     #[test]
     fn names_order_as_their_frames_and_have_one_spelling() {

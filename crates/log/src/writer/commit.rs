@@ -90,8 +90,11 @@ impl<T> Batch<T> {
 impl<T: Record> Writer<T> {
     /// Writes a batch. After an error, the frames that are not durable can be collected again.
     pub(super) fn commit(&mut self, batch: &Batch<T>) -> Result<()> {
-        self.sync_names()?;
-        self.create_cursor_files(&batch.newcomers)?;
+        if !batch.newcomers.is_empty() || !self.has_durable_names {
+            self.has_durable_names = false;
+            self.create_cursor_files(&batch.newcomers)?;
+            self.has_durable_names = true;
+        }
         let written = self.append_all(batch);
         if written.is_err() {
             self.give_up_segment();
@@ -125,30 +128,29 @@ impl<T: Record> Writer<T> {
         self.sync(batch, first_unsynced..batch.frames.len())
     }
 
-    /// Makes the names of the cursor files durable that were found at the start.
-    fn sync_names(&mut self) -> Result<()> {
-        if self.has_unsynced_names {
-            let directory = &self.home.cursors_directory;
-            let synced = self.home.options.disk.sync_directory(directory);
-            synced.at(directory, "cannot sync the directory")?;
-            self.has_unsynced_names = false;
-        }
-        Ok(())
-    }
-
+    /// Creates the files of new readers. Then the names of all cursor files are durable, and the
+    /// list on disk has them.
     fn create_cursor_files(&mut self, newcomers: &[CursorId]) -> Result<()> {
-        if newcomers.is_empty() {
-            return Ok(());
-        }
+        let (disk, options) = (&*self.home.options.disk, &self.home.options);
         let mut files = self.home.cursor_files.lock();
         remove_gone(&mut files, &self.shared, &self.home);
+        if self.has_unsynced_names {
+            let directory = &self.home.cursors_directory;
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+            self.has_unsynced_names = false;
+        }
+        if !files.lost.is_empty() {
+            // A new file must not pass for a lost one of its name.
+            files.list_all(disk, &options.directory)?;
+        }
         for &id in newcomers {
             let state = cursor_state(&self.shared.inner.lock(), id, self.home.log_id);
             // A reader that has been removed meanwhile needs no file.
             let Some(state) = state else { continue };
             let file_name = file_name(&state.name);
             let path = self.home.cursors_directory.join(&file_name);
-            files.insert(id, CursorFile::create(&*self.home.options.disk, &path, &state)?);
+            let file = CursorFile::create(disk, &path, &state)?;
+            files.by_reader.insert(id, file);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += 1;
             match inner.cursors[id.0].as_mut() {
@@ -156,7 +158,7 @@ impl<T: Record> Writer<T> {
                 None => inner.on_disk().gone_readers.push((id, file_name)),
             }
         }
-        Ok(())
+        files.list_all(disk, &options.directory)
     }
 
     pub(super) fn open_segment_for(

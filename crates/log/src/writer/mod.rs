@@ -6,9 +6,9 @@
 //!   unresolved frame that was appended before it. While readers resolve frames before they are
 //!   due, nothing is written, and the thread wakes up only as often as frames come due.
 //! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
-//!   after all its readers have durable cursor files: without one, a restart would not know that
-//!   the frame is for a reader. The names of cursor files found at the start may not be durable: a
-//!   process may have ended before it synced the directory.
+//!   after all its readers have durable cursor files, which the list on disk names: without one, a
+//!   restart would not know that the frame is for a reader. The names of cursor files found at the
+//!   start may not be durable: a process may have ended before it synced the directory.
 
 mod commit;
 
@@ -38,6 +38,8 @@ pub(crate) struct Writer<T> {
     home: Home,
     /// Cursor files were found at the start whose names may not be durable.
     has_unsynced_names: bool,
+    /// All cursor files have durable names, and the list on disk has them.
+    has_durable_names: bool,
     segment: Option<SegmentWriter>,
     committed: Instant,
     retry_after: Duration,
@@ -54,11 +56,12 @@ enum Work {
 
 impl<T: Record> Writer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
-        let has_unsynced_names = !home.cursor_files.lock().is_empty();
+        let has_unsynced_names = !home.cursor_files.lock().by_reader.is_empty();
         Writer {
             shared,
             home,
             has_unsynced_names,
+            has_durable_names: false,
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,

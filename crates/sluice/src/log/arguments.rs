@@ -45,6 +45,14 @@ pub(crate) enum LogCommand {
         /// The directory that the configuration names in `buffer.directory`
         directory: PathBuf,
     },
+    /// Put back files that were set aside, where something in them can be read that is waited for
+    #[command(after_help = "Files are set aside, as `….seg.damaged`, when a delivery could not \
+        read something in them. Put back, they are read again by the next start. No process may \
+        be running on the directory.\n\nExamples:\n  \
+        sluice log repair /var/lib/sluice                   # only prints what it would do\n  \
+        sluice log repair /var/lib/sluice --yes\n  \
+        sluice log repair /var/lib/sluice --give-up --yes   # what cannot be read is lost")]
+    Repair(RepairArguments),
     /// Delete the backlog, or the dead letters, of a delivery
     #[command(after_help = "No process may be running on the directory.\n\nExamples:\n  \
         sluice log drop /var/lib/sluice --delivery 'traces -> otlp/old'         \
@@ -137,6 +145,19 @@ pub(crate) struct DropArguments {
     #[arg(long)]
     pub dead_letters: bool,
     /// Delete. Without this flag, the command only prints what it would delete
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArguments {
+    #[command(flatten)]
+    pub target: Target,
+    /// Also delete files that were set aside and have nothing that is waited for and can be read,
+    /// and set files aside that the disk refuses to read
+    #[arg(long)]
+    pub give_up: bool,
+    /// Do it. Without this flag, the command only prints what it would do
     #[arg(long)]
     pub yes: bool,
 }

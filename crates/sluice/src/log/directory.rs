@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
-use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, DAMAGED_EXTENSION, file_name};
+use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
 use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters};
-use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
 use sluice_log::inspect::{
-    CURSORS_DIRECTORY, LogOverview, dead_letter_directories, is_log, overview,
+    CURSORS_DIRECTORY, LogOverview, dead_letter_directories, is_log, lost_cursors, overview,
 };
 use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::list_if_there;
@@ -32,7 +32,7 @@ pub(super) struct LogFolder {
 pub(super) struct StoredDelivery {
     pub log: LogFolder,
     pub name: String,
-    /// `None`: its file cannot be read, and the backlog on disk is kept under the file's name.
+    /// `None`: its file is lost, and the backlog on disk is kept under the name for such files.
     /// Without a file it is the default: there is no backlog, only dead letters.
     pub cursor: Option<CursorState>,
     /// The folder of its dead letters, if it ever had any.
@@ -157,23 +157,21 @@ impl LogFolder {
         Ok(deliveries)
     }
 
-    /// Cursors by delivery; a lost one has the name that its file gets when the log is opened.
+    /// Cursors by delivery; a lost one has the name under which its backlog is kept.
     pub(super) fn cursor_files(&self) -> Result<Vec<(String, Option<CursorState>)>> {
         let folder = self.path.join(CURSORS_DIRECTORY);
-        let mut cursors = Vec::new();
-        let entries = list_if_there(&RealDisk, &folder)?;
-        for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
-            if entry.name.ends_with(DAMAGED_EXTENSION) {
-                cursors.push((entry.name, None));
-            } else if entry.name.ends_with(CURSOR_EXTENSION) {
-                match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
-                    Ok(state) => cursors.push((state.name.clone(), Some(state))),
-                    Err(FileError::DamagedCursor { .. }) => {
-                        cursors.push((entry.name + DAMAGED_EXTENSION, None))
-                    }
-                    Err(error) if error.is_not_found() => {}
-                    Err(error) => return Err(error.into()),
-                }
+        let lost = lost_cursors(&RealDisk, &self.path)?;
+        let mut cursors: Vec<_> = lost.into_iter().map(|name| (name, None)).collect();
+        let entries = list_if_there(&RealDisk, &folder)?.into_iter();
+        let is_cursor =
+            |entry: &DirectoryEntry| !entry.is_directory && entry.name.ends_with(CURSOR_EXTENSION);
+        for entry in entries.filter(is_cursor) {
+            match CursorFile::read(&RealDisk, &folder.join(&entry.name)) {
+                Ok(state) => cursors.push((state.name.clone(), Some(state))),
+                // It is one of the lost.
+                Err(FileError::DamagedCursor { .. }) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(cursors)

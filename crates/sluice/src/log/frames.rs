@@ -46,7 +46,7 @@ impl Frames {
         while let Some(located) = readable(|| self.chain.next_frame())? {
             let offset = located.header.offset;
             let readers = self.chain.readers().to_vec();
-            let waits = |cursor| waits_for(cursor, &readers, offset);
+            let waits = |cursor: &CursorState| cursor.waits_for(&readers, offset);
             if self.seen.contains(offset) || !self.waiting_for.as_ref().is_none_or(waits) {
                 continue;
             }
@@ -58,18 +58,11 @@ impl Frames {
     }
 }
 
-/// Whether the frame is for the delivery and was unresolved when its cursor was written.
-pub(super) fn waits_for(cursor: &CursorState, readers: &[u32], offset: u64) -> bool {
-    let is_resolved = offset < cursor.floor
-        || cursor.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
-    !is_resolved && readers.contains(&cursor.id)
-}
-
 /// Receive time of the oldest frame in the delivery's backlog. Reads headers only.
 pub(super) fn oldest_unix_ns(log: &Path, cursor: &CursorState) -> Result<Option<u64>> {
     let mut chain = SegmentChain::open(Arc::new(RealDisk), log, cursor.floor)?;
     while let Some(located) = readable(|| chain.next_frame())? {
-        if waits_for(cursor, chain.readers(), located.header.offset) {
+        if cursor.waits_for(chain.readers(), located.header.offset) {
             return Ok(Some(located.header.facts.received_unix_ns));
         }
     }

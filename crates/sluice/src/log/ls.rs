@@ -36,15 +36,14 @@ pub(super) fn run(arguments: &LsArguments) -> Result<ExitCode> {
     let mut output = BufWriter::new(io::stdout().lock());
     let mut listed = Vec::new();
     for log in &directory.overview()? {
-        let folder = wanted.iter().find(|folder| folder.path == log.directory);
-        let Some(folder) = folder else { continue };
+        if !wanted.iter().any(|folder| folder.path == log.directory) {
+            continue;
+        }
         let rows = rows(log, configured.as_deref())?;
-        let lost = folder.cursor_files()?.into_iter().filter(|(_, cursor)| cursor.is_none());
-        let lost: Vec<String> = lost.map(|(name, _)| name).collect();
         if arguments.json {
-            listed.push(to_json(log, &rows, &lost));
+            listed.push(to_json(log, &rows));
         } else {
-            print(log, &rows, &lost, &mut output)?;
+            print(log, &rows, &mut output)?;
         }
     }
     if arguments.json {
@@ -97,12 +96,8 @@ fn rows<'a>(log: &'a LogOverview, configured: Option<&[String]>) -> Result<Rows<
     Ok(rows)
 }
 
-fn print(
-    log: &LogOverview,
-    rows: &Rows<'_>,
-    lost: &[String],
-    output: &mut impl Write,
-) -> io::Result<()> {
+fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Result<()> {
+    let lost = &log.lost_cursors;
     let is_empty = log.segments.is_empty() && log.set_aside.is_empty();
     if is_empty && rows.is_empty() && lost.is_empty() {
         return writeln!(output, "{}: nothing on disk\n", log.name);
@@ -154,8 +149,8 @@ fn print(
     for file in &log.set_aside {
         writeln!(
             output,
-            "  set aside: {} ({}): a delivery could not read something in it; without \
-             `.damaged…` in its name, the next start tries again",
+            "  set aside: {} ({}): a delivery could not read something in it; `sluice log repair` \
+             says what can be done",
             file.path.display(),
             text::bytes(file.len_bytes)
         )?;
@@ -190,7 +185,7 @@ fn problems(log: &LogOverview) -> Vec<String> {
     segments.chain(cursors).map(ToString::to_string).collect()
 }
 
-fn to_json(log: &LogOverview, rows: &Rows<'_>, lost: &[String]) -> Value {
+fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
     let segments = log.segments.iter().map(|segment| {
         let footer = segment.info.as_ref().ok().and_then(|info| info.footer);
         json!({
@@ -210,7 +205,7 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>, lost: &[String]) -> Value {
             "file": file.path.display().to_string(),
             "bytes": file.len_bytes,
         })).collect::<Vec<_>>(),
-        "lost_cursors": lost,
+        "lost_cursors": log.lost_cursors,
         "unreadable": problems(log),
     })
 }

@@ -11,6 +11,7 @@ mod drop;
 mod frames;
 mod listing;
 mod ls;
+mod repair;
 mod replay;
 mod show;
 mod verify;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: &LogCommand) -> Result<ExitCode> {
         LogCommand::DeadLetters(arguments) => dead_letters::run(arguments),
         LogCommand::Replay(arguments) => replay::run(arguments),
         LogCommand::Verify { directory } => verify::run(directory),
+        LogCommand::Repair(arguments) => repair::run(arguments),
         LogCommand::Drop(arguments) => drop::run(arguments),
     };
     let is_broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;

@@ -11,7 +11,7 @@ use sluice_otlp::Signal;
 use super::arguments::ListArguments;
 use super::body;
 use super::directory::{Directory, LogFolder};
-use super::frames::{Frames, StoredFrame, report_damage, waits_for};
+use super::frames::{Frames, StoredFrame, report_damage};
 use super::listing::{Entry, Kind, Listing};
 use crate::text;
 
@@ -88,7 +88,7 @@ fn names(frame: &StoredFrame, cursors: &[CursorState], only_waiting: bool) -> Ve
     let known = |id: u32| cursors.iter().find(|cursor| cursor.id == id);
     let offset = frame.stored.offset;
     let name = |&id: &u32| match known(id) {
-        Some(cursor) if only_waiting && !waits_for(cursor, &frame.readers, offset) => None,
+        Some(cursor) if only_waiting && !cursor.waits_for(&frame.readers, offset) => None,
         Some(cursor) => Some(cursor.name.clone()),
         None if only_waiting => None,
         None => Some(format!("(dropped, id {id})")),

@@ -84,9 +84,14 @@ fn describe(finding: &Finding) -> String {
              and keeps everything on disk for this delivery; `sluice log ls` shows how to continue",
             path.display()
         ),
+        Finding::LostCursor { log_directory, name } => format!(
+            "{}: the cursor file of a delivery is lost: everything on disk is kept for it as \
+             {name}; `sluice log ls` shows how to continue",
+            log_directory.display()
+        ),
         Finding::SetAside { path } => format!(
-            "{}: was set aside, because a delivery could not read something in it; docs/log.md \
-             says how to put it back",
+            "{}: was set aside, because a delivery could not read something in it; `sluice log \
+             repair` says what can be done",
             path.display()
         ),
         Finding::Unreadable(error) => error.to_string(),

@@ -1,0 +1,157 @@
+//! Files that were set aside go back, or go for good, by an explicit decision only.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use sluice_log::StoredRecord;
+use sluice_log::repair::{Examined, Remedy, apply, examine};
+use support::faulty_disk::FaultyDisk;
+use support::note::*;
+
+const FIRST: &str = "/log/traces/0000000000000000.seg";
+const ASIDE: &str = "/log/traces/0000000000000000.seg.damaged";
+
+/// Ten frames in one file that a reader waits for; each begins a block.
+fn disk_with_frames(values: std::ops::Range<u64>) -> FaultyDisk {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    for value in values {
+        let durable = Durable::default();
+        append(&log, value, 1_000, &[id], &durable);
+        wait_durable(&durable, 1);
+    }
+    log.close(PATIENCE);
+    disk.kill_process()
+}
+
+fn content(disk: &FaultyDisk, path: &str) -> Vec<u8> {
+    let mut files = disk.contents().into_iter();
+    files.find(|(file, _)| file == Path::new(path)).expect("the file").1
+}
+
+/// Sets the only file aside with a damaged frame. Returns the whole file.
+fn set_aside(disk: &FaultyDisk) -> Vec<u8> {
+    let whole = content(disk, FIRST);
+    disk.flip_bit(Path::new(FIRST), (4_096 * 3 + 500) * 8);
+    assert_eq!(run(disk).len(), 9);
+    whole
+}
+
+/// Delivers all, and returns what was delivered.
+fn run(disk: &FaultyDisk) -> Vec<u64> {
+    let (log, _) = open(disk);
+    let id = subscribe(&log, "a");
+    let read = read_all(&log, id);
+    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+    wait_until("delivered", || log.stats().segments == 0);
+    log.close(PATIENCE);
+    values(&read)
+}
+
+fn is_known(record: &StoredRecord) -> bool {
+    u64::from_le_bytes(record.metadata[..].try_into().unwrap()) < OF_NEWER_RELEASE
+}
+
+fn examined(disk: &FaultyDisk) -> Vec<Examined> {
+    let before = disk.contents();
+    let examined = examine(disk, Path::new(DIRECTORY), &is_known).unwrap();
+    assert!(disk.contents() == before, "examining changes nothing");
+    examined
+}
+
+fn names(disk: &FaultyDisk) -> Vec<PathBuf> {
+    let files = disk.contents().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.to_string_lossy().contains(".seg")).collect()
+}
+
+/// Guarantee: a file with something that is waited for goes back, and exactly that is delivered. A
+/// file without may be given up, and the log goes on.
+#[test]
+fn what_can_be_read_goes_back_and_the_rest_may_go() {
+    let disk = disk_with_frames(0..10);
+    let whole = set_aside(&disk);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::GiveUp), "{file:?}");
+    assert_eq!(file.damage.map(|damage| damage.frames), Some(1));
+
+    disk.put(Path::new(ASIDE), &whole);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(&file.remedy, Remedy::PutBack(to) if to == Path::new(FIRST)), "{file:?}");
+    assert_eq!(file.waiting.frames, 1);
+    apply(&disk, file).unwrap();
+    let disk = disk.kill_process();
+    assert_eq!(run(&disk), [2]);
+    assert!(examined(&disk).is_empty() && names(&disk).is_empty());
+
+    let disk = disk_with_frames(0..10);
+    set_aside(&disk);
+    apply(&disk, &examined(&disk)[0]).unwrap();
+    let disk = disk.kill_process();
+    assert!(names(&disk).is_empty());
+    assert!(run(&disk).is_empty());
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert!(append(&log, 10, 1_000, &[id], &Durable::default()) >= 10);
+    assert_eq!(log.lost_total(id).frames, 0, "it was counted before");
+}
+
+/// Guarantee: no file is replaced, neither one of the log nor another that goes back.
+#[test]
+fn no_file_goes_back_over_another() {
+    let disk = disk_with_frames(0..10);
+    let whole = set_aside(&disk);
+    disk.put(Path::new(ASIDE), &whole);
+    disk.put(Path::new(&format!("{ASIDE}-2")), &whole);
+    let remedies: Vec<_> = examined(&disk).into_iter().map(|file| file.remedy).collect();
+    assert!(
+        matches!(&remedies[..], [Remedy::PutBack(_), Remedy::Blocked { by }] if by == Path::new(FIRST)),
+        "{remedies:?}"
+    );
+    disk.put(Path::new(FIRST), b"of the operator");
+    for file in examined(&disk) {
+        assert!(matches!(file.remedy, Remedy::Blocked { .. }), "{file:?}");
+        apply(&disk, &file).unwrap();
+    }
+    assert_eq!(names(&disk).len(), 3);
+    assert_eq!(content(&disk, FIRST), b"of the operator");
+}
+
+/// Guarantee: what a lost cursor or a newer release may need is not given up.
+#[test]
+fn what_somebody_else_may_need_is_kept() {
+    let disk = disk_with_frames(0..10);
+    set_aside(&disk);
+    disk.put(&Path::new(DIRECTORY).join("cursors/b.cursor"), &[7; 1_000]);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::KeepForLostCursor), "{file:?}");
+    apply(&disk, file).unwrap();
+    assert_eq!(names(&disk).len(), 1);
+
+    let disk = disk_with_frames(OF_NEWER_RELEASE..OF_NEWER_RELEASE + 10);
+    assert!(run(&disk).is_empty());
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    let is_newer = |remedy: &Remedy| matches!(remedy, Remedy::KeepForNewerRelease(waiting) if waiting.frames == 10);
+    assert!(is_newer(&file.remedy), "{file:?}");
+}
+
+/// Scenario: the disk will never read a file again. Guarantee: it can be set aside, and deliveries
+/// go on without it; when the disk reads it after all, it can go back.
+#[test]
+fn a_file_that_the_disk_refuses_can_be_set_aside() {
+    let disk = disk_with_frames(0..20);
+    let segments = names(&disk).len();
+    assert!(segments > 1);
+    disk.set_unreadable(FIRST, 0..1 << 20);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::SetAside { .. }), "{file:?}");
+    apply(&disk, file).unwrap();
+    disk.clear_fault();
+    let disk = disk.kill_process();
+    assert_eq!(run(&disk), (14..20).collect::<Vec<_>>());
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert_eq!(file.waiting.frames, 14);
+    apply(&disk, file).unwrap();
+    assert_eq!(run(&disk.kill_process()), (0..14).collect::<Vec<_>>());
+}

@@ -1,0 +1,115 @@
+//! `sluice log repair`: puts files back that were set aside, or gives them up.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sluice_engine::stored::{FrameMetadata, encoding_of};
+use sluice_log::disk::RealDisk;
+use sluice_log::repair::{Examined, Remedy, apply, examine};
+use sluice_log::{Holding, StoredRecord};
+
+use super::arguments::RepairArguments;
+use super::directory::Directory;
+use crate::output;
+use crate::text;
+
+pub(super) fn run(arguments: &RepairArguments) -> Result<ExitCode> {
+    let directory = Directory::open(&arguments.target.directory)?;
+    // Kept to the end. A process that runs may be reading what is to be changed.
+    let _lock = if arguments.yes { Some(directory.lock()?) } else { None };
+    let mut report = String::new();
+    let mut waits_for_yes = false;
+    for log in directory.logs(arguments.target.signal)? {
+        let examined = examine(&RealDisk, &log.path, &is_known);
+        for file in examined.with_context(|| format!("cannot examine {}", log.path.display()))? {
+            let is_wanted = match file.remedy {
+                Remedy::PutBack(_) => true,
+                Remedy::GiveUp | Remedy::SetAside { .. } => arguments.give_up,
+                Remedy::Blocked { .. }
+                | Remedy::KeepForLostCursor
+                | Remedy::KeepForNewerRelease(_) => false,
+            };
+            if is_wanted && arguments.yes {
+                apply(&RealDisk, &file)?;
+            }
+            waits_for_yes |= is_wanted && !arguments.yes;
+            let done = is_wanted && arguments.yes;
+            let _ = writeln!(report, "{}", describe(&file, is_wanted, done));
+        }
+    }
+    if report.is_empty() {
+        report = "no file was set aside, and the disk refuses none\n".to_owned();
+    }
+    if waits_for_yes {
+        report += "nothing was changed; with --yes it is done\n";
+        output::print(&report)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    output::print(&report)
+}
+
+/// Whether this release can deliver a record.
+fn is_known(stored: &StoredRecord) -> bool {
+    FrameMetadata::decode(&stored.metadata).is_ok() && encoding_of(stored.facts.encoding).is_some()
+}
+
+fn describe(file: &Examined, is_wanted: bool, is_done: bool) -> String {
+    let path = file.path.display();
+    let does = |done: &str, planned: &str| if is_done { done } else { planned }.to_owned();
+    match &file.remedy {
+        Remedy::PutBack(_) => format!(
+            "{}: {path}: {} in it can be read that deliveries wait for{}",
+            does("put back", "put back, with --yes"),
+            waiting(file.waiting),
+            damage(file),
+        ),
+        Remedy::Blocked { by } => format!(
+            "kept: {path}: {} in it can be read that deliveries wait for, but {} exists; move one \
+             of them",
+            waiting(file.waiting),
+            by.display(),
+        ),
+        Remedy::GiveUp if is_wanted => format!(
+            "{}: {path} ({}): nothing in it that deliveries wait for can be read",
+            does("deleted", "delete, with --yes"),
+            text::bytes(file.len_bytes),
+        ),
+        Remedy::GiveUp => format!(
+            "kept: {path} ({}): nothing in it that deliveries wait for can be read; restore the \
+             file, or delete it with --give-up",
+            text::bytes(file.len_bytes),
+        ),
+        Remedy::KeepForLostCursor => format!(
+            "kept: {path}: a delivery whose cursor is lost may wait for what is in it; `sluice log \
+             ls` shows how to drop that delivery",
+        ),
+        Remedy::KeepForNewerRelease(newer) => format!(
+            "kept: {path}: deliveries wait for {} in it that only a newer release can read",
+            waiting(*newer),
+        ),
+        Remedy::SetAside { refused, .. } if is_wanted => format!(
+            "{}: {path}: {refused}; deliveries go on without it",
+            does("set aside", "set aside, with --yes"),
+        ),
+        Remedy::SetAside { refused, .. } => format!(
+            "kept: {path}: {refused}; deliveries wait for it. If the disk will never read it, \
+             --give-up sets it aside"
+        ),
+    }
+}
+
+fn waiting(waiting: Holding) -> String {
+    let items = text::counted(waiting.items, "item");
+    format!("{} ({items})", text::counted(waiting.frames, "frame"))
+}
+
+fn damage(file: &Examined) -> String {
+    match file.damage {
+        Some(damage) if !damage.is_none() => {
+            let places = text::counted(damage.frames + damage.regions, "place");
+            format!("; {places} in it cannot, and the file will be set aside again")
+        }
+        _ => String::new(),
+    }
+}
