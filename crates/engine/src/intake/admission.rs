@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_flow::Refusal;
 use sluice_flow::overload::admission::{Obstacle, Patience};
 use sluice_flow::source::{ArrivedBody, Permit};
+use sluice_log::format::{BODY_LIMIT_BYTES, METADATA_LIMIT_BYTES};
 
 use super::ReceiverRoute;
 use crate::receiving::ArrivedMemory;
@@ -16,6 +17,14 @@ use crate::receiving::ArrivedMemory;
 /// A sender that waits for a delivery looks at its state again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(super) const BEHIND: &str = "deliveries are behind";
+
+/// A payload of this length and the longest metadata are a frame that the log can store.
+const STORED_LIMIT_BYTES: usize = BODY_LIMIT_BYTES - METADATA_LIMIT_BYTES;
+
+fn too_large(bytes: usize, limit: usize, what: &str) -> Refusal {
+    let reason = format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)");
+    Refusal::TooLarge { reason }
+}
 
 impl ReceiverRoute {
     /// Asks for memory for a body of `bytes`. Waits a bounded time for it.
@@ -135,12 +144,22 @@ impl ReceiverRoute {
         let unwritten = disk.map_or(usize::MAX, |disk| disk.unwritten_limit_bytes as usize);
         let unwritten = (unwritten, "the memory for what is not on disk yet");
         let (limit, what) = receiving.min(unwritten);
-        if bytes <= limit {
-            return Ok(());
+        if bytes > limit {
+            return Err(too_large(bytes, limit, what));
         }
-        Err(Refusal::TooLarge {
-            reason: format!("a request of {bytes} bytes exceeds {what} ({limit} bytes)"),
-        })
+        self.check_storable(bytes)
+    }
+
+    /// Refuses for good a payload that no file of the log can hold. It would be tried for ever.
+    pub(super) fn check_storable(&self, payload_len_bytes: usize) -> Result<(), Refusal> {
+        match self.route.disk {
+            Some(_) if payload_len_bytes > STORED_LIMIT_BYTES => Err(too_large(
+                payload_len_bytes,
+                STORED_LIMIT_BYTES,
+                "what the disk's format holds",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Delays an answer while a delivery comes close to its limit: senders that wait for their
@@ -193,6 +212,7 @@ mod tests {
     use crate::delivery::{Bounds, Delivery, Policy};
     use crate::entry::Entry;
     use crate::intake::Route;
+    use crate::intake::route::RouteDisk;
     use crate::receiving::ReceivingBudget;
 
     fn route(receiving_bytes: usize) -> Arc<dyn IngressRoute> {
@@ -310,6 +330,25 @@ mod tests {
         drop(others);
         assert!(waits.await.is_err());
         assert!(!slow.health.judge(Instant::now(), false).is_outpaced);
+    }
+
+    /// Guarantee: what no file of the log can hold is refused for good: it would be tried for ever.
+    #[tokio::test]
+    async fn a_payload_that_cannot_be_stored_is_refused() {
+        let ingress = ingress(2 << 30);
+        for (on_disk, len_bytes, fits) in [
+            (false, 1 << 30, true),
+            (true, STORED_LIMIT_BYTES, true),
+            (true, STORED_LIMIT_BYTES + 1, false),
+        ] {
+            let disk = on_disk
+                .then(|| RouteDisk { unwritten_limit_bytes: u64::MAX, watch: Arc::default() });
+            ingress.set_routes([(Signal::Traces, Route { disk, ..empty_route() })]);
+            let route = ingress.route(Signal::Traces).expect("there is one");
+            let admitted = route.admit_at_once(len_bytes);
+            assert_eq!(admitted.is_ok(), fits, "{on_disk} {len_bytes}");
+            assert!(fits || matches!(admitted, Err(Refusal::TooLarge { .. })));
+        }
     }
 
     #[tokio::test]

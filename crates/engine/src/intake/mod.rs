@@ -150,6 +150,7 @@ impl ReceiverRoute {
     /// Puts a frame into the log. Returns the answer to wait for, and whether to slow down.
     fn append(&self, mut request: Request) -> Result<(Option<Answer>, bool), Refusal> {
         self.prepare(&mut request)?;
+        self.check_storable(request.payload.bytes.len())?;
         let Request { payload, items, metadata, position } = request;
         if items == 0 {
             // Nothing is left of it that could be lost.

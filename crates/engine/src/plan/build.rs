@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sluice_config::Diagnostics;
 use sluice_config::document::{Acknowledge, Document, OverflowPolicy, Placed};
 use sluice_exporters::sending::Sizer;
+use sluice_log::format::READERS_LIMIT;
 use sluice_otlp::Signal;
 use sluice_processors::{BatchLimits, ProcessorConfig};
 
@@ -44,6 +45,9 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
         Planner { document, read: &read, paths: &paths, memory, disk: disk.as_ref(), ack };
     let deliveries: Vec<DeliveryPlan> =
         first_paths.iter().map(|path| planner.delivery(&path.delivery, path.signal)).collect();
+    if disk.is_some() {
+        check_readers(&deliveries, diagnostics);
+    }
     let disk_bytes = disk.as_ref().map(|disk| disk.backlog_bytes);
     warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);
@@ -61,6 +65,20 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
         steps: read.steps,
         metrics: super::metrics(document),
         logging: document.telemetry.logs.clone(),
+    }
+}
+
+/// A frame on disk names all of its deliveries.
+fn check_readers(deliveries: &[DeliveryPlan], diagnostics: &mut Diagnostics) {
+    for signal in Signal::ALL {
+        let count = deliveries.iter().filter(|delivery| delivery.signal == signal).count();
+        if count > READERS_LIMIT {
+            let message = format!(
+                "{count} deliveries of {signal}: a frame on disk can be for {READERS_LIMIT}; \
+                 share them between two processes"
+            );
+            diagnostics.error(None, message);
+        }
     }
 }
 
