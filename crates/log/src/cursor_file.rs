@@ -33,13 +33,19 @@ pub(crate) struct CursorFiles {
 }
 
 impl CursorFiles {
+    /// The directory was made anew: what was in it has to be written again.
+    pub(crate) fn forget_written(&mut self) {
+        self.listed = None;
+        self.by_reader.values_mut().for_each(|file| file.failed = true);
+    }
+
     /// Makes the list on disk name all of these, if it does not.
     pub(crate) fn list_all(&mut self, disk: &dyn Disk, log_directory: &Path) -> Result<()> {
         let names = self.by_reader.values().filter_map(|file| file.path.file_name());
         let names = names.map(|name| name.to_string_lossy().into_owned());
         let names = names.chain(self.lost.iter().cloned()).collect();
         if self.listed.as_ref() != Some(&names) {
-            // Nobody knows what an error leaves.
+            // After an error the file may be the old or the new one.
             self.listed = None;
             cursor_list::write(disk, log_directory, &names)?;
             self.listed = Some(names);
@@ -102,10 +108,14 @@ impl CursorFile {
         let sequence = self.sequence + 1;
         let slot = encode_slot(state, sequence);
         let written = write_all_at(&*self.file, &slot, slot_position(sequence))
-            .and_then(|()| self.file.sync_data());
-        self.failed = written.is_err();
+            .and_then(|()| self.file.sync_data())
+            .and_then(|()| self.file.is_linked());
+        self.failed = !matches!(written, Ok(true));
         self.sequence = sequence;
-        written.at(&self.path, "cannot write")
+        match written.at(&self.path, "cannot write")? {
+            true => Ok(()),
+            false => Err(FileError::Removed { path: self.path.clone() }),
+        }
     }
 
     pub fn path(&self) -> &Path {

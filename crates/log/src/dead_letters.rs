@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Access, Disk, remove_if_there};
+use crate::disk::{Access, Disk, create_directories, remove_if_there, sync_above};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
@@ -90,7 +90,8 @@ impl DeadLetters {
         limit_bytes: u64,
     ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
-        disk.create_directory(&directory).at(&directory, "cannot create")?;
+        create_directories(&*disk, &directory).at(&directory, "cannot create")?;
+        sync_above(&*disk, &directory).at(&directory, "cannot sync the directories above")?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),

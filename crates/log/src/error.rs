@@ -33,6 +33,8 @@ pub enum FileError {
     DamagedList { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
+    #[error("{}: the file was removed while it was in use", path.display())]
+    Removed { path: PathBuf },
     /// An earlier write or sync failed. Frames that were not durable go to another segment.
     #[error("{}: an earlier write failed", path.display())]
     Failed { path: PathBuf },
@@ -44,15 +46,26 @@ impl FileError {
         matches!(self, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// True if only space is missing: disk full, quota exceeded, no inodes left.
+    /// True if a file or its directory was removed while it was in use.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_not_found() || matches!(self, FileError::Removed { .. })
+    }
+
+    /// True if only space is missing: disk full, quota exceeded, no inodes left, a limit of the
+    /// process (`RLIMIT_FSIZE`).
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, FileError::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge
+        ))
     }
 
     pub(crate) fn trouble(&self, stops_writing: bool) -> DiskTrouble {
         let (reason, out_of_space) = (self.to_string(), self.is_out_of_space());
-        DiskTrouble { reason, out_of_space, stops_writing }
+        DiskTrouble { reason, out_of_space, stops_writing, ..DiskTrouble::default() }
     }
 }
 

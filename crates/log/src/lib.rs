@@ -5,10 +5,11 @@
 //! of a floor and resolved ranges, and reads by offset are the same.
 //!
 //! From the bottom up: `disk` (operations on a file system), `format` (bytes), `segment`,
-//! `cursor_file`, `cursor_list` and `dead_letters` (files), `log` (the memory tail, under one lock), and three
-//! threads: `writer` (group commit), `reader` (reads ahead), `maintenance` (cursors and retention).
-//! The threads share `home` beside the log; `recovery` puts the parts together. `inspect` looks at
-//! the files of another process, and `repair` changes those that were set aside.
+//! `cursor_file`, `cursor_list` and `dead_letters` (files), `log` (the memory tail, under one
+//! lock), and three threads: `writer` (group commit), `reader` (reads ahead), `maintenance`
+//! (cursors and retention). The threads share `home` beside the log; `recovery` puts the parts
+//! together. `inspect` looks at the files of another process, and `repair` changes those that were
+//! set aside.
 
 mod aside;
 mod cursor;

@@ -74,7 +74,7 @@ pub struct Recovered {
     /// for those that are gone. Everything that is on disk now is kept for them until they are
     /// forgotten.
     pub lost_cursors: Vec<String>,
-    /// The list of cursor files is damaged: it is written anew. It is not known whether one is gone.
+    /// The list of cursor files is damaged and is written anew. Whether one is gone is not known.
     pub damaged_list: Option<PathBuf>,
     /// Cursor files of which the disk refused one slot. The other slot is used, and new offsets
     /// start far above it: the refused slot may be the newer one.

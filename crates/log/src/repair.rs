@@ -25,7 +25,7 @@ pub struct Examined {
     pub len_bytes: u64,
     /// Whole frames that some reader waits for.
     pub waiting: Holding,
-    /// What cannot be read, if the file can be read at all.
+    /// None if the file cannot be read at all.
     pub damage: Option<Damage>,
     pub remedy: Remedy,
 }
@@ -101,7 +101,7 @@ pub fn examine(
     Ok(examined)
 }
 
-/// What is in a file.
+/// The content of a file.
 struct Found {
     waiting: Holding,
     /// Frames that readers wait for and that this release cannot use.

@@ -141,7 +141,7 @@ pub struct Orphan {
 }
 
 /// An operation that the disk refuses. The log tries it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskTrouble {
     pub reason: String,
     /// Only space (or a quota, or inodes) is missing.
@@ -149,6 +149,8 @@ pub struct DiskTrouble {
     /// Frames cannot be written: nothing is made durable meanwhile. Otherwise segments cannot be
     /// read, or cursors cannot be written.
     pub stops_writing: bool,
+    /// For how long a call has had no answer. Zero if the disk answered with an error.
+    pub without_answer: Duration,
 }
 
 /// Counters of a log since it was opened, and sizes as they are now.

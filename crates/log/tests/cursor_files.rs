@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 use sluice_log::cursor_file::{CursorFile, damaged_slots, file_name};
-use sluice_log::disk::Disk as _;
 use sluice_log::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMIT, SLOT_LEN_BYTES,
     UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,
@@ -19,7 +18,7 @@ const DIRECTORY: &str = "/log/traces/cursors";
 
 fn disk(seed: u64) -> FaultyDisk {
     let disk = FaultyDisk::new(seed);
-    disk.create_directory(Path::new(DIRECTORY)).unwrap();
+    disk.make_directory(Path::new(DIRECTORY));
     disk
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_log::cursor_file::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
-use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::disk::{Disk, RealDisk, create_directories};
 use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};
 use sluice_log::inspect::verify;
 use sluice_log::segment::{ReaderOptions, SegmentReader};
@@ -76,7 +76,7 @@ fn write_fixtures() {
     frames()[3..].iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
     writer.sync().unwrap();
     let cursors = directory.join("cursors");
-    RealDisk.create_directory(&cursors).unwrap();
+    create_directories(&RealDisk, &cursors).unwrap();
     let state = cursor_state();
     CursorFile::create(&RealDisk, &cursors.join(file_name(&state.name)), &state).unwrap();
     let mut letters = DeadLetters::open(Arc::new(RealDisk), &directory, DELIVERY, 1 << 20).unwrap();

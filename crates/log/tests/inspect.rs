@@ -36,7 +36,7 @@ fn filled() -> FaultyDisk {
     }
     writer.sync().unwrap();
     let cursors = Path::new(TRACES).join(CURSORS_DIRECTORY);
-    disk.create_directory(&cursors).unwrap();
+    disk.make_directory(&cursors);
     // Every frame is for the reader 1, every third one for the reader 2.
     for (id, floor, head, held) in [(1, 5, 10, holding(5, 50, 500)), (2, 0, 0, holding(0, 0, 0))] {
         let state = CursorState {
@@ -64,8 +64,8 @@ fn filled() -> FaultyDisk {
         payload: Bytes::from_static(b"data"),
     };
     letters.append(&[letter]).unwrap();
-    disk.create_directory(Path::new("/log/metrics/cursors")).unwrap();
-    disk.create_directory(Path::new("/log/lost+found")).unwrap();
+    disk.make_directory(Path::new("/log/metrics/cursors"));
+    disk.make_directory(Path::new("/log/lost+found"));
     disk
 }
 

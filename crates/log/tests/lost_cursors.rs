@@ -53,7 +53,7 @@ fn orphans(log: &Log<Note>) -> Vec<String> {
     names
 }
 
-/// What is done to the files, what is lost by it, and the readers that are left.
+/// A change of the files, the names of what is lost by it, and the readers that are left.
 type Loss = (&'static str, fn(&FaultyDisk), &'static [&'static str], &'static [&'static str]);
 
 const LOSSES: [Loss; 5] = [

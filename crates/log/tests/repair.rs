@@ -105,10 +105,10 @@ fn no_file_goes_back_over_another() {
     disk.put(Path::new(ASIDE), &whole);
     disk.put(Path::new(&format!("{ASIDE}-2")), &whole);
     let remedies: Vec<_> = examined(&disk).into_iter().map(|file| file.remedy).collect();
-    assert!(
-        matches!(&remedies[..], [Remedy::PutBack(_), Remedy::Blocked { by }] if by == Path::new(FIRST)),
-        "{remedies:?}"
-    );
+    let [Remedy::PutBack(_), Remedy::Blocked { by }] = &remedies[..] else {
+        panic!("{remedies:?}")
+    };
+    assert_eq!(by, Path::new(FIRST));
     disk.put(Path::new(FIRST), b"of the operator");
     for file in examined(&disk) {
         assert!(matches!(file.remedy, Remedy::Blocked { .. }), "{file:?}");
@@ -132,8 +132,8 @@ fn what_somebody_else_may_need_is_kept() {
     let disk = disk_with_frames(OF_NEWER_RELEASE..OF_NEWER_RELEASE + 10);
     assert!(run(&disk).is_empty());
     let [file] = &examined(&disk)[..] else { panic!("one file") };
-    let is_newer = |remedy: &Remedy| matches!(remedy, Remedy::KeepForNewerRelease(waiting) if waiting.frames == 10);
-    assert!(is_newer(&file.remedy), "{file:?}");
+    let Remedy::KeepForNewerRelease(waiting) = &file.remedy else { panic!("{file:?}") };
+    assert_eq!(waiting.frames, 10);
 }
 
 /// Scenario: the disk will never read a file again. Guarantee: it can be set aside, and deliveries

@@ -110,7 +110,7 @@ fn whichever_call_fails_nothing_durable_is_lost_and_the_next_attempt_succeeds() 
         for number in 0.. {
             for cut in [false, true] {
                 let disk = FaultyDisk::new(number);
-                disk.create_directory(Path::new(DIRECTORY)).unwrap();
+                disk.make_directory(Path::new(DIRECTORY));
                 disk.reset_counts();
                 disk.fail_call(number, error);
                 let durable = write_with_retries(&disk, &frames, if cut { 1 } else { 2 });
@@ -125,7 +125,7 @@ fn whichever_call_fails_nothing_durable_is_lost_and_the_next_attempt_succeeds() 
                 assert!(cut || durable == frames.len(), "call {number}: {durable} frames");
             }
             let disk = FaultyDisk::new(0);
-            disk.create_directory(Path::new(DIRECTORY)).unwrap();
+            disk.make_directory(Path::new(DIRECTORY));
             disk.reset_counts();
             write_with_retries(&disk, &frames, 1);
             if number > disk.counts().total() {
@@ -138,7 +138,7 @@ fn whichever_call_fails_nothing_durable_is_lost_and_the_next_attempt_succeeds() 
 #[test]
 fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
     let disk = FaultyDisk::new(1);
-    disk.create_directory(Path::new(DIRECTORY)).unwrap();
+    disk.make_directory(Path::new(DIRECTORY));
     disk.set_capacity(Some(1 << 20));
     let create =
         |len_bytes| SegmentWriter::create(&disk, Path::new(DIRECTORY), header(0), len_bytes);
@@ -167,7 +167,7 @@ fn a_full_disk_shows_when_the_segment_is_made_and_leaves_nothing_behind() {
 #[test]
 fn no_inodes_and_no_descriptors_are_refusals_that_pass() {
     let disk = FaultyDisk::new(1);
-    disk.create_directory(Path::new(DIRECTORY)).unwrap();
+    disk.make_directory(Path::new(DIRECTORY));
     let try_create =
         || SegmentWriter::create(&disk, Path::new(DIRECTORY), header(0), 1 << 16).map(drop);
     disk.set_file_limit(Some(0));

@@ -62,6 +62,9 @@ async fn serve(
     let hangup = signal(SignalKind::hangup())?;
     // As in a Go program these two do nothing. By default they would end the process.
     let _ignored = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+    // A file at its size limit (RLIMIT_FSIZE) is a full disk.
+    let file_size = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    let _not_deadly = signal(file_size)?;
     allocator::set_limit(plan.memory.limit_bytes);
     tokio::spawn(allocator::keep_within_limit());
     let mut engine = Engine::start(plan, Some(scheduler)).await?;

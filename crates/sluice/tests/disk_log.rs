@@ -10,7 +10,7 @@ use gateway::{
     exporter, fan_out, faulty_backend, items_arrive, keeping_backend,
 };
 use sluice_load_test::subject::{Subject, SubjectError, SubjectSpec};
-use sluice_load_test::{Backend, Faults, Load, LoadReport};
+use sluice_load_test::{Backend, Faults, Load};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 
@@ -51,22 +51,6 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
 
 fn segments(directory: &Path) -> usize {
     files(directory).iter().filter(|(name, _)| name.ends_with(".seg")).count()
-}
-
-async fn send(gateway: &Gateway, items: u64) -> LoadReport {
-    let report = gateway.load(Signal::Traces).items(items).run().await.expect("a load");
-    assert_eq!(report.accepted, items, "{:?}", report.messages);
-    report
-}
-
-/// Waits until a gateway has a backlog of this many items for an exporter.
-async fn holds(gateway: &Gateway, exporter: &str, items: u64) {
-    let has = async || {
-        gateway.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await
-            == items as f64
-    };
-    let backlog = async || gateway.metric("sluice_delivery_backlog_items", &[]).await;
-    assert!(eventually(SOON, has).await, "{} items are held, not {items}", backlog().await);
 }
 
 /// Scenario: the load of the Kyma telemetry trace test, to backends that take everything at once.
@@ -113,9 +97,9 @@ async fn what_a_dead_backend_did_not_take_arrives_after_a_restart() {
     let directory = directory();
     let config = config(directory.path(), &[("healthy", &healthy), ("dead", &dead)], "");
     let mut gateway = Gateway::start(&config).await;
-    let report = send(&gateway, 20_000).await;
+    let report = gateway.accepts(20_000).await;
     assert_arrives_once(&report, &healthy, SOON).await;
-    holds(&gateway, "otlp/dead", 20_000).await;
+    gateway.holds("otlp/dead", 20_000).await;
     let began = Instant::now();
     gateway.terminate();
     assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
@@ -184,7 +168,7 @@ async fn the_backlog_of_a_renamed_pipeline_is_kept_and_listed() {
     let directory = directory();
     let first = config(directory.path(), &[("a", &dead)], "");
     let mut gateway = Gateway::start(&first).await;
-    let report = send(&gateway, 1_000).await;
+    let report = gateway.accepts(1_000).await;
     gateway.terminate();
     gateway.ended_within(SOON).await;
     drop(gateway);
@@ -230,7 +214,7 @@ async fn a_backlog_outlives_its_receiver_and_its_processors() {
             )
     };
     let mut gateway = Gateway::start(&with_steps("changed.before")).await;
-    let report = send(&gateway, 500).await;
+    let report = gateway.accepts(500).await;
     gateway.terminate();
     gateway.ended_within(SOON).await;
     drop(gateway);
@@ -297,7 +281,7 @@ async fn a_second_process_is_refused() {
     let directory = directory();
     let config = config(directory.path(), &[("a", &dead)], "");
     let gateway = Gateway::start(&config).await;
-    let report = send(&gateway, 500).await;
+    let report = gateway.accepts(500).await;
     let output = refused(&config).await;
     assert!(output.contains("in use by the process"), "{output}");
     dead.faults().clear();
@@ -312,7 +296,7 @@ async fn what_cannot_be_used_leaves_the_files_untouched() {
     let directory = directory();
     let config = config(directory.path(), &[("a", &dead)], "");
     let mut gateway = Gateway::start(&config).await;
-    let report = send(&gateway, 500).await;
+    let report = gateway.accepts(500).await;
     gateway.terminate();
     gateway.ended_within(SOON).await;
     drop(gateway);
@@ -358,110 +342,6 @@ fn make_newer(segment: &mut [u8]) {
     segment[..encoded.len()].copy_from_slice(&encoded);
 }
 
-/// Scenario: a file with a backlog is damaged, and is repaired and put back later. Guarantee: what
-/// is missing is counted and the file is kept, as all that shows the log says; then the rest, and
-/// nothing else, arrives.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
-    let _alone = alone().await;
-    let dead = dead_backend().await;
-    let directory = directory();
-    let config = config(directory.path(), &[("a", &dead)], "");
-    let stop = async |mut gateway: Gateway| {
-        gateway.terminate();
-        assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
-    };
-    let gateway = Gateway::start(&config).await;
-    let report = send(&gateway, 5_000).await;
-    holds(&gateway, "otlp/a", 5_000).await;
-    stop(gateway).await;
-    let (segment, whole) =
-        files(directory.path()).into_iter().find(|(name, _)| name.ends_with(".seg")).expect("one");
-    let mut damaged = whole.clone();
-    damaged[50_000..80_000].fill(7);
-    std::fs::write(&segment, damaged).expect("a file");
-
-    dead.faults().clear();
-    let gateway = Gateway::start(&config).await;
-    let is_told = async || gateway.metric("sluice_delivery_lost_items", &[]).await > 0.0;
-    assert!(eventually(SOON, is_told).await, "{:?}", dead.counts());
-    let lost = gateway.metric("sluice_delivery_lost_items", &[]).await;
-    assert_eq!(dead.counts().items as f64 + lost, 5_000.0);
-    let is_set_aside = async || gateway.metric("sluice_log_set_aside_files", &[]).await == 1.0;
-    assert!(eventually(SOON, is_set_aside).await, "{}", gateway.output());
-    let aside = format!("{segment}.damaged");
-    gateway.wait_for_output("could not be read or was not there", 1).await;
-    gateway.wait_for_output("are kept as `….seg.damaged`", 1).await;
-    assert!(gateway.health().await.expect("an answer").1.contains(&aside));
-    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&aside));
-    for (command, says) in [("ls", "set aside: "), ("verify", "damaged: ")] {
-        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
-        let ran = sluice.args(["log", command]).arg(directory.path()).output().expect("it runs");
-        let output = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(output.contains(&format!("{says}{aside}")), "{command}: {output}");
-    }
-    stop(gateway).await;
-
-    std::fs::write(&aside, whole).expect("a file");
-    let repair = |options: &[&str], code: i32, says: &str| {
-        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
-        sluice.args(["log", "repair"]).arg(directory.path()).args(options);
-        let ran = sluice.output().expect("it runs");
-        let output = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(ran.status.code() == Some(code) && output.contains(says), "{options:?}: {output}");
-    };
-    repair(&[], 1, "nothing was changed");
-    repair(&["--yes"], 0, &format!("put back: {aside}: "));
-    repair(&["--yes"], 0, "no file was set aside");
-    let gateway = Gateway::start(&config).await;
-    assert_arrives_once(&report, &dead, SOON).await;
-    let is_gone = async || gateway.metric("sluice_log_disk_bytes", &[]).await <= MIB as f64;
-    assert!(eventually(SOON, is_gone).await, "{:?}", files(directory.path()).len());
-}
-
-/// Scenario: a cursor file is removed by hand. Guarantee: nothing on disk is removed, and all that
-/// shows the log says what is lost; the backlog can be written to a file, and dropped.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waited_for_a_delivery_whose_cursor_is_gone_is_kept() {
-    let _alone = alone().await;
-    let dead = dead_backend().await;
-    let directory = directory();
-    let config = config(directory.path(), &[("a", &dead)], "");
-    let mut gateway = Gateway::start(&config).await;
-    send(&gateway, 2_000).await;
-    holds(&gateway, "otlp/a", 2_000).await;
-    gateway.terminate();
-    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
-    let is_cursor = |name: &String| name.ends_with(".cursor");
-    let mut names = files(directory.path()).into_iter().map(|(name, _)| name);
-    let cursor = names.find(is_cursor).expect("a cursor file");
-    std::fs::remove_file(&cursor).expect("removed");
-    let lost = format!("{}.damaged", Path::new(&cursor).file_name().unwrap().to_string_lossy());
-
-    let mut gateway = Gateway::start(&config).await;
-    gateway.wait_for_output("everything on disk is kept for them", 1).await;
-    assert_eq!(gateway.metric("sluice_log_lost_cursors", &[]).await, 1.0);
-    assert!(gateway.health().await.expect("an answer").1.contains(&lost));
-    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&lost));
-    send(&gateway, 100).await;
-    holds(&gateway, "otlp/a", 100).await;
-    gateway.terminate();
-    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
-    let sluice = |arguments: &[&str]| {
-        let mut sluice = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"));
-        let (command, options) = arguments.split_first().expect("a command");
-        sluice.args(["log", command]).arg(directory.path()).args(options);
-        let ran = sluice.output().expect("it runs");
-        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
-    };
-    let (code, verified) = sluice(&["verify"]);
-    assert!(code == Some(1) && verified.contains(&lost), "{verified}");
-    let (_, kept) = sluice(&["replay", "--delivery", &lost, "--backlog", "--to-file", "-"]);
-    assert_eq!(kept.matches("\"spanId\"").count(), 2_100);
-    assert_eq!(sluice(&["drop", "--delivery", &lost, "--yes"]).0, Some(0));
-    assert_eq!(sluice(&["verify"]).0, Some(0));
-}
-
 /// Scenario: reloads that remove a delivery with a backlog and bring it back, and that ask for a
 /// change that needs a restart. Guarantee: the backlog stays listed meanwhile and goes out then; a
 /// change of the directory leaves the old one in use, and says so.
@@ -471,14 +351,14 @@ async fn a_reload_keeps_the_backlog_of_what_it_removes() {
     let directory = directory();
     let both = config(directory.path(), &[("a", &a), ("b", &b)], "");
     let gateway = Gateway::start(&both).await;
-    let report = send(&gateway, 2_000).await;
+    let report = gateway.accepts(2_000).await;
     gateway.reload(&config(directory.path(), &[("a", &a)], "")).await;
     let listed = async || {
         gateway.metric("sluice_log_orphan_items", &[("delivery", "traces/b → otlp/b")]).await
             == 2_000.0
     };
     assert!(eventually(SOON, listed).await);
-    let more = send(&gateway, 100).await;
+    let more = gateway.accepts(100).await;
     let elsewhere = TempDir::with_prefix("sluice-disk-log-").expect("a directory");
     gateway.reload(&config(elsewhere.path(), &[("a", &a), ("b", &b)], "")).await;
     assert!(gateway.output().contains("needs a restart"), "{}", gateway.output());
@@ -490,7 +370,7 @@ async fn a_reload_keeps_the_backlog_of_what_it_removes() {
 
     gateway.reconfigure(&fan_out(Signal::Traces, LIMIT_MIB, &[("a", &a)]));
     gateway.wait_for_output("no longer has a directory", 1).await;
-    send(&gateway, 100).await;
+    gateway.accepts(100).await;
 }
 
 /// Scenario: a dead backend whose pipeline has a small budget, beside a healthy one. Guarantee: no
@@ -596,7 +476,7 @@ async fn file_storage_of_a_collector_chooses_the_directory() {
         )
     };
     let mut gateway = Gateway::start_with(&with_storage("file_storage"), Options::default()).await;
-    let report = send(&gateway, 500).await;
+    let report = gateway.accepts(500).await;
     gateway.terminate();
     gateway.ended_within(SOON).await;
     assert!(segments(directory.path()) > 0, "{}", gateway.output());

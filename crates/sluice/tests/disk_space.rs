@@ -241,6 +241,36 @@ fn limit_descriptors(pid: u32, limit: u64) {
     assert!(status.success());
 }
 
+/// Lets the gateway make no file longer, until it is dropped.
+struct NoLongFiles {
+    pid: u32,
+}
+
+impl NoLongFiles {
+    fn of(gateway: &Gateway) -> NoLongFiles {
+        limit_file_size(gateway.pid(), "40000");
+        NoLongFiles { pid: gateway.pid() }
+    }
+}
+
+impl Drop for NoLongFiles {
+    fn drop(&mut self) {
+        limit_file_size(self.pid, "unlimited");
+    }
+}
+
+fn limit_file_size(pid: u32, bytes: &str) {
+    let limit = format!("--fsize={bytes}:");
+    let pid = pid.to_string();
+    let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+    assert!(status.expect("prlimit runs").success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_room_in_files() {
+    refuses_and_recovers(&Place::folder(), NoLongFiles::of).await;
+}
+
 /// As above, with senders that are connected already: no other sender can connect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_file_descriptors() {

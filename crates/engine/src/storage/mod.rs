@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_log::disk::{Disk, RealDisk};
+use sluice_log::disk::{Disk, RealDisk, create_directories};
 use sluice_log::lock::DirectoryLock;
 use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
@@ -158,7 +158,7 @@ async fn opening<T: Send + 'static>(open: impl FnOnce() -> T + Send + 'static) -
 fn open_directory(plan: &DiskPlan) -> Result<Storage> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let path = &plan.directory;
-    disk.create_directory(path)
+    create_directories(&*disk, path)
         .map_err(|error| StartError(format!("buffer.directory {}: {error}", path.display())))?;
     let lock = DirectoryLock::acquire(path).map_err(|error| {
         StartError(format!("buffer.directory: {error}; give each process a directory of its own"))

@@ -52,9 +52,14 @@ impl LogWatch {
         // The disk has worked meanwhile.
         seen.since = seen.since.filter(|_| stats.commits == before.commits);
         let stops_writing = trouble.as_ref().is_some_and(|trouble| trouble.stops_writing);
-        seen.since = stops_writing.then(|| seen.since.unwrap_or(now));
+        let without_answer = trouble.as_ref().map(|trouble| trouble.without_answer);
+        let began = now - without_answer.unwrap_or_default();
+        seen.since = stops_writing.then(|| seen.since.unwrap_or(now).min(began));
         let trouble = trouble.map(|trouble| match trouble.out_of_space {
             true => format!("the disk is full: {}", trouble.reason),
+            false if !trouble.without_answer.is_zero() => {
+                format!("the disk hangs: {}", trouble.reason)
+            }
             false => format!("the disk fails: {}", trouble.reason),
         });
         let is_lasting = seen.since.is_some_and(|since| now.duration_since(since) >= LASTING);
@@ -139,7 +144,7 @@ mod tests {
         for stops_writing in [true, false] {
             let (watch, mut stats) = (LogWatch::default(), LogStats::default());
             let trouble =
-                DiskTrouble { reason: "EIO".to_owned(), out_of_space: false, stops_writing };
+                DiskTrouble { reason: "EIO".to_owned(), stops_writing, ..DiskTrouble::default() };
             for since in [Duration::ZERO, LASTING] {
                 assert!(!watch.has_lasting_trouble());
                 watch.note(Signal::Logs, Some(trouble.clone()), stats, start + since);

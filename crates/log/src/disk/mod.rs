@@ -36,7 +36,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates a file that must not exist (mode 0600) and opens it for reading and writing.
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
-    /// Creates and syncs a directory and the missing directories above it (mode 0700).
+    /// Creates one directory (mode 0700). An error if something has its name. Use
+    /// [`create_directories`].
     fn create_directory(&self, path: &Path) -> io::Result<()>;
     /// The entries of a directory, sorted by name.
     fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>>;
@@ -62,6 +63,42 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     fn len_bytes(&self) -> io::Result<u64>;
+    /// Whether a name leads to the file: false after it was removed.
+    fn is_linked(&self) -> io::Result<bool>;
+}
+
+/// Creates a directory, and those above it that are missing, unless it is there. [`sync_above`]
+/// makes their names durable.
+pub fn create_directories(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let created = match disk.create_directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty()) else {
+                return Err(error);
+            };
+            create_directories(disk, parent)?;
+            disk.create_directory(path)
+        }
+        created => created,
+    };
+    match created {
+        // The first use shows whether it is a directory.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// Makes the names of a directory and of those above it durable, as far as this process may: a
+/// process that created them may have ended before it synced them.
+pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    for above in path.ancestors().skip(1) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match disk.sync_directory(above) {
+            // It is not this process that created it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            synced => synced?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes a file. False if it is not there.

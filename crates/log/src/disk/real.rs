@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,18 +55,7 @@ impl Disk for RealDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        if path.is_dir() {
-            return Ok(());
-        }
-        let parent =
-            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        self.create_directory(parent)?;
-        match fs::DirBuilder::new().mode(0o700).create(path) {
-            // Another process was quicker. The first use shows whether the path is a directory.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.sync_directory(parent),
-        }
+        fs::DirBuilder::new().mode(0o700).create(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
@@ -129,6 +118,10 @@ impl DiskFile for RealFile {
 
     fn len_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 

@@ -28,8 +28,8 @@ pub enum Finding {
     MissingFrames { path: PathBuf, frames: u64 },
     /// One damaged slot: an interrupted write. Both: the reader's position is lost.
     DamagedCursor { path: PathBuf, slots: usize },
-    /// A cursor file that was set aside or is gone: what its delivery had resolved is not known. The
-    /// name is that under which everything on disk is kept for it.
+    /// A cursor file that was set aside or is gone: what its delivery had resolved is not known.
+    /// Everything on disk is kept for it under this name.
     LostCursor { log_directory: PathBuf, name: String },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },

@@ -41,7 +41,8 @@ impl<T> Log<T> {
         let left_behind = std::mem::take(&mut store.threads);
         if left_behind > 0 {
             let reason = format!("threads that got no answer from it: {left_behind}, left behind");
-            store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
+            store.trouble =
+                Some(DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() });
         }
     }
 }

@@ -90,12 +90,13 @@ impl<T> Log<T> {
         inner.cursors.iter().enumerate().filter_map(orphan).collect()
     }
 
-    /// The first trouble with the disk: with writing frames, else with reading, else with cursors.
+    /// The first trouble with the disk: with writing frames, else no answer at all, else with
+    /// reading, else with cursors.
     pub fn trouble(&self) -> Option<DiskTrouble> {
         let inner = self.shared.inner.lock();
         let store = inner.store.as_ref()?;
-        let trouble = store.trouble.as_ref().or(store.read_trouble.as_ref());
-        trouble.or(store.cursor_trouble.as_ref()).cloned()
+        let of_answers = || store.read_trouble.as_ref().or(store.cursor_trouble.as_ref()).cloned();
+        store.trouble.clone().or_else(|| store.waits_since.trouble()).or_else(of_answers)
     }
 
     /// Files that were set aside because readers passed something in them.

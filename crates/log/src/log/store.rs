@@ -1,11 +1,14 @@
 //! State of the part of a log that is on disk.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::segments::Segments;
 use super::{Inner, Log, Shared};
 use crate::segment::SetAside;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
+
+/// A disk that answers sooner is worth waiting for.
+const HANGS_AFTER: Duration = Duration::from_secs(1);
 
 /// Guarded by the log's lock.
 #[derive(Default)]
@@ -31,6 +34,8 @@ pub(crate) struct Store {
     pub(crate) ends: Ends,
     /// Segments were given up for their space: maintenance removes them soon.
     pub(crate) has_shed: bool,
+    /// Since when a thread has waited for an answer of the disk, while it does.
+    pub(crate) waits_since: WaitsSince,
     /// Why frames cannot be written, if they cannot.
     pub(crate) trouble: Option<DiskTrouble>,
     /// Why cursors cannot be written, if they cannot.
@@ -43,6 +48,34 @@ pub(crate) struct Store {
     /// Counted from a random number at each start: segments may name readers of which nothing else
     /// is left, and a new reader must not get the id of one of them.
     pub(crate) newest_persistent_id: u32,
+}
+
+/// When each thread began what it does with the disk at present.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitsSince {
+    pub(crate) writing: Option<Instant>,
+    pub(crate) reading: Option<Instant>,
+    pub(crate) storing_cursors: Option<Instant>,
+}
+
+impl WaitsSince {
+    /// The trouble of a disk that gives neither an answer nor an error.
+    pub(crate) fn trouble(&self) -> Option<DiskTrouble> {
+        let what = [
+            (self.writing, "a write", true),
+            (self.reading, "a read", false),
+            (self.storing_cursors, "the write of a cursor", false),
+        ];
+        what.into_iter().find_map(|(since, what, stops_writing)| {
+            let without_answer = since.map(|since| since.elapsed())?;
+            (without_answer >= HANGS_AFTER).then(|| DiskTrouble {
+                reason: format!("no answer to {what} for {} s", without_answer.as_secs()),
+                stops_writing,
+                without_answer,
+                ..DiskTrouble::default()
+            })
+        })
+    }
 }
 
 /// Whether the log is closing.

@@ -1,9 +1,13 @@
 //! The files of the readers.
 
+use std::io;
+use std::time::Instant;
+
 use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
-use crate::disk::remove_if_there;
+use crate::disk::{remove_if_there, sync_above};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::home::Home;
 use crate::log::{Inner, Shared};
@@ -49,6 +53,26 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
     shared.with_store(|store| store.gone_readers.extend(left));
 }
 
+/// Makes a log's directory anew after it was removed while the log was in use, with the files of
+/// all readers. Does nothing about the directory above: it may be a mount that is missing.
+pub(crate) fn restore_directory<T>(shared: &Shared<T>, home: &Home) -> Result<()> {
+    let (disk, directory) = (&*home.options.disk, &home.options.directory);
+    for missing in [directory, &home.cursors_directory] {
+        match disk.create_directory(missing) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => created.at(missing, "cannot create")?,
+        }
+    }
+    sync_above(disk, directory).at(directory, "cannot sync the directories above")?;
+    let mut files = home.cursor_files.lock();
+    files.forget_written();
+    for (id, file) in &mut files.by_reader {
+        let state = cursor_state(&shared.inner.lock(), *id, home.log_id);
+        state.map_or(Ok(()), |state| file.store(disk, &state))?;
+    }
+    files.list_all(disk, directory)
+}
+
 impl<T> Maintenance<T> {
     /// Writes the cursors that changed; when the log closes all of them, so that offsets go on.
     pub(super) fn store_cursors(&self, at_the_end: bool) {
@@ -59,7 +83,11 @@ impl<T> Maintenance<T> {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };
             let Some(file) = files.by_reader.get_mut(&id) else { continue };
             let stored_below = state.head;
+            let note =
+                |now| self.shared.with_store(|store| store.waits_since.storing_cursors = now);
+            note(Some(Instant::now()));
             let stored = file.store(&*self.home.options.disk, &state);
+            note(None);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += u64::from(stored.is_ok());
             inner.on_disk().stats.failures += u64::from(stored.is_err());
@@ -68,10 +96,15 @@ impl<T> Maintenance<T> {
                 Ok(()) => cursor.stored_below = stored_below,
                 Err(error) => {
                     cursor.is_changed = true;
-                    failure = Some(error.trouble(false));
+                    failure = Some(error);
                 }
             }
         }
+        drop(files);
+        if failure.as_ref().is_some_and(FileError::is_gone) {
+            failure = restore_directory(&self.shared, &self.home).err();
+        }
+        let failure = failure.map(|error| error.trouble(false));
         self.shared.with_store(|store| store.cursor_trouble = failure);
     }
 

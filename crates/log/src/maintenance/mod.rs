@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use cursors::{cursor_state, remove_gone};
+pub(crate) use cursors::{cursor_state, remove_gone, restore_directory};
 
 use crate::aside;
 use crate::disk::{Access, Disk, remove_if_there};

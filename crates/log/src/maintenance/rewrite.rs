@@ -2,6 +2,7 @@
 //! space, nor many old segments many files.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -177,7 +178,10 @@ impl<T: Record> Maintenance<T> {
 
     fn begin(&self, olds: &[Old]) -> Result<Rewritten> {
         let directory = &self.home.rewrite_directory;
-        self.home.options.disk.create_directory(directory).at(directory, "cannot create")?;
+        match self.home.options.disk.create_directory(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => created.at(directory, "cannot create")?,
+        }
         self.remove_unfinished();
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
+use crate::disk::create_directories;
 use crate::error::{IoContext as _, Result};
 use crate::home::Home;
 use crate::inspect::CURSORS_DIRECTORY;
@@ -45,7 +46,7 @@ impl<T: Record> Log<T> {
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         let mut recovery = Recovery::new(disk, directory, options.read_patience);
         recovery.patiently(|| {
-            disk.create_directory(&cursors_directory).at(&cursors_directory, "cannot create")
+            create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
         })?;
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
@@ -121,7 +122,8 @@ impl<T> Shared<T> {
     fn note_panic(&self) {
         self.with_store(|store| {
             let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
-            store.trouble = Some(DiskTrouble { reason, out_of_space: false, stops_writing: true });
+            store.trouble =
+                Some(DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() });
             store.ends = Ends::Now;
             store.writer_has_ended = true;
         });

@@ -180,6 +180,10 @@ mod tests {
             Ok(16 * BLOCK_LEN_BYTES)
         }
 
+        fn is_linked(&self) -> io::Result<bool> {
+            Ok(true)
+        }
+
         fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
             unreachable!("it is read only")
         }

@@ -138,6 +138,11 @@ impl SegmentWriter {
         self.buffer.fill_block();
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
+        // A start does not find a file without a name.
+        if !self.checked(self.file.is_linked(), "cannot look at")? {
+            self.failed = true;
+            return Err(FileError::Removed { path: self.path.clone() });
+        }
         self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
         (self.durable_end, self.durable_totals) = (self.end, self.totals);
         Ok(())
@@ -224,7 +229,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn checked(&mut self, result: io::Result<()>, action: &'static str) -> Result<()> {
+    fn checked<A>(&mut self, result: io::Result<A>, action: &'static str) -> Result<A> {
         self.failed |= result.is_err();
         result.at(&self.path, action)
     }

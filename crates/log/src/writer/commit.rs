@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Writer;
 use crate::cursor_file::{CursorFile, file_name};
+use crate::disk::sync_above;
 use crate::error::{IoContext as _, Result};
 use crate::format::FrameRef;
 use crate::log::segments::{Change, Segment};
@@ -16,6 +18,9 @@ use crate::types::{Charge, CursorId, Offset};
 
 /// Charge of a batch: enough for full speed. More would make the frames that come next wait.
 const BATCH_LIMIT_BYTES: u64 = 8 << 20;
+/// While space is short, segments are made shorter, down to this. The rest is left for cursors and
+/// dead letters: without them, no space would become free.
+const SHORTEST_SEGMENT_BYTES: u64 = 1 << 20;
 /// At most this many frames are looked at, or become durable, under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
@@ -134,11 +139,6 @@ impl<T: Record> Writer<T> {
         let (disk, options) = (&*self.home.options.disk, &self.home.options);
         let mut files = self.home.cursor_files.lock();
         remove_gone(&mut files, &self.shared, &self.home);
-        if self.has_unsynced_names {
-            let directory = &self.home.cursors_directory;
-            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
-            self.has_unsynced_names = false;
-        }
         if !files.lost.is_empty() {
             // A new file must not pass for a lost one of its name.
             files.list_all(disk, &options.directory)?;
@@ -158,6 +158,12 @@ impl<T: Record> Writer<T> {
                 None => inner.on_disk().gone_readers.push((id, file_name)),
             }
         }
+        if self.has_unsynced_names {
+            let directory = &self.home.cursors_directory;
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+            sync_above(disk, directory).at(directory, "cannot sync the directories above")?;
+            self.has_unsynced_names = false;
+        }
         files.list_all(disk, &options.directory)
     }
 
@@ -167,11 +173,37 @@ impl<T: Record> Writer<T> {
         len_bytes: u64,
     ) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
-            let len_bytes = len_bytes.max(self.home.options.segment_bytes);
-            let created = self.home.create_segment(&self.home.options.directory, first, len_bytes);
-            self.segment = Some(created?);
+            self.segment = Some(self.create_segment(first, len_bytes)?);
         }
         Ok(self.segment.as_mut().expect("it was created above"))
+    }
+
+    /// Creates a segment of the usual length, or of at least `needed_bytes` where the disk has not
+    /// so much left.
+    fn create_segment(&mut self, first: Offset, needed_bytes: u64) -> Result<SegmentWriter> {
+        let (usual_bytes, directory) =
+            (self.home.options.segment_bytes, &self.home.options.directory);
+        let least_bytes = needed_bytes.max(usual_bytes.min(SHORTEST_SEGMENT_BYTES));
+        let mut len_bytes = needed_bytes.max(usual_bytes);
+        if self.has_no_space {
+            // The longer ones have been tried.
+            len_bytes = least_bytes;
+        }
+        loop {
+            match self.home.create_segment(directory, first, len_bytes) {
+                Err(error) if error.is_out_of_space() && len_bytes > least_bytes => {
+                    len_bytes = (len_bytes / 2).max(least_bytes);
+                }
+                Err(error) => {
+                    self.has_no_space = error.is_out_of_space();
+                    return Err(error);
+                }
+                Ok(segment) => {
+                    self.has_no_space = false;
+                    return Ok(segment);
+                }
+            }
+        }
     }
 
     /// Makes frames durable: the last ones that were appended to the segment.
@@ -181,6 +213,7 @@ impl<T: Record> Writer<T> {
         };
         let bytes_before = segment.durable_end();
         segment.sync()?;
+        self.shared.with_store(|store| store.waits_since.writing = Some(Instant::now()));
         let frames = &batch.frames[frames];
         self.shared.note_commit(segment, frames, bytes_before);
         for chunk in frames.chunks(FRAMES_AT_ONCE) {

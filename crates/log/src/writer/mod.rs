@@ -7,8 +7,8 @@
 //!   due, nothing is written, and the thread wakes up only as often as frames come due.
 //! - A frame is called durable after the sync of its segment, whose directory entry is durable, and
 //!   after all its readers have durable cursor files, which the list on disk names: without one, a
-//!   restart would not know that the frame is for a reader. The names of cursor files found at the
-//!   start may not be durable: a process may have ended before it synced the directory.
+//!   restart would not know that the frame is for a reader. The names that were found at the start
+//!   may not be durable: a process may have ended before it synced the directory.
 
 mod commit;
 
@@ -21,6 +21,7 @@ use crate::error::{FileError, Result};
 use crate::home::Home;
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
+use crate::maintenance::restore_directory;
 use crate::record::Record;
 use crate::segment::SegmentWriter;
 use crate::types::CursorId;
@@ -36,10 +37,12 @@ const IDLE_INTERVALS: u32 = 10;
 pub(crate) struct Writer<T> {
     shared: Arc<Shared<T>>,
     home: Home,
-    /// Cursor files were found at the start whose names may not be durable.
+    /// The names of directories, and of cursor files that were found, may not be durable.
     has_unsynced_names: bool,
     /// All cursor files have durable names, and the list on disk has them.
     has_durable_names: bool,
+    /// Not even the shortest segment had space.
+    has_no_space: bool,
     segment: Option<SegmentWriter>,
     committed: Instant,
     retry_after: Duration,
@@ -56,12 +59,12 @@ enum Work {
 
 impl<T: Record> Writer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
-        let has_unsynced_names = !home.cursor_files.lock().by_reader.is_empty();
         Writer {
             shared,
             home,
-            has_unsynced_names,
+            has_unsynced_names: true,
             has_durable_names: false,
+            has_no_space: false,
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
@@ -138,18 +141,32 @@ impl<T: Record> Writer<T> {
     }
 
     fn write(&mut self) {
-        let result = match Batch::collect(&self.shared) {
+        let batch = Batch::collect(&self.shared);
+        self.note_answer(Some(Instant::now()));
+        let result = match batch {
             Some(batch) => self.commit(&batch),
             None => self.probe(),
         };
+        self.note_answer(None);
         match result {
             Ok(()) => {
                 self.committed = Instant::now();
                 self.retry_after = RETRY_MIN;
                 self.shared.with_store(|store| store.trouble = None);
             }
-            Err(error) => self.wait_to_try_again(&error),
+            Err(error) => {
+                if error.is_gone() {
+                    // If it cannot be made anew, the next attempt says why.
+                    let _ = restore_directory(&self.shared, &self.home);
+                }
+                self.wait_to_try_again(&error);
+            }
         }
+    }
+
+    /// The disk has answered. `now` if it is asked for more.
+    fn note_answer(&self, now: Option<Instant>) {
+        self.shared.with_store(|store| store.waits_since.writing = now);
     }
 
     /// After trouble, when no frame is left to write: a new segment shows whether the disk works.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile};
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, create_directories, sync_above};
 
 pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
 use super::memory_file::MemoryFile;
@@ -139,6 +139,11 @@ impl FaultyDisk {
             change.apply(&mut state.durable_names);
         }
         state.names = state.durable_names.clone();
+        // A directory whose own name is lost takes all that is in it along.
+        let is_reachable =
+            |path: &Path| path.ancestors().all(|above| state.durable_names.contains_key(above));
+        state.names.retain(|path, _| is_reachable(path));
+        state.durable_names = state.names.clone();
         for file in &mut state.files {
             file.cut_power(unsynced, &mut state.random);
         }
@@ -155,6 +160,20 @@ impl FaultyDisk {
     /// Bytes at these positions cannot be read, in files whose names end with `name_ends`.
     pub fn set_unreadable(&self, name_ends: &str, positions: Range<u64>) {
         self.state.lock().unreadable = Some((name_ends.to_owned(), positions));
+    }
+
+    /// Creates a directory and those above it, durably.
+    pub fn make_directory(&self, path: &Path) {
+        create_directories(self, path).unwrap();
+        sync_above(self, path).unwrap();
+    }
+
+    /// Removes a directory and all that is in it; files that are open stay readable.
+    pub fn remove_tree(&self, root: &Path) {
+        let mut state = self.state.lock();
+        let below = |path: &&PathBuf| path.starts_with(root);
+        let paths: Vec<_> = state.names.keys().filter(below).cloned().collect();
+        paths.into_iter().rev().for_each(|path| state.change_name(NameChange::Remove(path)));
     }
 
     pub fn clear_fault(&self) {
@@ -390,13 +409,11 @@ impl Disk for FaultyDisk {
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         let mut state = self.call(Operation::CreateDirectory, path)?;
-        for directory in path.ancestors() {
-            if matches!(state.names.get(directory), Some(Node::File(_))) {
-                return Err(io::ErrorKind::NotADirectory.into());
-            }
-            state.names.insert(directory.to_owned(), Node::Directory);
-            state.durable_names.insert(directory.to_owned(), Node::Directory);
+        if state.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
+        state.check_parent(path)?;
+        state.change_name(NameChange::Add(path.to_owned(), Node::Directory));
         Ok(())
     }
 
@@ -550,6 +567,11 @@ impl DiskFile for FaultyFile {
         }
         state.files[self.index].allocate(len_bytes);
         Ok(())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        let state = self.disk.state.lock();
+        Ok(state.names.values().any(|node| *node == Node::File(self.index)))
     }
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {

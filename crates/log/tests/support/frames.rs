@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::disk::{Access, Disk};
+use sluice_log::disk::{Access, Disk, create_directories, sync_above};
 use sluice_log::format::{FileKind, FrameRef, SegmentHeader, VERSION};
 use sluice_log::segment::{Damage, Located, ReaderOptions, SegmentReader, SegmentWriter};
 use sluice_log::{Charge, RecordFacts, StoredRecord};
@@ -80,7 +80,8 @@ pub fn create(
     first_offset: u64,
     len_bytes: u64,
 ) -> SegmentWriter {
-    disk.create_directory(directory).expect("a directory");
+    create_directories(disk, directory).expect("a directory");
+    sync_above(disk, directory).expect("synced");
     SegmentWriter::create(disk, directory, header(first_offset), len_bytes).expect("a segment")
 }
 

@@ -117,6 +117,12 @@ impl Mounted {
         self.mount().expect("mounted again");
     }
 
+    /// Makes every write and sync wait, until the [`Frozen`] is dropped.
+    pub fn freeze(&self) -> Frozen {
+        run(Command::new("fsfreeze").arg("--freeze").arg(&self.mount_point)).expect("frozen");
+        Frozen { mount_point: self.mount_point.clone() }
+    }
+
     /// Takes all space but `left_bytes`, until the [`Ballast`] is dropped.
     pub fn fill_but(&self, left_bytes: u64) -> Ballast {
         let path = self.mount_point.join(format!("ballast-{:08x}", fastrand::u32(..)));
@@ -203,5 +209,16 @@ fn remove_leftovers() {
             let _ = run(Command::new("umount").arg("--lazy").arg(entry.path().join("mounted")));
             let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+/// A file system on which every write waits.
+pub struct Frozen {
+    mount_point: PathBuf,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        run(Command::new("fsfreeze").arg("--unfreeze").arg(&self.mount_point)).expect("thawed");
     }
 }

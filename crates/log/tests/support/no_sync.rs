@@ -61,6 +61,10 @@ impl DiskFile for NoSyncFile {
         self.0.set_len(len_bytes)
     }
 
+    fn is_linked(&self) -> io::Result<bool> {
+        self.0.is_linked()
+    }
+
     fn len_bytes(&self) -> io::Result<u64> {
         self.0.len_bytes()
     }

@@ -188,6 +188,21 @@ impl Gateway {
     }
 
     /// A load of this signal, in the form of the Kyma telemetry load test.
+    /// Sends this many spans, which are all accepted.
+    pub(crate) async fn accepts(&self, items: u64) -> LoadReport {
+        let report = self.load(Signal::Traces).items(items).run().await.expect("a load");
+        assert_eq!(report.accepted, items, "{:?}", report.messages);
+        report
+    }
+
+    /// Waits until there is a backlog of this many items for an exporter.
+    pub(crate) async fn holds(&self, exporter: &str, items: u64) {
+        let backlog =
+            async || self.metric("sluice_delivery_backlog_items", &[("exporter", exporter)]).await;
+        let has = async || backlog().await == items as f64;
+        assert!(eventually(SOON, has).await, "{} items are held, not {items}", backlog().await);
+    }
+
     pub(crate) fn load(&self, signal: Signal) -> Load {
         Load::new(signal, self.grpc)
     }

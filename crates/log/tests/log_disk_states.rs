@@ -1,0 +1,156 @@
+//! Disks that are full or nearly full, that hang, and whose directories vanish or are not durable.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sluice_log::disk::Disk as _;
+use sluice_log::{DiskTrouble, Log, OpenOptions};
+use support::faulty_disk::{FaultyDisk, Unsynced};
+use support::note::*;
+
+#[test]
+fn a_full_disk_acknowledges_nothing_says_so_and_goes_on_when_there_is_space() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let durable = Durable::default();
+    // There is room for the cursor's file and two segments.
+    disk.set_capacity(Some((64 << 10) * 3 + (32 << 10)));
+    for value in 0..200 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    let is_full = |trouble: DiskTrouble| trouble.out_of_space && trouble.stops_writing;
+    wait_until("trouble", || log.trouble().is_some_and(is_full));
+    std::thread::sleep(Duration::from_millis(150));
+    let durable_now = durable.lock().len();
+    assert!(durable_now > 20 && durable_now < 200, "{durable_now}");
+    assert!(log.unwritten_bytes() > 0);
+    // Reading makes room.
+    let mut read = 0;
+    wait_until("all delivered and durable", || {
+        while let Some((offset, note)) = next(&log, id) {
+            assert_eq!(note.value, read);
+            read += 1;
+            log.resolve(id, offset);
+        }
+        read == 200
+    });
+    for value in 200..220 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_until("durable again", || (200..220).all(|value| durable.lock().contains(&value)));
+    wait_until("no trouble", || log.trouble().is_none());
+}
+
+#[test]
+fn without_inodes_or_file_descriptors_nothing_is_acknowledged_until_there_are_some() {
+    for limit in [FaultyDisk::set_file_limit, FaultyDisk::set_open_files_limit] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let durable = Durable::default();
+        limit(&disk, Some(disk.open_files()));
+        append(&log, 0, 100, &[id], &durable);
+        wait_until("trouble", || log.trouble().is_some());
+        assert_eq!(durable.lock().len(), 0);
+        limit(&disk, None);
+        wait_durable(&durable, 1);
+        wait_until("no trouble", || log.trouble().is_none());
+    }
+}
+
+/// Guarantee: a disk that gives no answer is in trouble, as one that answers with errors; nothing
+/// is called durable meanwhile, and nothing is lost.
+#[test]
+fn a_disk_that_hangs_is_in_trouble() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    assert_eq!(log.trouble(), None);
+    disk.set_sync_delay(Duration::from_secs(3));
+    append(&log, 1, 100, &[id], &durable);
+    wait_until("trouble", || log.trouble().is_some());
+    let trouble = log.trouble().expect("it lasts for two seconds more");
+    assert!(
+        trouble.stops_writing && trouble.reason.contains("no answer to a write"),
+        "{trouble:?}"
+    );
+    assert!(trouble.without_answer >= Duration::from_secs(1), "{trouble:?}");
+    assert_eq!(durable.lock().len(), 1);
+    disk.set_sync_delay(Duration::ZERO);
+    wait_durable(&durable, 2);
+    wait_until("no trouble", || log.trouble().is_none());
+    assert_eq!(log.stats().failures, 0);
+}
+
+/// Scenario: the directory of a log is removed while the log is in use. Guarantee: no frame is
+/// called durable that is in a file without a name, and the log goes on in a new directory.
+#[test]
+fn a_directory_that_was_removed_is_made_anew() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    disk.remove_tree(Path::new(DIRECTORY));
+    for value in 1..20 {
+        append(&log, value, 100, &[id], &durable);
+    }
+    wait_durable(&durable, 20);
+    wait_until("no trouble", || log.trouble().is_none());
+    let disk = disk.cut_power(Unsynced::Lost);
+    let (log, found) = open(&disk);
+    assert_eq!((found.cursors, found.lost_cursors.len()), (1, 0));
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), (1..20).collect::<Vec<_>>());
+
+    // Not the directory above: it may be a file system that is not mounted.
+    disk.remove_tree(Path::new("/log"));
+    let id = subscribe(&log, "b");
+    append(&log, 20, 100, &[id], &durable);
+    wait_until("trouble", || log.trouble().is_some());
+    assert!(disk.contents().is_empty());
+}
+
+/// Scenario: the power fails soon after the directory was created. Guarantee: its name is durable
+/// before the first frame is, also if an earlier process created it and was killed.
+#[test]
+fn the_names_of_new_directories_are_durable() {
+    let disk = FaultyDisk::new(1);
+    for path in ["/log", DIRECTORY, "/log/traces/cursors"] {
+        disk.create_directory(Path::new(path)).unwrap();
+    }
+    let disk = disk.kill_process();
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    let disk = disk.cut_power(Unsynced::Lost);
+    let (log, _) = open(&disk);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
+}
+
+/// Scenario: the disk has less free than a segment's length. Guarantee: it is used to its end.
+#[test]
+fn little_space_is_used_to_its_end() {
+    let disk = FaultyDisk::new(1);
+    let options = OpenOptions { segment_bytes: 64 << 20, ..options(&disk) };
+    let capacity = 6 << 20;
+    disk.set_capacity(Some(capacity));
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    for value in 0..80 {
+        append(&log, value, 100_000, &[id], &durable);
+        wait_until("durable or full", || {
+            durable.lock().len() as u64 == value + 1 || log.trouble().is_some()
+        });
+    }
+    wait_until("full", || log.trouble().is_some_and(|trouble| trouble.out_of_space));
+    let stored = durable.lock().len() as u64 * 100_000;
+    assert!(stored > capacity * 3 / 4, "{stored}");
+    disk.set_capacity(None);
+    wait_durable(&durable, 80);
+}

@@ -1,0 +1,116 @@
+//! Damage of what is on disk, as an operator sees and repairs it.
+
+mod disk;
+mod gateway;
+#[path = "../../log/tests/support/mounted.rs"]
+mod mounted;
+
+use std::process::Command;
+
+use disk::{Place, dead_backend};
+use gateway::{Gateway, MIB, SOON, alone, assert_arrives_once, eventually};
+
+const ACK: &str = "delivered_or_durable";
+
+async fn stop(mut gateway: Gateway) {
+    gateway.terminate();
+    assert!(gateway.ended_within(SOON).await.success(), "{}", gateway.output());
+}
+
+/// Exit code and output of `sluice log COMMAND DIRECTORY OPTIONS`.
+fn log_command(place: &Place, command: &str, options: &[&str]) -> (Option<i32>, String) {
+    let mut sluice = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let ran = sluice.args(["log", command]).arg(place.directory()).args(options).output();
+    let ran = ran.expect("it runs");
+    (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+}
+
+/// Scenario: a file with a backlog is damaged, and is repaired and put back later. Guarantee: what
+/// is missing is counted and the file is kept, as all that shows the log says; then the rest, and
+/// nothing else, arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let place = Place::folder();
+    let config = disk::config(&place.directory(), ACK, &[("a", &dead)], "");
+    let gateway = Gateway::start(&config).await;
+    let report = gateway.accepts(5_000).await;
+    gateway.holds("otlp/a", 5_000).await;
+    stop(gateway).await;
+    let segment = disk::segments(&place.directory()).into_iter().next().expect("a segment");
+    let whole = std::fs::read(&segment).expect("a file");
+    let mut damaged = whole.clone();
+    damaged[50_000..80_000].fill(7);
+    std::fs::write(&segment, damaged).expect("a file");
+
+    dead.faults().clear();
+    let gateway = Gateway::start(&config).await;
+    let is_told = async || gateway.metric("sluice_delivery_lost_items", &[]).await > 0.0;
+    assert!(eventually(SOON, is_told).await, "{:?}", dead.counts());
+    let lost = gateway.metric("sluice_delivery_lost_items", &[]).await;
+    assert_eq!(dead.counts().items as f64 + lost, 5_000.0);
+    let is_set_aside = async || gateway.metric("sluice_log_set_aside_files", &[]).await == 1.0;
+    assert!(eventually(SOON, is_set_aside).await, "{}", gateway.output());
+    let aside = format!("{}.damaged", segment.display());
+    gateway.wait_for_output("could not be read or was not there", 1).await;
+    gateway.wait_for_output("are kept as `….seg.damaged`", 1).await;
+    assert!(gateway.health().await.expect("an answer").1.contains(&aside));
+    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&aside));
+    for (command, says) in [("ls", "set aside: "), ("verify", "damaged: ")] {
+        let (_, output) = log_command(&place, command, &[]);
+        assert!(output.contains(&format!("{says}{aside}")), "{command}: {output}");
+    }
+    stop(gateway).await;
+
+    std::fs::write(&aside, whole).expect("a file");
+    let put_back = format!("put back: {aside}: ");
+    let steps: [(&[&str], i32, &str); 3] = [
+        (&[], 1, "nothing was changed"),
+        (&["--yes"], 0, &put_back),
+        (&["--yes"], 0, "no file was set aside"),
+    ];
+    for (options, code, says) in steps {
+        let (ended, output) = log_command(&place, "repair", options);
+        assert!(ended == Some(code) && output.contains(says), "{options:?}: {output}");
+    }
+    let gateway = Gateway::start(&config).await;
+    assert_arrives_once(&report, &dead, SOON).await;
+    let is_gone = async || gateway.metric("sluice_log_disk_bytes", &[]).await <= MIB as f64;
+    assert!(eventually(SOON, is_gone).await, "{:?}", disk::segments(&place.directory()));
+}
+
+/// Scenario: a cursor file is removed by hand. Guarantee: nothing on disk is removed, and all that
+/// shows the log says what is lost; the backlog can be written to a file, and dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_for_a_delivery_whose_cursor_is_gone_is_kept() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let place = Place::folder();
+    let config = disk::config(&place.directory(), ACK, &[("a", &dead)], "");
+    let gateway = Gateway::start(&config).await;
+    gateway.accepts(2_000).await;
+    gateway.holds("otlp/a", 2_000).await;
+    stop(gateway).await;
+    let folder = place.directory().join("traces/cursors");
+    let mut cursors = std::fs::read_dir(folder).expect("a folder").flatten();
+    let cursor = cursors.next().expect("a cursor file").path();
+    std::fs::remove_file(&cursor).expect("removed");
+    let lost = format!("{}.damaged", cursor.file_name().expect("a name").to_string_lossy());
+
+    let gateway = Gateway::start(&config).await;
+    gateway.wait_for_output("everything on disk is kept for them", 1).await;
+    assert_eq!(gateway.metric("sluice_log_lost_cursors", &[]).await, 1.0);
+    assert!(gateway.health().await.expect("an answer").1.contains(&lost));
+    assert!(gateway::get(gateway.metrics, "/log").await.expect("an answer").1.contains(&lost));
+    gateway.accepts(100).await;
+    gateway.holds("otlp/a", 100).await;
+    stop(gateway).await;
+    let (code, verified) = log_command(&place, "verify", &[]);
+    assert!(code == Some(1) && verified.contains(&lost), "{verified}");
+    let (_, kept) =
+        log_command(&place, "replay", &["--delivery", &lost, "--backlog", "--to-file", "-"]);
+    assert_eq!(kept.matches("\"spanId\"").count(), 2_100);
+    assert_eq!(log_command(&place, "drop", &["--delivery", &lost, "--yes"]).0, Some(0));
+    assert_eq!(log_command(&place, "verify", &[]).0, Some(0));
+}
