@@ -3,13 +3,13 @@
 use crate::Signal;
 use crate::schema::{self, Message, WireKind};
 use crate::wire::{
-    FIXED32, FIXED64, LEN, Result, VARINT, malformed, read_len, read_tag, read_varint, skip_fixed,
-    skip_value,
+    FIXED32, FIXED64, GROUP_NESTING_LIMIT, GROUP_START, LEN, Result, VARINT, malformed, read_len,
+    read_tag, read_varint, skip_fixed, skip_value,
 };
 
 /// The deepest level of nested messages, counted from the request (level 0). prost, Java and C++
-/// stop at 100 levels: every backend can read a request that is accepted here.
-pub const NESTING_LIMIT: usize = 80;
+/// stop there too: every backend can read a request that is accepted here.
+pub const NESTING_LIMIT: usize = 100;
 
 /// Validates a request down to its last attribute and counts its spans, points or log records.
 ///
@@ -52,6 +52,9 @@ impl Scan {
             let (number, wire_type, after_tag) = read_tag(bytes, start)?;
             let kind = message.wire_kind(number);
             if wire_type != LEN {
+                if wire_type == GROUP_START && depth + GROUP_NESTING_LIMIT > NESTING_LIMIT {
+                    return Err(malformed(start, "a group nests too deeply"));
+                }
                 position = scalar(bytes, kind, number, wire_type, start, after_tag)?;
                 continue;
             }

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 pub use crate::schema::{FIXED32, FIXED64, LEN, VARINT};
 
-/// Unknown groups may nest this deep. Together with [`crate::NESTING_LIMIT`] it stays below the 100
-/// levels at which prost, Java and C++ stop.
-const GROUP_NESTING_LIMIT: usize = 16;
+/// Unknown groups may nest this deep, within [`crate::NESTING_LIMIT`].
+pub(crate) const GROUP_NESTING_LIMIT: usize = 16;
 
 /// A singular message may occur this often within its parent: protobuf merges several, which no
 /// known sender writes. Unbounded, two bytes of a hostile request would cost fifty of memory.
@@ -27,7 +26,7 @@ pub(crate) const fn malformed(offset: usize, reason: &'static str) -> Malformed 
     Malformed { offset, reason }
 }
 
-const GROUP_START: u8 = 3;
+pub(crate) const GROUP_START: u8 = 3;
 const GROUP_END: u8 = 4;
 
 /// The tag byte of a length-delimited field. Only for field numbers below 16.

@@ -91,6 +91,7 @@ fn nesting_is_bounded_where_others_still_decode() {
     Decoded::decode(Signal::Logs, &accepted).unwrap();
     let refused = scan(Signal::Logs, &log_request(nested_value(deepest + 1))).unwrap_err();
     assert!(refused.reason.contains("nest"), "{refused}");
+    assert!(deepest >= 47, "as deep as the official decoders");
 }
 
 /// A request of a million levels is refused without recursing into it.
