@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_log::{DiskTrouble, FileError, Keep, Log, OpenOptions, Sheds};
+use sluice_log::{FileError, Keep, Log, OpenOptions, Sheds};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };

@@ -256,3 +256,25 @@ fn a_backlog_deep_in_a_file_is_dated() {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     wait_until("dated", || log.orphans()[0].oldest_age.is_some_and(|age| age >= since));
 }
+
+/// Guarantee: the count of what was dropped goes on after a restart, also without a backlog.
+#[test]
+fn the_count_of_what_was_dropped_outlives_a_restart_without_a_backlog() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 1_000, &[id], &durable);
+    wait_durable(&durable, 1);
+    let (offset, _) = next(&log, id).unwrap();
+    log.give_up(id, offset);
+    wait_until("nothing is left", || log.stats().segments == 0);
+    log.unsubscribe(id, Keep::Backlog);
+    log.close(PATIENCE);
+    for _ in 0..3 {
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        assert_eq!(log.dropped_total(id).frames, 1);
+        log.unsubscribe(id, Keep::Backlog);
+        log.close(PATIENCE);
+    }
+}

@@ -90,7 +90,7 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn keep(&mut self, at_the_end: bool) {
-        let unpinned = self.take_unpinned();
+        let unpinned = self.take_unpinned(at_the_end);
         self.store_cursors(at_the_end);
         remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
         self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
@@ -147,7 +147,7 @@ impl<T: Record> Maintenance<T> {
 
     /// Takes the segments that no reader needs any more from those of the log. Returns the paths of
     /// those that are to be removed.
-    fn take_unpinned(&mut self) -> Vec<PathBuf> {
+    fn take_unpinned(&mut self, at_the_end: bool) -> Vec<PathBuf> {
         let inner = &mut *self.shared.inner.lock();
         inner.update_pins();
         let store = inner.on_disk();
@@ -164,7 +164,10 @@ impl<T: Record> Maintenance<T> {
         let first = first.unwrap_or(store.durable_below);
         let cursors = inner.cursors.iter_mut().flatten();
         cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
-        inner.forget_unneeded();
+        // At the end all have left, and may come back at the next start.
+        if !at_the_end {
+            inner.forget_unneeded();
+        }
         let (kept, removed): (Vec<_>, Vec<_>) =
             unpinned.into_iter().partition(Segment::may_have_more);
         self.to_set_aside.extend(kept.into_iter().map(|segment| segment.path));
