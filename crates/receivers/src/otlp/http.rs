@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use sluice_net::compress::Packing;
 use sluice_net::server::{Handler, ReplyBody, RequestBody, reply};
 use sluice_otlp::{Encoding, Signal};
@@ -63,6 +63,13 @@ impl HttpHandler {
             counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
             return Err(Box::new(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message)));
         };
+        if request.version() == Version::HTTP_10 && !request.headers().contains_key(CONTENT_LENGTH)
+        {
+            // Such a body ends with the connection: one that broke off looks whole.
+            let message = "411 length required: a body of HTTP/1.0 needs a content-length\n";
+            counters.count_refused(&Refused::new(RefusedReason::Invalid, message), 0);
+            return Err(Box::new(reply(StatusCode::LENGTH_REQUIRED, TEXT, message)));
+        }
         Ok(Incoming { transport: Transport::Http, signal, format, sender, request })
     }
 

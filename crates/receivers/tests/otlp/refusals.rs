@@ -360,6 +360,11 @@ async fn other_types_methods_and_paths_are_told_apart() {
     let (code, head, _) = exchange(receiver.http, get).await;
     assert_eq!(code, 405);
     assert!(head.contains("allow: post"), "{head}");
+    let head = "POST /v1/traces HTTP/1.0\r\ncontent-type: application/x-protobuf\r\n";
+    let without_length = [head.as_bytes(), b"\r\n", &traces(1)].concat();
+    assert_eq!(exchange(receiver.http, &without_length).await.0, 411);
+    let empty = format!("{head}content-length: 0\r\n\r\n");
+    assert_eq!(exchange(receiver.http, empty.as_bytes()).await.0, 200);
     let mut client = connect_h2(receiver.grpc).await;
     let (status, _) =
         call(&mut client, grpc_request("/some.Service/Method", &[]), &framed(0, b"")).await;
