@@ -6,9 +6,11 @@ mod gateway;
 mod mounted;
 
 use std::process::Command;
+use std::time::Duration;
 
 use disk::{Place, dead_backend};
 use gateway::{Gateway, MIB, SOON, alone, assert_arrives_once, eventually};
+use sluice_otlp::Signal;
 
 const ACK: &str = "delivered_or_durable";
 
@@ -113,4 +115,38 @@ async fn what_waited_for_a_delivery_whose_cursor_is_gone_is_kept() {
     assert_eq!(kept.matches("\"spanId\"").count(), 2_100);
     assert_eq!(log_command(&place, "drop", &["--delivery", &lost, "--yes"]).0, Some(0));
     assert_eq!(log_command(&place, "verify", &[]).0, Some(0));
+}
+
+/// Scenario: the directory is removed while the gateway runs: its parts, then all of it, which is
+/// made again. Guarantee: what is acknowledged afterwards survives a kill; without the directory
+/// senders get a retryable refusal, and the gateway makes none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_removed_at_run_time_is_made_anew_where_it_was() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let place = Place::folder();
+    let config = disk::config(&place.directory(), "durable", &[("a", &dead)], "");
+    let gateway = Gateway::start(&config).await;
+    gateway.accepts(1_000).await;
+    std::fs::remove_dir_all(place.directory().join("traces")).expect("removed");
+    gateway.accepts(1_000).await;
+
+    std::fs::remove_dir_all(place.directory()).expect("removed");
+    let mut load = gateway.load(Signal::Traces).items(1_000);
+    load.timeout = Duration::from_secs(5);
+    let refused = load.run().await.expect("a load");
+    assert!(refused.refused > 0 && refused.accepted == 0, "{:?}", refused.messages);
+    assert!(!place.directory().exists());
+    std::fs::create_dir(place.directory()).expect("made again");
+    let accepts = async || {
+        let report = gateway.load(Signal::Traces).items(1_000).run().await.expect("a load");
+        report.accepted == 1_000
+    };
+    assert!(eventually(SOON, accepts).await, "{}", gateway.output());
+    let report = gateway.accepts(1_000).await;
+    gateway.kill().await;
+    dead.faults().clear();
+    let _gateway = Gateway::start(&config).await;
+    let arrives = async || report.missing_at(&dead) == 0;
+    assert!(eventually(SOON, arrives).await, "{} missing", report.missing_at(&dead));
 }
