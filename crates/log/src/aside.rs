@@ -1,7 +1,5 @@
 //! Names of files that were set aside because they could not be read: `.damaged` is appended.
 
-use crate::disk::DirectoryEntry;
-
 const EXTENSION: &str = ".damaged";
 
 /// Names for setting a file aside, in the order in which they are tried: an older file of the same
@@ -11,10 +9,10 @@ fn names_aside(file_name: &str) -> impl Iterator<Item = String> + '_ {
     std::iter::once(format!("{file_name}{EXTENSION}")).chain(further)
 }
 
-/// The first of these names that no file of a directory has.
-pub(crate) fn free_name(file_name: &str, entries: &[DirectoryEntry]) -> String {
-    let is_free = |name: &String| entries.iter().all(|entry| entry.name != *name);
-    names_aside(file_name).find(is_free).expect("there are more names than files")
+/// The first of these names that is free.
+pub(crate) fn free_name(file_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut names = names_aside(file_name);
+    names.find(|name| !is_taken(name)).expect("there are more names than files")
 }
 
 /// The name that a file had before it was set aside. None if it was not.

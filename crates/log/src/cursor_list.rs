@@ -74,27 +74,55 @@ fn decode(bytes: &[u8]) -> Option<(u16, BTreeSet<String>)> {
     Some((version, lines.map(str::to_owned).collect()))
 }
 
-/// The lost cursors of a log, by the names under which everything on disk is kept for them.
-/// `entries` are those of the folder of cursors.
-pub(crate) fn lost(
-    entries: &[DirectoryEntry],
-    listed: Option<&BTreeSet<String>>,
-    has_segments: bool,
-) -> BTreeSet<String> {
-    let names = || entries.iter().map(|entry| &entry.name);
-    let is_set_aside = |name: &&String| name_before(name).is_some_and(is_cursor);
-    let listed_names = || listed.into_iter().flatten();
-    let mut lost: BTreeSet<_> =
-        names().chain(listed_names()).filter(is_set_aside).cloned().collect();
-    for name in listed_names().filter(|name| is_cursor(name) && !names().any(|it| it == *name)) {
-        if !lost.iter().any(|lost| name_before(lost) == Some(name)) {
-            lost.insert(free_name(name, &[]));
+/// The cursor files of a log, and their list.
+pub(crate) struct Found<'a> {
+    /// Of the folder of cursors.
+    pub(crate) entries: &'a [DirectoryEntry],
+    pub(crate) listed: Option<&'a BTreeSet<String>>,
+    /// The log has a segment with a frame.
+    pub(crate) has_segments: bool,
+}
+
+impl Found<'_> {
+    /// The lost cursors of a log, by the names under which everything on disk is kept for them; and
+    /// the names that the damaged ones among them get, which are to be set aside.
+    pub(crate) fn lost(&self, damaged: Vec<String>) -> (BTreeSet<String>, Vec<(String, String)>) {
+        let mut lost = self.missing();
+        let mut asides = Vec::new();
+        for name in damaged {
+            let aside = free_name(&name, |aside| self.has(aside) || lost.contains(aside));
+            lost.insert(aside.clone());
+            asides.push((name, aside));
         }
+        (lost, asides)
     }
-    if listed.is_none() && has_segments && lost.is_empty() && !names().any(|name| is_cursor(name)) {
-        lost.insert(free_name(UNKNOWN, &[]));
+
+    /// Those that were set aside or are gone.
+    pub(crate) fn missing(&self) -> BTreeSet<String> {
+        let names = || self.entries.iter().map(|entry| &entry.name);
+        let is_set_aside = |name: &&String| name_before(name).is_some_and(is_cursor);
+        let listed = || self.listed.into_iter().flatten();
+        let mut lost: BTreeSet<_> = names().chain(listed()).filter(is_set_aside).cloned().collect();
+        for name in listed().filter(|name| is_cursor(name) && !self.has(name)) {
+            if !lost.iter().any(|lost| name_before(lost) == Some(name)) {
+                lost.insert(free_name(name, |_| false));
+            }
+        }
+        let is_empty = lost.is_empty() && !names().any(|name| is_cursor(name));
+        if is_empty && self.listed.is_none() && self.has_segments {
+            lost.insert(free_name(UNKNOWN, |_| false));
+        }
+        lost
     }
-    lost
+
+    fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name)
+    }
+}
+
+/// Whether a lost cursor stands for all readers.
+pub(crate) fn is_unknown(lost: &str) -> bool {
+    name_before(lost) == Some(UNKNOWN)
 }
 
 fn is_cursor(file_name: &str) -> bool {
@@ -133,7 +161,8 @@ mod tests {
             let entries: Vec<_> = there.iter().map(entry).collect();
             let listed: Option<BTreeSet<_>> =
                 listed.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-            lost(&entries, listed.as_ref(), true).into_iter().collect::<Vec<_>>()
+            let found = Found { entries: &entries, listed: listed.as_ref(), has_segments: true };
+            found.missing().into_iter().collect::<Vec<_>>()
         };
         assert!(lost_of(&["a.cursor"], Some(&["a.cursor"])).is_empty());
         assert!(lost_of(&[], Some(&[])).is_empty());
@@ -144,6 +173,7 @@ mod tests {
         assert_eq!(lost_of(&["b.cursor"], Some(&["b.cursor", aside])), [aside], "two of a name");
         assert_eq!(lost_of(&[aside], None), [aside]);
         assert_eq!(lost_of(&[], None), ["unknown.cursor.damaged"]);
-        assert!(lost(&[], None, false).is_empty(), "a new log");
+        let new_log = Found { entries: &[], listed: None, has_segments: false };
+        assert!(new_log.missing().is_empty());
     }
 }

@@ -7,6 +7,7 @@
 mod reader;
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Access, Disk, create_directories, remove_if_there, sync_above};
+use crate::disk::{Access, Disk, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
@@ -90,8 +91,7 @@ impl DeadLetters {
         limit_bytes: u64,
     ) -> Result<Self> {
         let directory = directory_of(log_directory, delivery);
-        create_directories(&*disk, &directory).at(&directory, "cannot create")?;
-        sync_above(&*disk, &directory).at(&directory, "cannot sync the directories above")?;
+        create_directory(&*disk, log_directory, &directory)?;
         let (state_file, state) = open_state(&*disk, &directory, delivery)?;
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
@@ -425,4 +425,17 @@ fn open_state(
     let log_id = u128::from(random_u64());
     let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
     Ok((CursorFile::create(disk, &path, &state)?, state))
+}
+
+/// Creates a store's directory, durably, within a log's directory that is there.
+fn create_directory(disk: &dyn Disk, log_directory: &Path, directory: &Path) -> Result<()> {
+    let above = directory.parent().unwrap_or(log_directory);
+    for (missing, within) in [(above, log_directory), (directory, above)] {
+        match disk.create_directory(missing) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => created.at(missing, "cannot create")?,
+        }
+        disk.sync_directory(within).at(within, "cannot sync the directory")?;
+    }
+    Ok(())
 }

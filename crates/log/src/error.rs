@@ -35,6 +35,9 @@ pub enum FileError {
     FrameTooLarge { body_bytes: usize, readers: usize },
     #[error("{}: the file was removed while it was in use", path.display())]
     Removed { path: PathBuf },
+    /// A mount is missing, or there is another one.
+    #[error("{}: it is on another file system than at the start", path.display())]
+    OtherFileSystem { path: PathBuf },
     /// An earlier write or sync failed. Frames that were not durable go to another segment.
     #[error("{}: an earlier write failed", path.display())]
     Failed { path: PathBuf },

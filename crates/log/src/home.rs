@@ -22,6 +22,14 @@ pub(crate) struct Home {
     /// Rewritten segments are created here before they replace old ones.
     pub(crate) rewrite_directory: PathBuf,
     pub(crate) log_id: u128,
+    pub(crate) devices: Devices,
+}
+
+/// The file systems of a log's directory and of the one above it.
+#[derive(Clone, Copy)]
+pub(crate) struct Devices {
+    pub(crate) own: u64,
+    pub(crate) above: u64,
 }
 
 impl Home {

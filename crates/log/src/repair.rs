@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::aside;
 use crate::cursor_file::CursorFile;
+use crate::cursor_list;
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
@@ -25,8 +26,8 @@ pub struct Examined {
     pub len_bytes: u64,
     /// Whole frames that some reader waits for.
     pub waiting: Holding,
-    /// None if the file cannot be read at all.
-    pub damage: Option<Damage>,
+    /// Damage of the file; the default if nothing in it can be read.
+    pub damage: Damage,
     pub remedy: Remedy,
 }
 
@@ -42,6 +43,8 @@ pub enum Remedy {
     KeepForLostCursor,
     /// Keep it: readers wait for this in it, which only a newer release can use.
     KeepForNewerRelease(Holding),
+    /// Keep it: the disk refuses to read it, or a part of it.
+    KeepUnread(FileError),
     /// Set it aside under this name: the disk refuses to read it, and readers wait for it.
     SetAside { to: PathBuf, refused: FileError },
 }
@@ -60,40 +63,43 @@ pub fn examine(
         state => Some(state),
     });
     let cursors = cursors.collect::<Result<Vec<_>>>()?;
-    let has_lost = !lost_cursors(disk, log_directory)?.is_empty();
+    // Without the list it is not known whether a cursor is gone.
+    let list = cursor_list::read(disk, log_directory);
+    let has_lost = matches!(list, Err(FileError::DamagedList { .. }))
+        || !lost_cursors(disk, log_directory)?.is_empty();
     let mut examined: Vec<Examined> = Vec::new();
     let mut taken: Vec<PathBuf> =
         entries.iter().map(|entry| log_directory.join(&entry.name)).collect();
     for file in list_set_aside(disk, log_directory)? {
         let before = log_directory.join(file.name.to_string());
-        let found = match read(disk, &file.path, &cursors, is_known) {
-            Err(error @ FileError::NewerVersion { .. }) => return Err(error),
-            found => found.ok(),
-        };
-        let (waiting, newer) =
-            found.as_ref().map(|found| (found.waiting, found.newer)).unwrap_or_default();
-        let remedy = if waiting.frames > 0 && taken.contains(&before) {
+        let (found, refused) = read(disk, &file.path, &cursors, is_known)?;
+        let found = found.unwrap_or_default();
+        let remedy = if found.waiting.frames > 0 && taken.contains(&before) {
             Remedy::Blocked { by: before }
-        } else if waiting.frames > 0 {
+        } else if found.waiting.frames > 0 {
             // Two files may have had the same name.
             taken.push(before.clone());
             Remedy::PutBack(before)
-        } else if newer.frames > 0 {
-            Remedy::KeepForNewerRelease(newer)
+        } else if let Some(refused) = refused {
+            Remedy::KeepUnread(refused)
+        } else if found.newer.frames > 0 {
+            Remedy::KeepForNewerRelease(found.newer)
         } else if has_lost {
             Remedy::KeepForLostCursor
         } else {
             Remedy::GiveUp
         };
         let (path, len_bytes) = (file.path, file.len_bytes);
-        let damage = found.map(|found| found.damage);
+        let (waiting, damage) = (found.waiting, found.damage);
         examined.push(Examined { path, len_bytes, waiting, damage, remedy });
     }
     for (name, len_bytes) in list_segments(disk, log_directory)? {
         let path = log_directory.join(name.to_string());
-        if let Err(refused @ FileError::Io { .. }) = read(disk, &path, &cursors, is_known) {
-            let to = log_directory.join(aside::free_name(&name.to_string(), &entries));
-            let (waiting, damage) = (Holding::default(), None);
+        // A start passes bad blocks among readable ones.
+        if let (None, Some(refused)) = read(disk, &path, &cursors, is_known)? {
+            let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
+            let to = log_directory.join(aside::free_name(&name.to_string(), is_taken));
+            let (waiting, damage) = (Holding::default(), Damage::default());
             let remedy = Remedy::SetAside { to, refused };
             examined.push(Examined { path, len_bytes, waiting, damage, remedy });
         }
@@ -102,6 +108,7 @@ pub fn examine(
 }
 
 /// The content of a file.
+#[derive(Default)]
 struct Found {
     waiting: Holding,
     /// Frames that readers wait for and that this release cannot use.
@@ -109,23 +116,45 @@ struct Found {
     damage: Damage,
 }
 
+/// The content, as far as it can be read, and the first error of the disk.
 fn read(
     disk: &dyn Disk,
     path: &Path,
     cursors: &[CursorState],
     is_known: &dyn Fn(&StoredRecord) -> bool,
+) -> Result<(Option<Found>, Option<FileError>)> {
+    let with = |pass_unreadable| {
+        let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
+        read_with(options, disk, path, cursors, is_known)
+    };
+    match with(false) {
+        Ok(found) => Ok((Some(found), None)),
+        Err(refused @ FileError::Io { .. }) => Ok((with(true).ok(), Some(refused))),
+        Err(error @ FileError::NewerVersion { .. }) => Err(error),
+        // There is no frame in it.
+        Err(_) => Ok((None, None)),
+    }
+}
+
+fn read_with(
+    options: ReaderOptions,
+    disk: &dyn Disk,
+    path: &Path,
+    cursors: &[CursorState],
+    is_known: &dyn Fn(&StoredRecord) -> bool,
 ) -> Result<Found> {
-    let mut reader = SegmentReader::open_path(disk, path, ReaderOptions::default())?;
-    let (mut waiting, mut newer) = (Holding::default(), Holding::default());
+    let mut reader = SegmentReader::open_path(disk, path, options)?;
+    let mut found = Found::default();
     while let Some(located) = reader.next_frame()? {
         let (offset, charge) = (located.header.offset, located.header.charge);
         if cursors.iter().any(|cursor| cursor.waits_for(reader.readers(), offset))
             && let Some(record) = reader.body()?
         {
-            if is_known(&record) { waiting.add(charge) } else { newer.add(charge) }
+            if is_known(&record) { found.waiting.add(charge) } else { found.newer.add(charge) }
         }
     }
-    Ok(Found { waiting, newer, damage: reader.damage() })
+    found.damage = reader.damage();
+    Ok(found)
 }
 
 /// Applies the remedy of a file, if there is one. Durable when this returns.
@@ -136,9 +165,10 @@ pub fn apply(disk: &dyn Disk, examined: &Examined) -> Result<()> {
             disk.rename(path, to).at(path, "cannot rename")?;
         }
         Remedy::GiveUp => disk.remove_file(path).at(path, "cannot remove")?,
-        Remedy::Blocked { .. } | Remedy::KeepForLostCursor | Remedy::KeepForNewerRelease(_) => {
-            return Ok(());
-        }
+        Remedy::Blocked { .. }
+        | Remedy::KeepForLostCursor
+        | Remedy::KeepForNewerRelease(_)
+        | Remedy::KeepUnread(_) => return Ok(()),
     }
     let directory = path.parent().unwrap_or(Path::new("."));
     disk.sync_directory(directory).at(directory, "cannot sync the directory")

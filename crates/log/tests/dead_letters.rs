@@ -17,6 +17,7 @@ const LOG: &str = "/log/traces";
 const DELIVERY: &str = "traces/otlp_grpc/backend";
 
 fn open(disk: &FaultyDisk, limit_bytes: u64) -> DeadLetters {
+    disk.make_directory(Path::new(LOG));
     DeadLetters::open(Arc::new(disk.clone()), Path::new(LOG), DELIVERY, limit_bytes).unwrap()
 }
 

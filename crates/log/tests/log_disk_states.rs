@@ -3,11 +3,13 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_log::dead_letters::DeadLetters;
 use sluice_log::disk::Disk as _;
 use sluice_log::{DiskTrouble, Log, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Unsynced};
+use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
 #[test]
@@ -112,7 +114,86 @@ fn a_directory_that_was_removed_is_made_anew() {
     let id = subscribe(&log, "b");
     append(&log, 20, 100, &[id], &durable);
     wait_until("trouble", || log.trouble().is_some());
-    assert!(disk.contents().is_empty());
+    let letters = DeadLetters::open(Arc::new(disk.clone()), Path::new(DIRECTORY), "a", 1 << 20);
+    assert!(letters.is_err() && disk.contents().is_empty());
+}
+
+/// Scenario: the directory was removed, and the file of a reader, or the list, cannot be written in
+/// the new one. Guarantee: no frame is called durable before it is.
+#[test]
+fn frames_in_a_new_directory_wait_for_all_files_of_readers() {
+    for refused in ["b.cursor", "cursors.list"] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        let ids = ["a", "b"].map(|name| subscribe(&log, name));
+        let durable = Durable::default();
+        append(&log, 0, 100, &ids, &durable);
+        wait_durable(&durable, 1);
+        disk.set_fault(move |call| {
+            let is_it = call.operation == Operation::Rename && call.path.ends_with(refused);
+            is_it.then(input_output)
+        });
+        disk.remove_tree(Path::new(DIRECTORY));
+        for value in 1..20 {
+            append(&log, value, 100, &ids, &durable);
+        }
+        wait_until("trouble", || log.trouble().is_some_and(|it| it.reason.contains(refused)));
+        assert_eq!(durable.lock().len(), 1, "{refused}");
+        disk.clear_fault();
+        wait_durable(&durable, 20);
+        let (log, found) = open(&disk.cut_power(Unsynced::Lost));
+        assert!(found.lost_cursors.is_empty());
+        assert_eq!(read_all(&log, subscribe(&log, "b")).len(), 19, "{refused}");
+    }
+}
+
+/// Scenario: the file system is unmounted, or another one is in its place. Guarantee: nothing is
+/// created on what is there now.
+#[test]
+fn another_file_system_is_left_alone() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+    disk.set_device(2);
+    disk.remove_tree(Path::new(DIRECTORY));
+    append(&log, 1, 100, &[id], &durable);
+    let says = |trouble: DiskTrouble| trouble.reason.contains("another file system");
+    wait_until("trouble", || log.trouble().is_some_and(says));
+    assert!(durable.lock().len() == 1 && disk.contents().is_empty());
+    disk.set_device(1);
+    wait_durable(&durable, 2);
+}
+
+/// Guarantee: directories above that cannot be synced stop nothing, if they are not the log's.
+#[test]
+fn a_root_that_cannot_be_synced_stops_nothing() {
+    let disk = FaultyDisk::new(1);
+    disk.set_fault(|call| {
+        let is_root = call.operation == Operation::SyncDirectory && call.path == Path::new("/");
+        is_root.then(|| std::io::Error::from_raw_os_error(22))
+    });
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 100, &[id], &durable);
+    wait_durable(&durable, 1);
+}
+
+/// Guarantee: many answers that come late, but come, are no trouble.
+#[test]
+fn a_slow_disk_does_not_hang() {
+    let disk = FaultyDisk::new(1);
+    disk.set_sync_delay(Duration::from_millis(30));
+    let (log, _) = open(&disk);
+    let ids: Vec<_> = (0..60).map(|number| subscribe(&log, &number.to_string())).collect();
+    let (durable, mut seen) = (Durable::default(), None);
+    append(&log, 0, 100, &ids, &durable);
+    wait_until("durable", || {
+        seen = seen.take().or_else(|| log.trouble());
+        durable.lock().len() == 1
+    });
+    assert_eq!(seen, None);
 }
 
 /// Scenario: the power fails soon after the directory was created. Guarantee: its name is durable

@@ -4,6 +4,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_log::disk::Disk as _;
 use sluice_log::inspect::{Finding, lost_cursors, verify};
@@ -210,4 +211,81 @@ fn a_reader_that_was_removed_on_purpose_is_never_missed() {
             disk = disk.cut_power(Unsynced::Mixed);
         }
     }
+}
+
+/// Scenario: the disk refuses everything to a new log, which leaves an empty segment when the disk
+/// works again. Guarantee: no cursor counts as lost.
+#[test]
+fn a_log_in_which_nothing_was_stored_has_lost_nothing() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    disk.set_fault(|call| (call.operation == Operation::CreateNew).then(input_output));
+    let id = subscribe(&log, "a");
+    append(&log, 0, 100, &[id], &Durable::default());
+    wait_until("trouble", || log.trouble().is_some());
+    let (offset, _) = next(&log, id).unwrap();
+    log.resolve(id, offset);
+    disk.clear_fault();
+    wait_until("no trouble", || log.trouble().is_none());
+    let disk = disk.kill_process();
+    assert!(disk.contents().iter().any(|(path, _)| path.to_string_lossy().ends_with(".seg")));
+    assert!(lost_cursors(&disk, Path::new(DIRECTORY)).unwrap().is_empty());
+    assert!(open(&disk).1.lost_cursors.is_empty());
+}
+
+/// Scenario: the file of a delivery that has come back after a loss is destroyed too. Guarantee:
+/// both losses are told apart, and forgotten apart.
+#[test]
+fn two_losses_of_one_name_are_two() {
+    let disk = disk_with_backlog();
+    remove(&disk, &cursor("a"));
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, FRAMES, 1_000, &[id], &durable);
+    wait_durable(&durable, 1);
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    disk.put(&cursor("a"), &[7; 1_000]);
+    let lost = ["a.cursor.damaged", "a.cursor.damaged-2"];
+    assert_eq!(lost_cursors(&disk, Path::new(DIRECTORY)).unwrap(), lost);
+    let (log, found) = open(&disk);
+    assert_eq!(found.lost_cursors, lost);
+    assert!(log.forget(lost[0]).is_some());
+    log.close(PATIENCE);
+    let (log, found) = open(&disk.kill_process());
+    assert_eq!((found.lost_cursors.len(), log.stats().lost_cursors), (1, 1));
+}
+
+/// Scenario: a reader is removed while another process looks. Guarantee: it does not look lost.
+#[test]
+fn a_reader_that_goes_while_somebody_looks_is_not_lost() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (a, b, durable) = (subscribe(&log, "a"), subscribe(&log, "b"), Durable::default());
+    append(&log, 0, 100, &[a, b], &durable);
+    wait_durable(&durable, 1);
+    let (gate, once) = (disk.clone(), AtomicBool::new(false));
+    disk.set_read_gate(move |path| {
+        if path.ends_with("cursors.list") && !once.swap(true, Ordering::SeqCst) {
+            log.unsubscribe(a, Keep::Nothing);
+            let has_gone = || !gate.contents().iter().any(|(path, _)| *path == cursor("a"));
+            wait_until("removed", has_gone);
+        }
+    });
+    let lost = lost_cursors(&disk, Path::new(DIRECTORY)).unwrap();
+    assert!(lost.is_empty(), "{lost:?}");
+    disk.set_read_gate(|_| {});
+}
+
+/// Scenario: a lost cursor is forgotten by a short process on a full disk. Guarantee: the space
+/// that comes free is enough to note it.
+#[test]
+fn a_lost_cursor_is_forgotten_on_a_full_disk() {
+    let disk = disk_with_backlog();
+    remove(&disk, &cursor("a"));
+    disk.set_capacity(Some(disk.used_bytes()));
+    let (log, _) = open(&disk);
+    assert!(log.forget("a.cursor.damaged").is_some() && log.forget("b").is_some());
+    log.close(PATIENCE);
+    assert!(lost_cursors(&disk, Path::new(DIRECTORY)).unwrap().is_empty());
 }

@@ -3,9 +3,11 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use sluice_log::StoredRecord;
+use sluice_log::disk::Disk as _;
 use sluice_log::repair::{Examined, Remedy, apply, examine};
+use sluice_log::{Log, OpenOptions, StoredRecord};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
@@ -74,7 +76,7 @@ fn what_can_be_read_goes_back_and_the_rest_may_go() {
     let whole = set_aside(&disk);
     let [file] = &examined(&disk)[..] else { panic!("one file") };
     assert!(matches!(file.remedy, Remedy::GiveUp), "{file:?}");
-    assert_eq!(file.damage.map(|damage| damage.frames), Some(1));
+    assert_eq!(file.damage.frames, 1);
 
     disk.put(Path::new(ASIDE), &whole);
     let [file] = &examined(&disk)[..] else { panic!("one file") };
@@ -154,4 +156,65 @@ fn a_file_that_the_disk_refuses_can_be_set_aside() {
     assert_eq!(file.waiting.frames, 14);
     apply(&disk, file).unwrap();
     assert_eq!(run(&disk.kill_process()), (0..14).collect::<Vec<_>>());
+}
+
+/// Scenario: one block among frames that can be read is bad. Guarantee: in its place the file needs
+/// no repair; set aside, it is not given up, and goes back if something else in it is waited for.
+#[test]
+fn a_bad_block_gives_nothing_up() {
+    let bad = 4_096 * 8..4_096 * 8 + 512;
+    let disk = disk_with_frames(0..10);
+    disk.set_unreadable(FIRST, bad.clone());
+    assert!(examined(&disk).is_empty());
+    disk.rename(Path::new(FIRST), Path::new(ASIDE)).unwrap();
+    disk.set_unreadable(ASIDE, bad.clone());
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::PutBack(_)), "{file:?}");
+    assert_eq!(file.waiting.frames, 9);
+    disk.set_unreadable(ASIDE, 0..1 << 20);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::KeepUnread(_)), "{file:?}");
+    apply(&disk, file).unwrap();
+    assert_eq!(names(&disk).len(), 1);
+}
+
+/// Scenario: the cursor files and the list are gone or damaged. Guarantee: nothing is given up.
+#[test]
+fn without_a_list_everything_is_kept() {
+    let disk = disk_with_frames(0..10);
+    set_aside(&disk);
+    disk.flip_bit(&Path::new(DIRECTORY).join("cursors.list"), 20 * 8);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert!(matches!(file.remedy, Remedy::KeepForLostCursor), "{file:?}");
+}
+
+/// Scenario: the newest file is set aside before any cursor told of its offsets. Guarantee: they
+/// are not given again, so that its frames are still waited for when the disk can read it.
+#[test]
+fn offsets_of_the_newest_file_are_not_given_again() {
+    let disk = FaultyDisk::new(7);
+    let keep_interval = Duration::from_secs(3_600);
+    let options = OpenOptions { keep_interval, ..options(&disk) };
+    let (log, _) = Log::<Note>::open(options).unwrap();
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    for value in 0..10 {
+        append(&log, value, 1_000, &[id], &durable);
+    }
+    wait_durable(&durable, 10);
+    let disk = disk.kill_process();
+    disk.set_unreadable(FIRST, 0..1 << 20);
+    apply(&disk, &examined(&disk)[0]).unwrap();
+    disk.clear_fault();
+    let disk = disk.kill_process();
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 100, 1_000, &[id], &durable);
+    wait_durable(&durable, 1);
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    assert_eq!(run(&disk), [100]);
+    let [file] = &examined(&disk)[..] else { panic!("one file") };
+    assert_eq!(file.waiting.frames, 10);
+    apply(&disk, file).unwrap();
+    assert_eq!(run(&disk.kill_process()), (0..10).collect::<Vec<_>>());
 }

@@ -6,6 +6,7 @@
 mod aligned;
 mod direct;
 mod real;
+mod watched;
 
 use std::io;
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
 pub use real::RealDisk;
+pub(crate) use watched::{CallKind, Calls, WatchedDisk};
 
 /// Whether an opened file may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub trait Disk: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes creations, removals and renames in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Number of the file system that a file or directory is on.
+    fn device(&self, path: &Path) -> io::Result<u64>;
 }
 
 /// An open file, which several threads may use at once. Positions are in bytes.
@@ -87,14 +91,23 @@ pub fn create_directories(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names of a directory and of those above it durable, as far as this process may: a
-/// process that created them may have ended before it synced them.
+/// Makes the names of a directory and of those above it durable, within its file system and as far
+/// as this process may: a process that created them may have ended before it synced them.
 pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
+    let device = disk.device(path)?;
     for above in path.ancestors().skip(1) {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        if disk.device(above)? != device {
+            break;
+        }
         match disk.sync_directory(above) {
-            // It is not this process that created it.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            // It is not this process that created it, or it cannot be changed.
+            Err(error)
+                if [InvalidInput, PermissionDenied, ReadOnlyFilesystem].contains(&error.kind()) =>
+            {
+                break;
+            }
             synced => synced?,
         }
     }

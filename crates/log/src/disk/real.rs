@@ -34,11 +34,14 @@ impl RealDisk {
 struct RealFile {
     file: File,
     direct: Direct,
+    /// The file system counts the names of files.
+    counts_names: bool,
 }
 
 impl RealFile {
     fn handle(file: File, path: &Path) -> Arc<dyn DiskFile> {
-        Arc::new(RealFile { file, direct: Direct::new(path) })
+        let counts_names = file.metadata().is_ok_and(|attributes| attributes.nlink() > 0);
+        Arc::new(RealFile { file, direct: Direct::new(path), counts_names })
     }
 }
 
@@ -88,6 +91,10 @@ impl Disk for RealDisk {
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
+
+    fn device(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.dev())
+    }
 }
 
 impl DiskFile for RealFile {
@@ -121,7 +128,7 @@ impl DiskFile for RealFile {
     }
 
     fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
+        Ok(!self.counts_names || self.file.metadata()?.nlink() > 0)
     }
 }
 

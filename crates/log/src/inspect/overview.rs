@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::CURSORS_DIRECTORY;
-use crate::aside::free_name;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile};
 use crate::cursor_list;
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterReader};
@@ -16,6 +16,9 @@ use crate::segment::{
     list_if_there, list_segments, list_set_aside, segment_before,
 };
 use crate::types::Holding;
+
+/// Between two looks at what a process may be changing.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct LogOverview {
@@ -130,27 +133,54 @@ fn cursors(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<CursorOverview>
 /// The lost cursors of a log (set aside, gone, or found damaged by the next start), by the names
 /// under which everything on disk is kept for them.
 pub fn lost_cursors(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<String>> {
-    let mut lost = missing_cursors(disk, log_directory)?;
-    let entries = list_if_there(disk, &log_directory.join(CURSORS_DIRECTORY))?;
+    let mut damaged = Vec::new();
     for path in cursor_paths(disk, log_directory)? {
-        if let Err(FileError::DamagedCursor { .. }) = CursorFile::read(disk, &path)
-            && let Some(name) = path.file_name()
-        {
-            lost.push(free_name(&name.to_string_lossy(), &entries));
+        if let Err(FileError::DamagedCursor { .. }) = CursorFile::read(disk, &path) {
+            damaged.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
         }
     }
-    Ok(lost)
+    with_found(disk, log_directory, |found| found.lost(damaged.clone()).0.into_iter().collect())
 }
 
 /// The lost cursors of a log whose files were set aside or are gone.
 pub(super) fn missing_cursors(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<String>> {
-    let listed = match cursor_list::read(disk, log_directory) {
-        Err(FileError::DamagedList { .. }) => None,
-        listed => listed?,
-    };
-    let entries = list_if_there(disk, &log_directory.join(CURSORS_DIRECTORY))?;
-    let has_segments = !list_segments(disk, log_directory)?.is_empty();
-    Ok(cursor_list::lost(&entries, listed.as_ref(), has_segments).into_iter().collect())
+    with_found(disk, log_directory, |found| found.missing().into_iter().collect())
+}
+
+/// Asks twice, until both are the same: a process may be adding and removing cursors.
+fn with_found(
+    disk: &dyn Disk,
+    log_directory: &Path,
+    ask: impl Fn(&cursor_list::Found<'_>) -> Vec<String>,
+) -> Result<Vec<String>> {
+    let mut before = None;
+    loop {
+        let listed = match cursor_list::read(disk, log_directory) {
+            Err(FileError::DamagedList { .. }) => None,
+            listed => listed?,
+        };
+        let entries = list_if_there(disk, &log_directory.join(CURSORS_DIRECTORY))?;
+        let has_segments = has_frames(disk, log_directory)?;
+        let found = cursor_list::Found { entries: &entries, listed: listed.as_ref(), has_segments };
+        let answer = ask(&found);
+        if answer.is_empty() || before.as_ref() == Some(&answer) {
+            return Ok(answer);
+        }
+        before = Some(answer);
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn has_frames(disk: &dyn Disk, log_directory: &Path) -> Result<bool> {
+    for (name, _) in list_segments(disk, log_directory)? {
+        let path = log_directory.join(name.to_string());
+        let first = SegmentReader::open_path(disk, &path, ReaderOptions::default())
+            .and_then(|mut reader| reader.next_frame());
+        if !matches!(first, Ok(None) | Err(FileError::Unfinished { .. })) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Adds the frames that stand in the log at or above each reader's head.

@@ -96,7 +96,7 @@ impl<T> Log<T> {
         let inner = self.shared.inner.lock();
         let store = inner.store.as_ref()?;
         let of_answers = || store.read_trouble.as_ref().or(store.cursor_trouble.as_ref()).cloned();
-        store.trouble.clone().or_else(|| store.waits_since.trouble()).or_else(of_answers)
+        store.trouble.clone().or_else(|| store.hang()).or_else(of_answers)
     }
 
     /// Files that were set aside because readers passed something in them.

@@ -1,9 +1,11 @@
 //! State of the part of a log that is on disk.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::segments::Segments;
 use super::{Inner, Log, Shared};
+use crate::disk::{CallKind, Calls};
 use crate::segment::SetAside;
 use crate::types::{CursorId, DiskTrouble, LogStats, Offset};
 
@@ -34,8 +36,10 @@ pub(crate) struct Store {
     pub(crate) ends: Ends,
     /// Segments were given up for their space: maintenance removes them soon.
     pub(crate) has_shed: bool,
-    /// Since when a thread has waited for an answer of the disk, while it does.
-    pub(crate) waits_since: WaitsSince,
+    /// Calls that the disk has not answered.
+    pub(crate) calls: Option<Arc<Calls>>,
+    /// The directory was removed, and is not yet made anew with all files of readers.
+    pub(crate) directory_is_lost: bool,
     /// Why frames cannot be written, if they cannot.
     pub(crate) trouble: Option<DiskTrouble>,
     /// Why cursors cannot be written, if they cannot.
@@ -50,30 +54,16 @@ pub(crate) struct Store {
     pub(crate) newest_persistent_id: u32,
 }
 
-/// When each thread began what it does with the disk at present.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WaitsSince {
-    pub(crate) writing: Option<Instant>,
-    pub(crate) reading: Option<Instant>,
-    pub(crate) storing_cursors: Option<Instant>,
-}
-
-impl WaitsSince {
+impl Store {
     /// The trouble of a disk that gives neither an answer nor an error.
-    pub(crate) fn trouble(&self) -> Option<DiskTrouble> {
-        let what = [
-            (self.writing, "a write", true),
-            (self.reading, "a read", false),
-            (self.storing_cursors, "the write of a cursor", false),
-        ];
-        what.into_iter().find_map(|(since, what, stops_writing)| {
-            let without_answer = since.map(|since| since.elapsed())?;
-            (without_answer >= HANGS_AFTER).then(|| DiskTrouble {
-                reason: format!("no answer to {what} for {} s", without_answer.as_secs()),
-                stops_writing,
-                without_answer,
-                ..DiskTrouble::default()
-            })
+    pub(crate) fn hang(&self) -> Option<DiskTrouble> {
+        let calls = self.calls.as_ref()?;
+        let kinds = [(CallKind::Write, "a write", true), (CallKind::Read, "a read", false)];
+        kinds.into_iter().find_map(|(kind, what, stops_writing)| {
+            let without_answer = calls.longest(kind).filter(|it| *it >= HANGS_AFTER)?;
+            let reason = format!("no answer to {what} for {} s", without_answer.as_secs());
+            let trouble = DiskTrouble { reason, stops_writing, ..DiskTrouble::default() };
+            Some(DiskTrouble { without_answer, ..trouble })
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The files of the readers.
 
 use std::io;
-use std::time::Instant;
+use std::path::Path;
 
 use super::Maintenance;
 use crate::cursor::Cursor;
@@ -54,15 +54,22 @@ pub(crate) fn remove_gone<T>(files: &mut CursorFiles, shared: &Shared<T>, home: 
 }
 
 /// Makes a log's directory anew after it was removed while the log was in use, with the files of
-/// all readers. Does nothing about the directory above: it may be a mount that is missing.
+/// all readers: frames in it are durable from then on. Does nothing about the directory above, and
+/// nothing on another file system than before: a mount may be missing.
 pub(crate) fn restore_directory<T>(shared: &Shared<T>, home: &Home) -> Result<()> {
     let (disk, directory) = (&*home.options.disk, &home.options.directory);
+    let check = |path: &Path, device| match disk.device(path).at(path, "cannot examine")? {
+        found if found == device => Ok(()),
+        _ => Err(FileError::OtherFileSystem { path: path.to_owned() }),
+    };
+    check(directory.parent().unwrap_or(Path::new(".")), home.devices.above)?;
     for missing in [directory, &home.cursors_directory] {
         match disk.create_directory(missing) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => created.at(missing, "cannot create")?,
         }
     }
+    check(directory, home.devices.own)?;
     sync_above(disk, directory).at(directory, "cannot sync the directories above")?;
     let mut files = home.cursor_files.lock();
     files.forget_written();
@@ -70,7 +77,9 @@ pub(crate) fn restore_directory<T>(shared: &Shared<T>, home: &Home) -> Result<()
         let state = cursor_state(&shared.inner.lock(), *id, home.log_id);
         state.map_or(Ok(()), |state| file.store(disk, &state))?;
     }
-    files.list_all(disk, directory)
+    files.list_all(disk, directory)?;
+    shared.with_store(|store| store.directory_is_lost = false);
+    Ok(())
 }
 
 impl<T> Maintenance<T> {
@@ -83,11 +92,7 @@ impl<T> Maintenance<T> {
             let Some(state) = self.take_changed(id, at_the_end) else { continue };
             let Some(file) = files.by_reader.get_mut(&id) else { continue };
             let stored_below = state.head;
-            let note =
-                |now| self.shared.with_store(|store| store.waits_since.storing_cursors = now);
-            note(Some(Instant::now()));
             let stored = file.store(&*self.home.options.disk, &state);
-            note(None);
             let mut inner = self.shared.inner.lock();
             inner.on_disk().stats.cursor_writes += u64::from(stored.is_ok());
             inner.on_disk().stats.failures += u64::from(stored.is_err());
@@ -101,7 +106,11 @@ impl<T> Maintenance<T> {
             }
         }
         drop(files);
-        if failure.as_ref().is_some_and(FileError::is_gone) {
+        let is_lost = self.shared.with_store(|store| {
+            store.directory_is_lost |= failure.as_ref().is_some_and(FileError::is_gone);
+            store.directory_is_lost
+        });
+        if is_lost {
             failure = restore_directory(&self.shared, &self.home).err();
         }
         let failure = failure.map(|error| error.trouble(false));

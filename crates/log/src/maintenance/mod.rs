@@ -96,6 +96,8 @@ impl<T: Record> Maintenance<T> {
         self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
         self.set_aside();
         self.remove_unneeded();
+        // On a full disk there was no room for the list before.
+        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
@@ -214,7 +216,8 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
     let entry = entries.iter().find(|entry| entry.name == file_name);
     let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
     let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
-    let aside = directory.join(aside::free_name(&file_name, &entries));
+    let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
+    let aside = directory.join(aside::free_name(&file_name, is_taken));
     disk.rename(path, &aside).at(path, "cannot set aside")?;
     let _ = disk.sync_directory(directory);
     Ok(Some(SetAside { name, path: aside, len_bytes }))

@@ -87,13 +87,8 @@ impl<T: Record> Reader<T> {
             let refusal = self.refusals.get(&task.id);
             let is_lasting =
                 refusal.is_some_and(|it| it.since.elapsed() >= self.home.options.read_patience);
-            let shared = self.shared.clone();
-            let note = |now| shared.with_store(|store| store.waits_since.reading = now);
-            note(Some(Instant::now()));
             // No delivery reads these frames: they need not be passed.
-            let found = self.work(&task, is_lasting && task.purpose != Purpose::Date);
-            note(None);
-            match found {
+            match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
                 Ok(found) => {
                     // Blocks before the refused ones may have to be read again.
                     if found.until > task.from {

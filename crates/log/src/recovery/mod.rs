@@ -14,15 +14,16 @@
 mod scan;
 
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
-use crate::disk::create_directories;
+use crate::disk::{WatchedDisk, create_directories};
 use crate::error::{IoContext as _, Result};
-use crate::home::Home;
+use crate::home::{Devices, Home};
 use crate::inspect::CURSORS_DIRECTORY;
 use crate::log::store::{Ends, Store};
 use crate::log::{Log, Shared};
@@ -41,15 +42,23 @@ const REWRITE_DIRECTORY: &str = "rewrite";
 
 impl<T: Record> Log<T> {
     /// Opens or creates the log of a directory. Its readers are orphans until they subscribe.
-    pub fn open(options: OpenOptions) -> Result<(Log<T>, Recovered)> {
+    pub fn open(mut options: OpenOptions) -> Result<(Log<T>, Recovered)> {
+        let (watched, calls) = WatchedDisk::watching(options.disk);
+        options.disk = watched;
         let (disk, directory) = (&*options.disk, &options.directory);
         let cursors_directory = directory.join(CURSORS_DIRECTORY);
         let mut recovery = Recovery::new(disk, directory, options.read_patience);
         recovery.patiently(|| {
             create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
         })?;
+        let device = |path: &Path| disk.device(path).at(path, "cannot examine");
+        let devices = Devices {
+            own: recovery.patiently(|| device(directory))?,
+            above: recovery.patiently(|| device(directory.parent().unwrap_or(Path::new("."))))?,
+        };
         recovery.read_cursors(&cursors_directory)?;
         recovery.read_segments()?;
+        recovery.forget_unknown_without_segments();
         recovery.pass_what_is_set_aside();
         recovery.set_damaged_cursors_aside()?;
         let rewrite_directory = directory.join(REWRITE_DIRECTORY);
@@ -77,6 +86,7 @@ impl<T: Record> Log<T> {
             memory_limit_bytes: options.memory_limit_bytes,
             read_ahead_bytes: options.read_ahead_bytes,
             flush_after: options.flush_after,
+            calls: Some(calls),
             cursor_trouble,
             set_aside,
             stats,
@@ -85,7 +95,8 @@ impl<T: Record> Log<T> {
             ..Store::default()
         };
         let cursor_files = Arc::new(Mutex::new(files));
-        let home = Home { rewrite_directory, cursors_directory, cursor_files, options, log_id };
+        let home =
+            Home { rewrite_directory, cursors_directory, cursor_files, options, log_id, devices };
         let memory = home.options.memory.clone();
         let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
         log.start_threads(home, leftovers)?;

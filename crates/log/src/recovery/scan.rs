@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::aside;
 use crate::cursor::Cursor;
 use crate::cursor_file::{CURSOR_EXTENSION, CursorFile, TEMPORARY_EXTENSION, UNREAD_OFFSETS};
 use crate::cursor_list;
-use crate::disk::{DirectoryEntry, Disk};
+use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::log::segments::{Passed, Pin, Segment, Segments};
@@ -70,17 +69,6 @@ impl<'a, T> Recovery<'a, T> {
     }
 
     pub(super) fn read_cursors(&mut self, directory: &Path) -> Result<()> {
-        let list = || self.disk.list(directory).at(directory, "cannot list");
-        let mut entries = self.patiently(list)?;
-        entries.retain(|entry| !entry.is_directory);
-        for entry in &entries {
-            let path = directory.join(&entry.name);
-            if entry.name.ends_with(TEMPORARY_EXTENSION) {
-                self.leftovers.files.push(path);
-            } else if entry.name.ends_with(CURSOR_EXTENSION) {
-                self.read_cursor(&path, &entry.name, &entries)?;
-            }
-        }
         self.listed = match self.patiently(|| cursor_list::read(self.disk, self.directory)) {
             Err(FileError::DamagedList { path }) => {
                 self.found.damaged_list = Some(path);
@@ -88,13 +76,39 @@ impl<'a, T> Recovery<'a, T> {
             }
             listed => listed?,
         };
+        let list = || self.disk.list(directory).at(directory, "cannot list");
+        let mut entries = self.patiently(list)?;
+        entries.retain(|entry| !entry.is_directory);
+        let mut damaged = Vec::new();
+        for entry in &entries {
+            let path = directory.join(&entry.name);
+            if entry.name.ends_with(TEMPORARY_EXTENSION) {
+                self.leftovers.files.push(path);
+            } else if entry.name.ends_with(CURSOR_EXTENSION) && self.read_cursor(&path)? {
+                damaged.push(entry.name.clone());
+            }
+        }
         let segments = self.patiently(|| list_segments(self.disk, self.directory))?;
-        let lost = cursor_list::lost(&entries, self.listed.as_ref(), !segments.is_empty());
-        let damaged = self.damaged.iter().map(|(_, aside)| aside.clone());
-        self.lost = lost.into_iter().chain(damaged).collect();
+        let found = cursor_list::Found {
+            entries: &entries,
+            listed: self.listed.as_ref(),
+            has_segments: !segments.is_empty(),
+        };
+        let (lost, damaged) = found.lost(damaged);
+        self.damaged =
+            damaged.into_iter().map(|(name, aside)| (directory.join(name), aside)).collect();
+        self.lost = lost.into_iter().collect();
         self.found.cursors = self.cursors.len() as u64;
         self.found.lost_cursors = self.lost.clone();
         Ok(())
+    }
+
+    /// Files without a frame, which a failed write may leave, are of no reader.
+    pub(super) fn forget_unknown_without_segments(&mut self) {
+        if self.segments.by_first.is_empty() {
+            self.lost.retain(|name| !cursor_list::is_unknown(name));
+            self.found.lost_cursors = self.lost.clone();
+        }
     }
 
     /// Renames the readers' files of which nothing can be read.
@@ -109,22 +123,15 @@ impl<'a, T> Recovery<'a, T> {
         Ok(())
     }
 
-    fn read_cursor(
-        &mut self,
-        path: &Path,
-        file_name: &str,
-        entries: &[DirectoryEntry],
-    ) -> Result<()> {
+    /// True if nothing in the file can be read, although the disk does not refuse to.
+    fn read_cursor(&mut self, path: &Path) -> Result<bool> {
         let opened = self.patiently(|| CursorFile::open(self.disk, path));
         let opened = match opened {
             Err(FileError::Io { .. }) => CursorFile::open_in_part(self.disk, path),
             opened => opened.map(|(file, state)| (file, state, None)),
         };
         let (file, state, refused) = match opened {
-            Err(FileError::DamagedCursor { .. }) => {
-                self.damaged.push((path.to_owned(), aside::free_name(file_name, entries)));
-                return Ok(());
-            }
+            Err(FileError::DamagedCursor { .. }) => return Ok(true),
             opened => opened?,
         };
         self.check_log_id(path, state.log_id)?;
@@ -140,7 +147,7 @@ impl<'a, T> Recovery<'a, T> {
         }
         self.head = self.head.max(head);
         self.cursors.push((file, cursor));
-        Ok(())
+        Ok(false)
     }
 
     fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
@@ -182,14 +189,15 @@ impl<'a, T> Recovery<'a, T> {
         Ok(())
     }
 
-    /// If no reader is left that knows what was in the files that were set aside: they stay files
-    /// of this log, and their offsets are not given again.
+    /// The offsets in the newest file that was set aside are not given again: readers may know of
+    /// none of them. Without readers, the files stay files of this log.
     fn go_on_behind_set_aside(&mut self) {
-        let Some(newest) = self.set_aside.last().filter(|_| self.cursors.is_empty()) else {
-            return;
-        };
-        self.head = self.head.max(newest.name.first_offset.saturating_add(UNREAD_OFFSETS));
-        for file in &self.set_aside {
+        let newest = self.set_aside.last().map(|file| file.name.first_offset);
+        let Some(newest) = newest else { return };
+        if self.segments.by_first.keys().next_back().is_none_or(|&first| first <= newest) {
+            self.head = self.head.max(newest.saturating_add(UNREAD_OFFSETS));
+        }
+        for file in self.set_aside.iter().filter(|_| self.cursors.is_empty()) {
             let opened = SegmentReader::open_path(self.disk, &file.path, ReaderOptions::default());
             let log_id = opened.ok().map(|reader| reader.info().header.log_id);
             self.log_id = self.log_id.or(log_id.filter(|id| *id != 0));

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Writer;
 use crate::cursor_file::{CursorFile, file_name};
 use crate::disk::sync_above;
-use crate::error::{IoContext as _, Result};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::FrameRef;
 use crate::log::segments::{Change, Segment};
 use crate::log::{Inner, Shared};
@@ -213,7 +212,10 @@ impl<T: Record> Writer<T> {
         };
         let bytes_before = segment.durable_end();
         segment.sync()?;
-        self.shared.with_store(|store| store.waits_since.writing = Some(Instant::now()));
+        if self.shared.with_store(|store| store.directory_is_lost) {
+            // It may be in the new directory, where the files of its readers are missing.
+            return Err(FileError::Removed { path: segment.path().to_owned() });
+        }
         let frames = &batch.frames[frames];
         self.shared.note_commit(segment, frames, bytes_before);
         for chunk in frames.chunks(FRAMES_AT_ONCE) {

@@ -141,13 +141,12 @@ impl<T: Record> Writer<T> {
     }
 
     fn write(&mut self) {
-        let batch = Batch::collect(&self.shared);
-        self.note_answer(Some(Instant::now()));
-        let result = match batch {
+        let is_lost = self.shared.with_store(|store| store.directory_is_lost);
+        let restored = if is_lost { restore_directory(&self.shared, &self.home) } else { Ok(()) };
+        let result = restored.and_then(|()| match Batch::collect(&self.shared) {
             Some(batch) => self.commit(&batch),
             None => self.probe(),
-        };
-        self.note_answer(None);
+        });
         match result {
             Ok(()) => {
                 self.committed = Instant::now();
@@ -156,17 +155,11 @@ impl<T: Record> Writer<T> {
             }
             Err(error) => {
                 if error.is_gone() {
-                    // If it cannot be made anew, the next attempt says why.
-                    let _ = restore_directory(&self.shared, &self.home);
+                    self.shared.with_store(|store| store.directory_is_lost = true);
                 }
                 self.wait_to_try_again(&error);
             }
         }
-    }
-
-    /// The disk has answered. `now` if it is asked for more.
-    fn note_answer(&self, now: Option<Instant>) {
-        self.shared.with_store(|store| store.waits_since.writing = now);
     }
 
     /// After trouble, when no frame is left to write: a new segment shows whether the disk works.

@@ -10,54 +10,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile, create_directories, sync_above};
+use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile};
 
 pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
 use super::memory_file::MemoryFile;
 pub use super::memory_file::Unsynced;
+use super::names::{NameChange, Node};
 
 type Fault = Box<dyn FnMut(&Call<'_>) -> Option<io::Error> + Send>;
 type ReadGate = Arc<dyn Fn(&Path) + Send + Sync>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
-    Directory,
-    File(usize),
-}
-
-/// A change of names that is not on disk yet. Changes reach the disk in order.
-#[derive(Clone, Debug)]
-enum NameChange {
-    Add(PathBuf, Node),
-    Remove(PathBuf),
-    Rename(PathBuf, PathBuf),
-}
-
-impl NameChange {
-    fn directory(&self) -> Option<&Path> {
-        match self {
-            NameChange::Add(path, _) | NameChange::Remove(path) | NameChange::Rename(_, path) => {
-                path.parent()
-            }
-        }
-    }
-
-    fn apply(&self, names: &mut BTreeMap<PathBuf, Node>) {
-        match self {
-            NameChange::Add(path, node) => {
-                names.insert(path.clone(), *node);
-            }
-            NameChange::Remove(path) => {
-                names.remove(path);
-            }
-            NameChange::Rename(from, to) => {
-                if let Some(node) = names.remove(from) {
-                    names.insert(to.clone(), node);
-                }
-            }
-        }
-    }
-}
 
 struct State {
     files: Vec<MemoryFile>,
@@ -81,6 +42,7 @@ struct State {
     read_gate: Option<ReadGate>,
     delayed_reads: u64,
     ignores_syncs: bool,
+    device: u64,
 }
 
 /// A handle on the disk; clones are the same disk.
@@ -113,6 +75,7 @@ impl FaultyDisk {
             read_gate: None,
             delayed_reads: 0,
             ignores_syncs: false,
+            device: 1,
         };
         FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
     }
@@ -162,10 +125,18 @@ impl FaultyDisk {
         self.state.lock().unreadable = Some((name_ends.to_owned(), positions));
     }
 
-    /// Creates a directory and those above it, durably.
+    /// Another file system is in the place of this one.
+    pub fn set_device(&self, device: u64) {
+        self.state.lock().device = device;
+    }
+
+    /// Puts a directory and those above it on the disk, durably.
     pub fn make_directory(&self, path: &Path) {
-        create_directories(self, path).unwrap();
-        sync_above(self, path).unwrap();
+        let mut state = self.state.lock();
+        for directory in path.ancestors() {
+            state.names.insert(directory.to_owned(), Node::Directory);
+            state.durable_names.insert(directory.to_owned(), Node::Directory);
+        }
     }
 
     /// Removes a directory and all that is in it; files that are open stay readable.
@@ -462,6 +433,14 @@ impl Disk for FaultyDisk {
         within.iter().for_each(|change| change.apply(&mut state.durable_names));
         state.name_changes = others;
         Ok(())
+    }
+
+    fn device(&self, path: &Path) -> io::Result<u64> {
+        let state = self.state.lock();
+        match state.names.get(path) {
+            Some(_) => Ok(state.device),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 

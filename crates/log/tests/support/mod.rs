@@ -6,5 +6,6 @@ pub mod calls;
 pub mod faulty_disk;
 pub mod frames;
 pub mod memory_file;
+pub mod names;
 pub mod no_sync;
 pub mod note;

@@ -38,6 +38,10 @@ impl<D: Disk> Disk for NoSync<D> {
     fn sync_directory(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
+
+    fn device(&self, path: &Path) -> io::Result<u64> {
+        self.0.device(path)
+    }
 }
 
 impl DiskFile for NoSyncFile {

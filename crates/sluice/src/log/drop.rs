@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
+use sluice_log::inspect::lost_cursors;
 use sluice_log::{Holding, Log, OpenOptions, StoredRecord};
 
 use super::arguments::DropArguments;
@@ -72,7 +73,11 @@ fn drop_backlog(delivery: &StoredDelivery) -> Result<Holding> {
     let dropped = log.forget(&delivery.name).unwrap_or_default();
     log.close(CLOSE_TIMEOUT);
     let path = delivery.cursor_path();
-    if path.symlink_metadata().is_ok() {
+    let is_lost = || -> Result<bool> {
+        let lost = lost_cursors(&RealDisk, &delivery.log.path)?;
+        Ok(delivery.cursor.is_none() && lost.contains(&delivery.name))
+    };
+    if path.symlink_metadata().is_ok() || is_lost()? {
         let trouble = log.trouble().map_or("it still exists".to_owned(), |trouble| trouble.reason);
         let path = path.display();
         bail!("{path}: cannot remove the delivery's cursor: {trouble}; repeat the command");

@@ -1,6 +1,6 @@
 //! `sluice log repair`: puts files back that were set aside, or gives them up.
 
-use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -11,15 +11,14 @@ use sluice_log::{Holding, StoredRecord};
 
 use super::arguments::RepairArguments;
 use super::directory::Directory;
-use crate::output;
 use crate::text;
 
 pub(super) fn run(arguments: &RepairArguments) -> Result<ExitCode> {
     let directory = Directory::open(&arguments.target.directory)?;
     // Kept to the end. A process that runs may be reading what is to be changed.
     let _lock = if arguments.yes { Some(directory.lock()?) } else { None };
-    let mut report = String::new();
-    let mut waits_for_yes = false;
+    let mut output = io::stdout().lock();
+    let (mut has_files, mut waits_for_yes) = (false, false);
     for log in directory.logs(arguments.target.signal)? {
         let examined = examine(&RealDisk, &log.path, &is_known);
         for file in examined.with_context(|| format!("cannot examine {}", log.path.display()))? {
@@ -28,25 +27,26 @@ pub(super) fn run(arguments: &RepairArguments) -> Result<ExitCode> {
                 Remedy::GiveUp | Remedy::SetAside { .. } => arguments.give_up,
                 Remedy::Blocked { .. }
                 | Remedy::KeepForLostCursor
-                | Remedy::KeepForNewerRelease(_) => false,
+                | Remedy::KeepForNewerRelease(_)
+                | Remedy::KeepUnread(_) => false,
             };
             if is_wanted && arguments.yes {
                 apply(&RealDisk, &file)?;
             }
+            has_files = true;
             waits_for_yes |= is_wanted && !arguments.yes;
-            let done = is_wanted && arguments.yes;
-            let _ = writeln!(report, "{}", describe(&file, is_wanted, done));
+            // At once: a later file may end the command.
+            writeln!(output, "{}", describe(&file, is_wanted, is_wanted && arguments.yes))?;
         }
     }
-    if report.is_empty() {
-        report = "no file was set aside, and the disk refuses none\n".to_owned();
+    if !has_files {
+        writeln!(output, "no file was set aside, and the disk refuses none")?;
     }
     if waits_for_yes {
-        report += "nothing was changed; with --yes it is done\n";
-        output::print(&report)?;
+        writeln!(output, "nothing was changed; with --yes it is done")?;
         return Ok(ExitCode::FAILURE);
     }
-    output::print(&report)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether this release can deliver a record.
@@ -82,12 +82,15 @@ fn describe(file: &Examined, is_wanted: bool, is_done: bool) -> String {
         ),
         Remedy::KeepForLostCursor => format!(
             "kept: {path}: a delivery whose cursor is lost may wait for what is in it; `sluice log \
-             ls` shows how to drop that delivery",
+             ls` and `verify` say more",
         ),
         Remedy::KeepForNewerRelease(newer) => format!(
             "kept: {path}: deliveries wait for {} in it that only a newer release can read",
             waiting(*newer),
         ),
+        Remedy::KeepUnread(refused) => {
+            format!("kept: {path}: {refused}; if the disk will never read it, delete it by hand")
+        }
         Remedy::SetAside { refused, .. } if is_wanted => format!(
             "{}: {path}: {refused}; deliveries go on without it",
             does("set aside", "set aside, with --yes"),
@@ -105,11 +108,10 @@ fn waiting(waiting: Holding) -> String {
 }
 
 fn damage(file: &Examined) -> String {
-    match file.damage {
-        Some(damage) if !damage.is_none() => {
-            let places = text::counted(damage.frames + damage.regions, "place");
-            format!("; {places} in it cannot, and the file will be set aside again")
-        }
-        _ => String::new(),
+    let damage = file.damage;
+    if damage.is_none() {
+        return String::new();
     }
+    let places = text::counted(damage.frames + damage.regions, "place");
+    format!("; {places} in it cannot, and the file will be set aside again")
 }
