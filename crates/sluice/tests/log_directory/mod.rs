@@ -185,6 +185,7 @@ impl LogDirectory {
 
     /// Adds dead letters.
     pub(crate) fn bury(&self, delivery: &str, names: &[String], reason: &str) {
+        std::fs::create_dir_all(self.traces()).expect("a folder");
         let mut letters = DeadLetters::open(Arc::new(RealDisk), &self.traces(), delivery, 64 << 20)
             .expect("letters");
         let refusal = Refusal {
