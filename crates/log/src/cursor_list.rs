@@ -21,7 +21,7 @@ const CHECKSUM: &str = "crc32c ";
 /// Stands for all readers if neither a list nor a cursor file is left.
 const UNKNOWN: &str = "unknown.cursor";
 
-pub(crate) fn path(log_directory: &Path) -> PathBuf {
+fn path(log_directory: &Path) -> PathBuf {
     log_directory.join(FILE_NAME)
 }
 

@@ -7,7 +7,6 @@
 mod reader;
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use bytes::Bytes;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Access, Disk, remove_if_there};
+use crate::disk::{Access, Disk, create_if_missing, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
@@ -431,10 +430,7 @@ fn open_state(
 fn create_directory(disk: &dyn Disk, log_directory: &Path, directory: &Path) -> Result<()> {
     let above = directory.parent().unwrap_or(log_directory);
     for (missing, within) in [(above, log_directory), (directory, above)] {
-        match disk.create_directory(missing) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => created.at(missing, "cannot create")?,
-        }
+        create_if_missing(disk, missing).at(missing, "cannot create")?;
         disk.sync_directory(within).at(within, "cannot sync the directory")?;
     }
     Ok(())

@@ -84,6 +84,15 @@ pub fn create_directories(disk: &dyn Disk, path: &Path) -> io::Result<()> {
         }
         created => created,
     };
+    unless_there(created)
+}
+
+/// Creates one directory unless it is there.
+pub(crate) fn create_if_missing(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    unless_there(disk.create_directory(path))
+}
+
+fn unless_there(created: io::Result<()>) -> io::Result<()> {
     match created {
         // The first use shows whether it is a directory.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

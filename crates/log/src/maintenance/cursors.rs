@@ -1,12 +1,11 @@
 //! The files of the readers.
 
-use std::io;
 use std::path::Path;
 
 use super::Maintenance;
 use crate::cursor::Cursor;
 use crate::cursor_file::CursorFiles;
-use crate::disk::{remove_if_there, sync_above};
+use crate::disk::{create_if_missing, remove_if_there, sync_above};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::home::Home;
@@ -64,10 +63,7 @@ pub(crate) fn restore_directory<T>(shared: &Shared<T>, home: &Home) -> Result<()
     };
     check(directory.parent().unwrap_or(Path::new(".")), home.devices.above)?;
     for missing in [directory, &home.cursors_directory] {
-        match disk.create_directory(missing) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => created.at(missing, "cannot create")?,
-        }
+        create_if_missing(disk, missing).at(missing, "cannot create")?;
     }
     check(directory, home.devices.own)?;
     sync_above(disk, directory).at(directory, "cannot sync the directories above")?;

@@ -2,13 +2,12 @@
 //! space, nor many old segments many files.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Maintenance, remove_gone};
-use crate::disk::DirectoryEntry;
+use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::Inner;
@@ -178,10 +177,7 @@ impl<T: Record> Maintenance<T> {
 
     fn begin(&self, olds: &[Old]) -> Result<Rewritten> {
         let directory = &self.home.rewrite_directory;
-        match self.home.options.disk.create_directory(directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => created.at(directory, "cannot create")?,
-        }
+        create_if_missing(&*self.home.options.disk, directory).at(directory, "cannot create")?;
         self.remove_unfinished();
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
