@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
@@ -149,6 +150,8 @@ async fn drive<H: Handler>(
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
     let known = Arc::new(context.handler.connected(peer));
+    // The bytes that had been read when the last request came.
+    let read_before = AtomicU64::new(0);
     // Boxed: hyper and tokio move a request's future many times.
     let service = service_fn(|request: Request<Incoming>| -> BoxFuture<'static, _> {
         let is_http2 = request.version() == Version::HTTP_2;
@@ -164,8 +167,17 @@ async fn drive<H: Handler>(
             let refusal = context.handler.refuse_for_memory(request);
             return Box::pin(ready(Ok(answer(refusal, in_flight))));
         }
+        let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
+        // HTTP/1: hyper has it from the same read as the one before.
+        let is_pipelined =
+            read_before.swap(read_bytes, Ordering::Relaxed) == read_bytes && !is_http2;
         let (context, known) = (Arc::clone(context), Arc::clone(&known));
         Box::pin(async move {
+            if is_pipelined {
+                // Hundreds of requests fit into one read: another connection has a turn before each.
+                context.serving.resources.scheduler.let_another_in();
+                yield_now().await;
+            }
             let response = context.handler.handle(&known, request).await;
             in_flight.answered(is_accepted(&response));
             if context.serving.resources.scheduler.holds_answers() {

@@ -29,6 +29,7 @@
 //!   keep the whole buffer that it came in
 //! - more than the CPU can bear: [`ReadScheduler`]: connections are read from when earlier requests
 //!   are done
+//! - requests before the answers to earlier ones (HTTP/1): others have a turn before each of them
 //! - peers that vanished: keepalive, of HTTP/2 or TCP
 
 mod accept_pace;
@@ -44,6 +45,8 @@ mod header_timer;
 mod listener;
 mod open;
 mod options;
+#[cfg(test)]
+mod pipelined_tests;
 mod scheduler;
 mod serve;
 mod transport;

@@ -143,6 +143,12 @@ impl ReadScheduler {
         self.limit.is_bounded() && self.rules.has(Rule::HeldAnswers)
     }
 
+    /// Begins a slice although no thread is about to park: a connection has more requests from one
+    /// read than may keep others out.
+    pub(super) fn let_another_in(&self) {
+        self.begin_next(&mut self.queue.lock());
+    }
+
     /// A thread of the runtime has nothing to do.
     fn on_thread_park(&self) {
         self.idle_threads.fetch_add(1, Ordering::Relaxed);
