@@ -77,6 +77,65 @@ fn a_reader_that_is_dead_pins_its_own_frames_and_not_those_of_others() {
     assert_eq!(values(&read_all(&log, dead)), for_dead);
 }
 
+/// Scenario: senders are slow, so each commit has one small frame and fills a block; the backend of
+/// a reader is dead, and memory has room for all of it.
+/// Guarantee: the backlog soon takes little more disk than its charge, and is all there after a
+/// restart.
+#[test]
+fn small_commits_of_a_backlog_take_little_more_than_their_charge() {
+    const FRAMES: u64 = 1_000;
+    for seed in 0..4 {
+        let disk = FaultyDisk::new(seed);
+        let in_memory = OpenOptions { memory_limit_bytes: 64 << 20, ..options(&disk) };
+        let (log, _) = Log::<Note>::open(in_memory).expect("the log opens");
+        let (dead, alive) = (subscribe(&log, "dead"), subscribe(&log, "alive"));
+        let durable = Durable::default();
+        let mut taken = 0;
+        for value in 0..FRAMES {
+            append(&log, value, 100, &[dead, alive], &durable);
+            wait_durable(&durable, value as usize + 1);
+            for (offset, _) in read_all(&log, alive) {
+                log.resolve(alive, offset);
+            }
+            if value % 7 == 0 {
+                let (offset, _) = next(&log, dead).expect("it waits");
+                log.resolve(dead, offset);
+                taken += 1;
+            }
+        }
+        let held = log.held(dead);
+        assert_eq!((log.stats().frames_evicted, held.frames), (0, FRAMES - taken));
+        // Each commit wrote a block. Each file that took the place of others has a header.
+        assert_eq!(log.stats().bytes_written, FRAMES * 4096);
+        wait_until("little space", || log.stats().disk_bytes <= 3 * held.bytes);
+        assert!(log.stats().rewrites > 0, "{:?}", log.stats());
+        let disk = if seed % 2 == 0 {
+            log.close(PATIENCE);
+            disk
+        } else {
+            disk.cut_power(Unsynced::Lost)
+        };
+        drop(log);
+        let (log, _) = open(&disk);
+        let dead = subscribe(&log, "dead");
+        let read = read_all(&log, dead);
+        let waiting = |(_, value): &&(u64, u64)| *value >= taken;
+        let values = values(&read.iter().filter(waiting).copied().collect::<Vec<_>>());
+        assert_eq!(values, (taken..FRAMES).collect::<Vec<_>>());
+        // What the other one resolved last may be forgotten.
+        let alive = subscribe(&log, "alive");
+        let read_again = read_all(&log, alive);
+        for (id, offset) in read
+            .iter()
+            .map(|(offset, _)| (dead, *offset))
+            .chain(read_again.iter().map(|(offset, _)| (alive, *offset)))
+        {
+            log.resolve(id, offset);
+        }
+        wait_until("no files", || log.stats().segments <= 1);
+    }
+}
+
 fn open_large(disk: &FaultyDisk) -> (Log<Note>, Recovered) {
     Log::open(OpenOptions { segment_bytes: 256 << 10, ..options(disk) }).unwrap()
 }

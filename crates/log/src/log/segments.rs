@@ -13,6 +13,9 @@ use std::time::Instant;
 use crate::record::Undecodable;
 use crate::types::{Charge, CursorId, Holding, LogStats, Offset};
 
+/// A file is padded if less than one byte in this many is charged.
+const PADDED_PART: u64 = 4;
+
 /// Whether a segment is to be given up for its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shed {
@@ -65,6 +68,8 @@ pub(crate) struct Segment {
     pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
     pub(crate) len_bytes: u64,
+    /// Charge of the frames that commits of this process wrote to it. 0 for a rewritten file.
+    pub(crate) committed_bytes: u64,
     /// Position behind the last durable frame, where reading ends. None: its footer or length says.
     pub(crate) end: Option<u64>,
     /// The writer may still append to it.
@@ -128,6 +133,12 @@ impl Segment {
     /// Whether frames may be in the file that its readers have not got: it is not removed.
     pub(crate) fn may_have_more(&self) -> bool {
         self.passed.values().any(|why| *why != Passed::LeftByCrash)
+    }
+
+    /// Whether most of the file is padding: each commit fills its last block, however few bytes
+    /// it has. Only known of files that this process wrote.
+    pub(crate) fn is_padded(&self) -> bool {
+        (1..self.len_bytes / PADDED_PART).contains(&self.committed_bytes)
     }
 
     /// Bytes of charge that are unresolved, at most; None if some reader's count is not known.

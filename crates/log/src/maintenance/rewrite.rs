@@ -1,12 +1,13 @@
 //! Rewriting segments of which little is still wanted, so that a few old frames do not pin much
-//! space, nor many old segments many files.
+//! space, nor many old segments many files, nor the padding of small commits most of the disk.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Maintenance, remove_gone};
+use crate::cursor::Cursor;
 use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
@@ -237,10 +238,16 @@ impl<T: Record> Maintenance<T> {
         let (first, last) = (olds[0].segment.first, olds[olds.len() - 1].segment.last);
         let mut inner = self.shared.inner.lock();
         // The new segment has all unresolved frames of the old ones.
+        let by_first = &inner.on_disk().segments.by_first;
+        let old_pins = olds.iter().filter_map(|old| Some(&by_first.get(&old.segment.first)?.pins));
+        let counted = merged(old_pins);
         let pin = |&reader: &CursorId| {
             let cursor = inner.cursors[reader.0].as_ref()?;
-            let held = cursor.leased_on_disk(first..=last);
-            Some((reader, Pin { held, may_be_more: cursor.next <= last }))
+            let pin = counted.as_ref().map(|counted| counted.get(&reader).copied());
+            Some((
+                reader,
+                pin.map_or_else(|| uncounted(cursor, first, last), Option::unwrap_or_default),
+            ))
         };
         let pins = rewritten.kept_for.iter().filter_map(pin).collect();
         let store = inner.on_disk();
@@ -282,7 +289,11 @@ impl<T> Inner<T> {
                 .filter(|_| segment.pinning().all(is_known) && !segment.may_have_more())
                 .filter(|_| !passed_by.contains(&segment.first));
             let wanted: u64 = run.iter().chain(&candidate).map(|old| old.wanted_bytes).sum();
-            if candidate.is_none() || wanted > segment_bytes / 2 {
+            // Frames are counted in another way where they are still in memory.
+            let is_in_memory = |segment: &Segment| segment.last >= store.evicted_below;
+            let differs =
+                run.last().is_some_and(|old| is_in_memory(&old.segment) != is_in_memory(segment));
+            if candidate.is_none() || differs || wanted > segment_bytes / 2 {
                 if is_worthwhile(&run, segment_bytes) {
                     return Some(run);
                 }
@@ -294,14 +305,40 @@ impl<T> Inner<T> {
     }
 }
 
-/// The segment, if it is on disk only and sparse or small.
+/// The segment, if it is sparse or small. Segments that are still in memory come next to their
+/// readers: only those of a backlog with much padding are worth it.
 fn candidate(segment: &Segment, evicted_below: Offset, segment_bytes: u64) -> Option<Old> {
-    if segment.is_open || segment.last >= evicted_below {
+    let is_in_memory = segment.last >= evicted_below;
+    if segment.is_open || is_in_memory && !(segment.is_padded() && is_backlog(segment)) {
         return None;
     }
     let sparse = segment.pinned_bytes().filter(|bytes| bytes * WANTED_PART < segment.len_bytes);
     let small = (segment.len_bytes < segment_bytes / SMALL_PART).then_some(segment.len_bytes);
     Some(Old { segment: segment.clone(), wanted_bytes: sparse.or(small)? })
+}
+
+/// Whether its readers have not begun to resolve it.
+fn is_backlog(segment: &Segment) -> bool {
+    segment.pinned_bytes().is_some_and(|pinned| pinned >= segment.committed_bytes / 2)
+}
+
+/// The sums of what readers pin in several segments. None if that is not counted in one of them.
+fn merged<'a>(
+    pins: impl Iterator<Item = &'a BTreeMap<CursorId, Pin>>,
+) -> Option<BTreeMap<CursorId, Pin>> {
+    let mut sums = BTreeMap::<CursorId, Pin>::new();
+    for (&reader, pin) in pins.flatten() {
+        if pin.may_be_more {
+            return None;
+        }
+        sums.entry(reader).or_default().held.add(pin.held);
+    }
+    Some(sums)
+}
+
+/// What a reader pins in a file in which its frames are not counted, and none of them in memory.
+fn uncounted<T>(cursor: &Cursor<T>, first: Offset, last: Offset) -> Pin {
+    Pin { held: cursor.leased_on_disk(first..=last), may_be_more: cursor.next <= last }
 }
 
 fn is_worthwhile(run: &[Old], segment_bytes: u64) -> bool {

@@ -269,15 +269,25 @@ impl<T> Shared<T> {
         store.stats.frames_written += frames.len() as u64;
         store.stats.bytes_written += segment.durable_end() - bytes_before;
         let (first, end) = (header.first_offset, Some(segment.durable_end()));
+        let committed_bytes = frames.iter().map(|frame| frame.charge.bytes).sum();
         if let Some(known) = store.segments.by_first.get_mut(&first) {
             (known.last, known.end) = (last, end);
+            known.committed_bytes += committed_bytes;
             return;
         }
         let (path, len_bytes) = (segment.path().to_owned(), segment.len_bytes());
         let (epoch, is_open) = (Some(header.epoch), true);
-        let new =
-            Segment { path, first, last, epoch, len_bytes, end, is_open, ..Segment::default() };
-        store.segments.insert(new);
+        store.segments.insert(Segment {
+            path,
+            first,
+            last,
+            epoch,
+            len_bytes,
+            committed_bytes,
+            end,
+            is_open,
+            ..Segment::default()
+        });
     }
 }
 
