@@ -137,14 +137,22 @@ fn each_kind_of_damage_is_found_where_it_is() {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let logs = overview(&shared, Path::new(ROOT)).unwrap();
     assert!(logs[1].segments[1].info.is_err(), "the rest is listed all the same");
-    // A frame of a sealed segment was overwritten with zeros: it is missing, but nothing counts
-    // as damaged.
-    let disk = filled();
-    let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
+    // A frame of a sealed segment was overwritten with zeros. At the start of a block that is
+    // damage; within one, zeros may be padding, and the frame is only missing.
     let frame_len = TestFrame::new(0, 100).as_ref().frame_len_bytes() as usize;
-    bytes[4096..4096 + frame_len].fill(0);
-    disk.put(&first, &bytes);
-    assert!(matches!(&findings(&disk)[..], [Finding::MissingFrames { frames: 1, .. }]));
+    for (position, is_damage) in [(4096, true), (4096 + frame_len, false)] {
+        let disk = filled();
+        let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
+        bytes[position..position + frame_len].fill(0);
+        disk.put(&first, &bytes);
+        let found = findings(&disk);
+        let is_expected = match &found[..] {
+            [Finding::DamagedSegment { damage, .. }] => is_damage && damage.regions == 1,
+            [Finding::MissingFrames { frames: 1, .. }] => !is_damage,
+            _ => false,
+        };
+        assert!(is_expected, "at {position}: {found:?}");
+    }
 }
 
 #[test]

@@ -74,10 +74,13 @@ fn wait_set_aside(log: &Log<Note>, files: u64) {
 /// A change of the oldest file, and the number of damaged places or of files that are set aside.
 type Destruction = (&'static str, fn(&FaultyDisk), u64);
 
-const DESTRUCTIONS: [Destruction; 5] = [
+const DESTRUCTIONS: [Destruction; 8] = [
     ("several frames", |disk| overwrite(disk, block(4) + 20..block(6) + 500), 1),
     ("a frame's body", |disk| disk.flip_bit(Path::new(FIRST), (block(4) + 500) * 8), 1),
     ("both headers and the first frame", |disk| overwrite(disk, 0..6_000), 1),
+    ("zeros: both headers and frames", |disk| fill(disk, 0..block(3), 0), 1),
+    ("zeros: whole frames", |disk| fill(disk, block(4)..block(6), 0), 1),
+    ("zeros: the last frames", |disk| fill(disk, block(12)..block(14), 0), 1),
     ("everything", |disk| overwrite(disk, 0..u64::MAX), 1),
     (
         "two places",
@@ -90,10 +93,14 @@ const DESTRUCTIONS: [Destruction; 5] = [
 ];
 
 fn overwrite(disk: &FaultyDisk, positions: std::ops::Range<u64>) {
+    fill(disk, positions, 7);
+}
+
+fn fill(disk: &FaultyDisk, positions: std::ops::Range<u64>, byte: u8) {
     let path = Path::new(FIRST);
     let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
     let end = bytes.len().min(positions.end as usize);
-    bytes[positions.start as usize..end].fill(7);
+    bytes[positions.start as usize..end].fill(byte);
     disk.put(path, &bytes);
 }
 

@@ -18,14 +18,23 @@ pub struct SegmentChain {
     left: VecDeque<SegmentName>,
     current: Option<SegmentReader>,
     damage: Damage,
+    /// Of segments that [`SegmentChain::next_readable`] skipped.
+    pub(crate) unreadable: Vec<FileError>,
 }
 
 impl SegmentChain {
     /// Frames below `from_offset` are passed over.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from_offset: u64) -> Result<Self> {
         let left = list_segments(&*disk, directory)?.into_iter().map(|(name, _)| name).collect();
-        let (directory, damage) = (directory.to_owned(), Damage::default());
-        Ok(SegmentChain { disk, directory, from_offset, left, current: None, damage })
+        Ok(SegmentChain {
+            disk,
+            directory: directory.to_owned(),
+            from_offset,
+            left,
+            current: None,
+            damage: Damage::default(),
+            unreadable: Vec::new(),
+        })
     }
 
     /// The next whole header, None after the last one.
@@ -57,7 +66,9 @@ impl SegmentChain {
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
-                Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
+                Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
+                    self.unreadable.push(error);
+                }
                 result => return result,
             }
         }

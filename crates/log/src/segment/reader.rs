@@ -1,8 +1,8 @@
 //! Reads a segment's frames from front to back, and passes over damage.
 //!
 //! Without a whole header at its position, a reader searches for the next one by the marker and the
-//! file's epoch. Zeros that it passes over are no damage: they are space that was reserved and not
-//! used, or pages that were never acknowledged.
+//! file's epoch. Zeros that it passes over are no damage where the file was not sealed: they are
+//! space that was reserved and not used, or pages that were never acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -186,6 +186,12 @@ impl SegmentReader {
             && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
+        } else if last_foreign_byte.is_none() && self.info.footer.is_some() {
+            // A sealed file has no whole block of zeros.
+            let bytes = self.position.saturating_sub(start.next_multiple_of(BLOCK_LEN_BYTES));
+            if bytes > 0 {
+                self.count_damage(start, Damage { frames: 0, regions: 1, bytes });
+            }
         }
         Ok(found.and_then(|header| self.accept(header)))
     }
@@ -313,6 +319,23 @@ impl SegmentReader {
     }
 }
 
+/// Whether all of a file is zeros. Bytes that the disk refuses are none.
+fn is_zero(reads: &mut Reads, len_bytes: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; ReaderOptions::default().read_ahead_bytes];
+    let mut position = 0;
+    while position < len_bytes {
+        let read = reads.read(&mut bytes, position)?;
+        if read == 0 {
+            break;
+        }
+        if last_byte_set(&bytes[..read]).is_some() {
+            return Ok(false);
+        }
+        position += read as u64;
+    }
+    Ok(true)
+}
+
 /// Index of the last byte that is not zero. By the block, since most is reserved space.
 fn last_byte_set(bytes: &[u8]) -> Option<usize> {
     let is_set = |block: &&[u8]| block.iter().fold(0, |set, byte| set | byte) != 0;
@@ -337,16 +360,17 @@ fn read_info(file: &Arc<dyn DiskFile>, path: &Path, pass_unreadable: bool) -> Re
         Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
-        Err(error) => match (header_of_first_frame(behind), reads.last_error) {
+        Err(error) => match (header_of_first_frame(behind), reads.last_error.take()) {
             (Some(header), _) => header,
             // Bytes that could not be read prove nothing.
             (None, Some(error)) => return Err(error).at(path, "cannot read"),
             (None, None) => {
                 let path = path.to_owned();
                 // Shorter, or all zeros: frames are written only after the header.
-                let is_empty = matches!(error, BlockError::Empty)
-                    || behind.iter().all(|&byte| byte == 0)
-                        && len_bytes <= SEGMENT_HEADER_LEN_BYTES;
+                let is_empty = match error {
+                    BlockError::Empty => is_zero(&mut reads, len_bytes).at(&path, "cannot read")?,
+                    _ => len_bytes <= SEGMENT_HEADER_LEN_BYTES,
+                };
                 return Err(match is_empty {
                     true => FileError::Unfinished { path },
                     false => FileError::NoSegment { path },

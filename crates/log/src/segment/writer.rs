@@ -43,10 +43,10 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file in a directory that exists; its name gets the next free attempt. Its
-    /// directory entry is durable, `len_bytes` are reserved and `header` is written, whose epoch
-    /// has to be random. The first sync makes the header durable; before that the file is an
-    /// unfinished one. After an error the file is removed.
+    /// Creates a file in a directory that exists; its name gets the next free attempt. `len_bytes`
+    /// are reserved; the directory entry and `header`, whose epoch has to be random, are durable. So
+    /// a file with frames and without a header is damaged; one of zeros only is unfinished. After
+    /// an error the file is removed.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -68,6 +68,7 @@ impl SegmentWriter {
         let prepare = || {
             file.allocate(len_bytes).at(&path, "cannot reserve space")?;
             write_all_at(&*file, &header.encode(), 0).at(&path, "cannot write the header")?;
+            file.sync_data().at(&path, "cannot sync the header")?;
             disk.sync_directory(directory).at(directory, "cannot sync the directory")
         };
         if let Err(error) = prepare() {
