@@ -227,6 +227,24 @@ pub fn escape(name: &str) -> String {
     stem
 }
 
+/// The name that [`escape`] was given. None if a part of it is not in the escaped one.
+pub(crate) fn unescape(stem: &str) -> Option<String> {
+    let (mut name, mut rest) = (Vec::new(), stem.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let (byte, behind) = match (first, behind) {
+            (b'~', _) => return None,
+            (b'%', [high, low, behind @ ..]) => {
+                let digits = [*high, *low];
+                (u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?, behind)
+            }
+            (byte, behind) => (*byte, behind),
+        };
+        name.push(byte);
+        rest = behind;
+    }
+    String::from_utf8(name).ok()
+}
+
 /// FNV-1a, 64 bits.
 fn fowler_noll_vo(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {

@@ -4,6 +4,7 @@
 //! the reason before their metadata. The file `state.cursor` says what was removed: its floor is
 //! the first letter that is left, its counters are letters dropped to make room or as too large.
 
+mod opening;
 mod reader;
 
 use std::collections::VecDeque;
@@ -11,18 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use opening::FoundLetters;
 pub use reader::DeadLetterReader;
 
-use crate::cursor_file::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Access, Disk, create_if_missing, remove_if_there};
-use crate::error::{FileError, IoContext as _, Result};
+use crate::cursor_file::{CursorFile, escape, file_name};
+use crate::disk::{Disk, remove_if_there};
+use crate::error::{IoContext as _, Result};
 use crate::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
-    FrameRef, Refusal, SegmentHeader, VERSION,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
+    SegmentHeader, VERSION,
 };
 use crate::record::RecordFacts;
 use crate::segment::{
-    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments, random_u64,
+    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64,
 };
 use crate::types::{Charge, Holding};
 
@@ -53,6 +55,8 @@ struct Stored {
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
+    /// Its letters are not counted.
+    is_unreadable: bool,
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -68,6 +72,7 @@ pub struct DeadLetters {
     head: u64,
     /// Segments that were dropped without being read and counted.
     uncounted: u64,
+    found: FoundLetters,
 }
 
 /// The directory of a delivery's dead letters.
@@ -81,58 +86,6 @@ pub(crate) fn state_path(directory: &Path) -> PathBuf {
 }
 
 impl DeadLetters {
-    /// Opens the store of a delivery below a log's directory, or creates it. It takes at most
-    /// `limit_bytes` of disk: the next append removes the oldest letters beyond that.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        log_directory: &Path,
-        delivery: &str,
-        limit_bytes: u64,
-    ) -> Result<Self> {
-        let directory = directory_of(log_directory, delivery);
-        create_directory(&*disk, log_directory, &directory)?;
-        let (state_file, state) = open_state(&*disk, &directory, delivery)?;
-        let mut letters = DeadLetters {
-            head: state.head.max(state.floor),
-            disk,
-            directory,
-            limit_bytes,
-            stored: VecDeque::new(),
-            writer: None,
-            state_file,
-            state,
-            uncounted: 0,
-        };
-        let mut segments =
-            list_segments(&*letters.disk, &letters.directory)?.into_iter().peekable();
-        while let Some((name, len_bytes)) = segments.next() {
-            let stored = match letters.look_into(name) {
-                // It stays until it is the oldest when room is needed.
-                Err(FileError::Io { .. }) => {
-                    let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
-                    let next = segments.peek().map(|(next, _)| next.first_offset);
-                    let end = next.unwrap_or(name.first_offset + most);
-                    Some(Stored { name, len_bytes, totals: Footer::default(), end })
-                }
-                looked => looked?,
-            };
-            letters.head = letters.head.max(stored.as_ref().map_or(0, |stored| stored.end));
-            letters.stored.extend(stored);
-        }
-        // If a segment cannot be removed, this is tried again when room is needed.
-        let _ = letters.remove_resolved();
-        Ok(letters)
-    }
-
-    /// For a disk that has refused a slot of the state for long: makes the other slot count.
-    /// Removed letters may come back, and no number is given twice.
-    pub fn mend_state(disk: &dyn Disk, log_directory: &Path, delivery: &str) -> Result<()> {
-        let path = state_path(&directory_of(log_directory, delivery));
-        let (mut file, mut state, refused) = CursorFile::open_in_part(disk, &path)?;
-        state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
-        if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
-    }
-
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
     /// an error none, some or all are stored, and the call can be repeated.
@@ -192,6 +145,16 @@ impl DeadLetters {
     /// refused to read them.
     pub fn take_uncounted(&mut self) -> u64 {
         std::mem::take(&mut self.uncounted)
+    }
+
+    /// Files that are there and whose letters are not counted.
+    pub fn unreadable_files(&self) -> u64 {
+        self.stored.iter().filter(|segment| segment.is_unreadable).count() as u64
+    }
+
+    /// What was missing or could not be read when the store was opened.
+    pub fn found(&self) -> &FoundLetters {
+        &self.found
     }
 
     /// Bytes that the store takes on disk.
@@ -293,7 +256,8 @@ impl DeadLetters {
             self.head = if is_empty { name.first_offset } else { totals.last_offset + 1 };
         }
         if !is_gone {
-            self.stored.push_back(Stored { name, len_bytes, totals, end: self.head });
+            let (end, is_unreadable) = (self.head, false);
+            self.stored.push_back(Stored { name, len_bytes, totals, end, is_unreadable });
         }
     }
 
@@ -368,70 +332,4 @@ impl DeadLetters {
         });
         result
     }
-
-    /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment
-    /// does not count.
-    fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
-        let path = self.directory.join(name.to_string());
-        let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
-        let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
-            Err(FileError::Unfinished { .. }) => {
-                self.disk.remove_file(&path).at(&path, "cannot remove")?;
-                return Ok(None);
-            }
-            // It is left as it is, for inspection.
-            Err(FileError::NoSegment { .. }) => return Ok(None),
-            reader => reader?,
-        };
-        let (mut totals, mut len_bytes) = (Footer::default(), reader.info().len_bytes);
-        if let Some(footer) = reader.info().footer {
-            totals = footer;
-        } else {
-            len_bytes = reader.position();
-            while let Some(located) = reader.next_frame()? {
-                totals.count(located.header.offset, located.header.charge);
-                len_bytes = located.end();
-            }
-            if totals.frames == 0 && reader.damage().is_none() {
-                // A failed write may leave such a file.
-                self.disk.remove_file(&path).at(&path, "cannot remove")?;
-                return Ok(None);
-            }
-            file.set_len(len_bytes).at(&path, "cannot truncate")?;
-        }
-        let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
-        Ok(Some(Stored { name, len_bytes, totals, end }))
-    }
-}
-
-fn open_state(
-    disk: &dyn Disk,
-    directory: &Path,
-    delivery: &str,
-) -> Result<(CursorFile, CursorState)> {
-    let path = state_path(directory);
-    match CursorFile::open(disk, &path) {
-        // Damage costs no letter: some that were removed come back.
-        Err(FileError::DamagedCursor { .. }) => {}
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
-        Ok(opened) => {
-            // The process that created it may have been killed before it synced the directory.
-            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
-            return Ok(opened);
-        }
-    }
-    let log_id = u128::from(random_u64());
-    let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
-    Ok((CursorFile::create(disk, &path, &state)?, state))
-}
-
-/// Creates a store's directory, durably, within a log's directory that is there.
-fn create_directory(disk: &dyn Disk, log_directory: &Path, directory: &Path) -> Result<()> {
-    let above = directory.parent().unwrap_or(log_directory);
-    for (missing, within) in [(above, log_directory), (directory, above)] {
-        create_if_missing(disk, missing).at(missing, "cannot create")?;
-        disk.sync_directory(within).at(within, "cannot sync the directory")?;
-    }
-    Ok(())
 }

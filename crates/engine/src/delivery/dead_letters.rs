@@ -11,7 +11,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
-use sluice_log::dead_letters::{DeadLetterReader, DeadLetters as Store, directory_of};
+use sluice_log::dead_letters::{
+    DeadLetterReader, DeadLetters as Store, FoundLetters, directory_of,
+};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::{FileError, Record, RecordFacts};
@@ -55,6 +57,8 @@ pub(crate) struct DeadLetterTotals {
     pub letters: u64,
     pub bytes: u64,
     pub evicted_items: u64,
+    /// Files whose letters are not counted.
+    pub unreadable_files: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +202,7 @@ impl OnDisk {
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
             match letters.open_store() {
                 Ok(store) => {
+                    letters.report(store.found());
                     letters.note_totals(&store);
                     *letters.store.lock() = Some(store);
                 }
@@ -210,6 +215,24 @@ impl OnDisk {
             }
         }
         Ok(letters)
+    }
+
+    /// Says what is missing of earlier runs.
+    fn report(&self, found: &FoundLetters) {
+        if found.is_state_lost {
+            tracing::error!(
+                delivery = self.delivery,
+                "the state of dead letters is gone or damaged and is written anew: letters that \
+                 were replayed or removed may be back"
+            );
+        }
+        for problem in &found.unreadable {
+            tracing::error!(
+                delivery = self.delivery, %problem,
+                "dead letters of earlier runs cannot be read and are not counted: their file stays \
+                 until newer letters need its room"
+            );
+        }
     }
 
     fn open_store(&self) -> Result<Store, FileError> {
@@ -256,6 +279,7 @@ impl OnDisk {
             letters: store.letters(),
             bytes: store.len_bytes(),
             evicted_items: store.dropped().items,
+            unreadable_files: store.unreadable_files(),
         };
     }
 
@@ -266,12 +290,18 @@ impl OnDisk {
         let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };
-        while let Ok(Some((letter, refusal))) = reader.next_letter() {
-            items += letter.charge.items;
-            newest.push_front(summary(letter.charge.items, &refusal));
-            newest.truncate(count);
+        loop {
+            match reader.next_letter() {
+                Ok(Some((letter, refusal))) => {
+                    items += letter.charge.items;
+                    newest.push_front(summary(letter.charge.items, &refusal));
+                    newest.truncate(count);
+                }
+                // The next call goes on with the next file.
+                Err(FileError::NoSegment { .. }) => {}
+                Ok(None) | Err(_) => return (items, newest),
+            }
         }
-        (items, newest)
     }
 }
 
@@ -314,7 +344,7 @@ mod tests {
         }
         assert_eq!(
             letters.totals(),
-            DeadLetterTotals { letters: 2, bytes: 2 * one, evicted_items: 30 }
+            DeadLetterTotals { letters: 2, bytes: 2 * one, evicted_items: 30, ..Default::default() }
         );
         assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
     }
@@ -350,7 +380,7 @@ mod tests {
         letters.set_limit(one + 50);
         assert_eq!(
             letters.totals(),
-            DeadLetterTotals { letters: 1, bytes: one, evicted_items: 10 }
+            DeadLetterTotals { letters: 1, bytes: one, evicted_items: 10, ..Default::default() }
         );
         assert_eq!(reasons(&letters), ["new"]);
     }

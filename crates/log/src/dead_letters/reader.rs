@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::state_path;
-use crate::cursor_file::CursorFile;
+use crate::cursor_file::{CursorFile, unescape};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::{CursorState, Refusal};
@@ -13,25 +13,33 @@ use crate::segment::{Damage, SegmentChain};
 
 /// Reads a delivery's letters, the oldest first, as they are when the reader is opened.
 pub struct DeadLetterReader {
-    pub(crate) state: CursorState,
+    state: CursorState,
+    /// The file with the state is gone or damaged: nothing counts as removed.
+    pub(crate) is_state_lost: bool,
     pub(crate) segments: SegmentChain,
 }
 
 impl DeadLetterReader {
     /// `directory` is the delivery's own, `from` the number of the first letter that is wanted.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self> {
-        let state = match CursorFile::read(&*disk, &state_path(directory)) {
-            // Without a state nothing counts as removed.
-            Err(FileError::DamagedCursor { .. }) => CursorState::default(),
-            Err(error) if error.is_not_found() => CursorState::default(),
-            state => state?,
+        let (state, is_state_lost) = match CursorFile::read(&*disk, &state_path(directory)) {
+            Err(FileError::DamagedCursor { .. }) => (CursorState::default(), true),
+            Err(error) if error.is_not_found() => (CursorState::default(), true),
+            state => (state?, false),
         };
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
-        Ok(DeadLetterReader { state, segments })
+        Ok(DeadLetterReader { state, is_state_lost, segments })
     }
 
-    /// The store's state: the delivery's name (empty if not known), the first letter that is left,
-    /// the dropped letters.
+    /// The name of the delivery: that of the folder stands for it if the state is lost.
+    pub fn delivery(&self, folder: &str) -> String {
+        match self.state.name.as_str() {
+            "" => unescape(folder).unwrap_or_else(|| folder.to_owned()),
+            name => name.to_owned(),
+        }
+    }
+
+    /// The store's state: the first letter that is left, the dropped letters.
     pub fn state(&self) -> &CursorState {
         &self.state
     }

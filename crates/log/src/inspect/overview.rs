@@ -61,6 +61,10 @@ pub struct DeadLetterOverview {
     pub held: Holding,
     /// All letters that were ever dropped: to make room, or as larger than the store.
     pub dropped: Holding,
+    /// Which letters were removed, and how many were dropped, is not known.
+    pub is_state_lost: bool,
+    /// Segments whose letters are not counted.
+    pub unreadable: Vec<FileError>,
 }
 
 /// Every log below `directory`. Reads headers of segments, and headers of frames if necessary.
@@ -211,14 +215,20 @@ fn add_written_since(
 fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
-        let DeadLetterReader { state, mut segments } =
-            DeadLetterReader::open(disk.clone(), &directory, 0)?;
+        let mut reader = DeadLetterReader::open(disk.clone(), &directory, 0)?;
         let mut held = Holding::default();
-        while let Some(Located { header, .. }) = segments.next_readable()? {
+        while let Some(Located { header, .. }) = reader.segments.next_readable()? {
             held.add(header.charge);
         }
-        let delivery = if state.name.is_empty() { name } else { state.name };
-        overviews.push(DeadLetterOverview { directory, delivery, held, dropped: state.dropped });
+        let unreadable = std::mem::take(&mut reader.segments.unreadable);
+        overviews.push(DeadLetterOverview {
+            directory,
+            delivery: reader.delivery(&name),
+            held,
+            dropped: reader.state().dropped,
+            is_state_lost: reader.is_state_lost && (held.frames > 0 || !unreadable.is_empty()),
+            unreadable,
+        });
     }
     Ok(overviews)
 }

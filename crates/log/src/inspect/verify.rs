@@ -1,12 +1,13 @@
 //! Checks every checksum of a directory.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::overview::{cursor_paths, dead_letter_directories, log_directories, missing_cursors};
 use crate::cursor_file::damaged_slots;
 use crate::cursor_list;
 use crate::dead_letters::state_path;
-use crate::disk::Disk;
+use crate::disk::{Access, Disk};
 use crate::error::{FileError, Result};
 use crate::segment::{Damage, list_segments, list_set_aside, open_if_there};
 
@@ -31,6 +32,8 @@ pub enum Finding {
     /// A cursor file that was set aside or is gone: what its delivery had resolved is not known.
     /// Everything on disk is kept for it under this name.
     LostCursor { log_directory: PathBuf, name: String },
+    /// The state of a delivery's dead letters is gone: which of them were removed is not known.
+    LostState { path: PathBuf },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },
     /// A file that cannot be read at all.
@@ -45,6 +48,7 @@ impl Finding {
             Finding::DamagedCursor { slots, .. } => *slots > 1,
             Finding::MissingFrames { .. }
             | Finding::LostCursor { .. }
+            | Finding::LostState { .. }
             | Finding::SetAside { .. }
             | Finding::Unreadable(_) => true,
         }
@@ -86,7 +90,17 @@ pub fn verify(
             .extend(lost.map(|(log_directory, name)| Finding::LostCursor { log_directory, name }));
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
-        cursors.extend(directories.iter().map(|directory| state_path(directory)));
+        for directory in &directories {
+            let path = state_path(directory);
+            // A process creates the state before the first letter.
+            let has_letters = !list_segments(disk, directory)?.is_empty();
+            match disk.open(&path, Access::Read) {
+                Err(error) if has_letters && error.kind() == io::ErrorKind::NotFound => {
+                    verification.findings.push(Finding::LostState { path });
+                }
+                _ => cursors.push(path),
+            }
+        }
         directories.insert(0, log_directory);
         for directory in directories {
             for (name, len_bytes) in list_segments(disk, &directory)? {

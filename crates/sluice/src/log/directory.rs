@@ -148,8 +148,7 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
-            let known = DeadLetterReader::open(Arc::new(RealDisk), &path, 0)?.state().name.clone();
-            let name = if known.is_empty() { folder } else { known };
+            let name = DeadLetterReader::open(Arc::new(RealDisk), &path, 0)?.delivery(&folder);
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
             deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
         }

@@ -137,6 +137,13 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             let why = "were deleted to make space for newer ones";
             writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
+        if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {
+            writeln!(
+                output,
+                "  {name}: the state of its dead letters is gone or damaged: letters that were \
+                 removed may be back"
+            )?;
+        }
     }
     for name in lost {
         writeln!(
@@ -182,7 +189,8 @@ fn problems(log: &LogOverview) -> Vec<String> {
     let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
     // Lost cursors have a line of their own.
     let cursors = cursors.filter(|error| !matches!(error, FileError::DamagedCursor { .. }));
-    segments.chain(cursors).map(ToString::to_string).collect()
+    let letters = log.dead_letters.iter().flat_map(|letters| &letters.unreadable);
+    segments.chain(cursors).chain(letters).map(ToString::to_string).collect()
 }
 
 fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
@@ -231,6 +239,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "dead_letters": holding_json(letters),
         "dead_letters_dropped": holding_json(letters_dropped),
+        "dead_letters_state_lost": row.dead_letters.is_some_and(|letters| letters.is_state_lost),
         "configured": row.is_configured,
     })
 }

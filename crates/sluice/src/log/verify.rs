@@ -89,6 +89,11 @@ fn describe(finding: &Finding) -> String {
              {name}; `sluice log ls` shows how to continue",
             log_directory.display()
         ),
+        Finding::LostState { path } => format!(
+            "{}: is gone: it is not known which dead letters were removed, and all that are there \
+             count as left",
+            path.display()
+        ),
         Finding::SetAside { path } => format!(
             "{}: was set aside, because a delivery could not read something in it; `sluice log \
              repair` says what can be done",
