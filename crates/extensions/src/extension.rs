@@ -13,6 +13,8 @@ pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Extension {
     /// Its client side: credentials of requests that exporters, or receivers that fetch, send.
     pub client: Option<ClientExtension>,
+    /// Names of the senders' headers (lower case) that its client side passes on.
+    pub metadata_keys: Vec<String>,
     /// Its server side: who may send to receivers.
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,

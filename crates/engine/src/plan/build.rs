@@ -52,6 +52,9 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
+    if let Some(disk) = &disk {
+        warnings::of_credentials_on_disk(document, &read, &disk.directory, diagnostics);
+    }
     Plan {
         ack,
         memory,

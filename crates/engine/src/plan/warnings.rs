@@ -1,11 +1,15 @@
 //! Warnings about options that have no effect, or another one than their author may expect.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use sluice_config::document::{Acknowledge, Document, Pipeline, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
 use sluice_exporters::sending::Sizer;
+use sluice_processors::ProcessorConfig;
 
 use super::read::Read;
-use super::routes::{Path, by_receiver};
+use super::routes::{self, by_receiver};
 use super::{DeliveryPlan, MIB};
 use crate::delivery::DeliveryId;
 
@@ -32,6 +36,52 @@ pub(super) fn of_own_limits(
             );
             let hint = format!("raise `{option}` of the whole{part}");
             diagnostics.push(Diagnostic::warning(*span, message).with_hint(hint));
+        }
+    }
+}
+
+/// Parts of the names of headers that have credentials.
+const CREDENTIALS: [&str; 8] =
+    ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key"];
+
+/// Components that read a header with credentials: it is kept with the request, on disk as well.
+pub(super) fn of_credentials_on_disk(
+    document: &Document,
+    read: &Read,
+    directory: &Path,
+    diagnostics: &mut Diagnostics,
+) {
+    let of_step = read.steps.iter().map(|((id, _), step)| (id, step.processor.metadata_keys()));
+    let of_batch = read.processors.iter().filter_map(|(id, processor)| match processor {
+        ProcessorConfig::Batch(limits) => Some((id, limits.metadata_keys.clone())),
+        ProcessorConfig::Memory(_) | ProcessorConfig::Edits(_) => None,
+    });
+    let of_queue = read.exporters.iter().filter_map(|(id, exporter)| {
+        Some((id, exporter.config.sending().queue.batch.as_ref()?.metadata_keys.clone()))
+    });
+    let of_extension = read.extensions.iter().map(|(id, it)| (id, it.metadata_keys.clone()));
+    let places = (of_step.chain(of_batch).map(|place| (&document.processors, place)))
+        .chain(of_queue.map(|place| (&document.exporters, place)))
+        .chain(of_extension.map(|place| (&document.extensions, place)));
+    let mut said = BTreeSet::new();
+    for (components, (id, keys)) in places {
+        let Some(component) = components.iter().find(|it| it.id.to_string() == *id) else {
+            continue;
+        };
+        let is_credential = |key: &&String| CREDENTIALS.iter().any(|part| key.contains(part));
+        for key in keys.iter().filter(is_credential) {
+            if !said.insert((&component.path, key.clone())) {
+                continue;
+            }
+            let message = format!(
+                "{} reads the senders' header `{key}`: it is written to {} with their requests, \
+                 as it was sent",
+                component.path,
+                directory.display()
+            );
+            let hint = "if it has credentials, name another header, or protect copies of the \
+                        directory as you protect the credentials";
+            diagnostics.push(Diagnostic::warning(component.span, message).with_hint(hint));
         }
     }
 }
@@ -87,14 +137,14 @@ pub(super) fn of_queue_options(
 /// `buffer.ack: delivered` where senders wait for no delivery.
 pub(super) fn of_ack_without_effect(
     document: &Document,
-    paths: &[Path],
+    paths: &[routes::Path],
     deliveries: &[DeliveryPlan],
     diagnostics: &mut Diagnostics,
 ) {
     let said = document.buffer.ack.as_ref();
     let Some(said) = said.filter(|said| said.value == Acknowledge::Delivered) else { return };
     for ((receiver, signal), paths) in by_receiver(paths) {
-        let is_awaited = |path: &&Path| {
+        let is_awaited = |path: &&routes::Path| {
             deliveries.iter().any(|delivery| delivery.id == path.delivery && delivery.senders_wait)
         };
         if paths.iter().any(is_awaited) {
@@ -108,5 +158,54 @@ pub(super) fn of_ack_without_effect(
         let hint = "`buffer: {policy: backpressure}`, here or in a pipeline; \
                     where a receiver feeds several deliveries it is not the default";
         diagnostics.push(Diagnostic::warning(said.span, message).with_hint(hint));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load;
+
+    /// Warnings about a document whose parts name headers of senders.
+    fn warnings(header: &str, buffer: &str) -> Vec<String> {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: {{include_metadata: true}}}}}}}}\n\
+             processors:\n  attributes: {{actions: [{{key: a, action: insert, from_context: {header}}}]}}\n  \
+             batch: {{metadata_keys: [{header}]}}\n\
+             extensions: {{headers_setter: {{headers: [{{key: a, from_context: {header}}}]}}}}\n\
+             exporters:\n  otlp:\n    endpoint: localhost:1\n    tls: {{insecure: true}}\n    \
+             auth: {{authenticator: headers_setter}}\n    \
+             sending_queue: {{batch: {{partition: {{metadata_keys: [{header}]}}}}}}\n\
+             buffer: {{{buffer}}}\n\
+             service:\n  extensions: [headers_setter]\n  pipelines:\n    \
+             traces: {{receivers: [otlp], processors: [attributes, batch], exporters: [otlp]}}\n"
+        );
+        let (plan, diagnostics) =
+            load(&[format!("yaml:{text}")], &sluice_config::SystemEnvironment);
+        assert!(plan.is_some(), "{text}");
+        let said = diagnostics.items().iter().map(|item| item.message.clone());
+        said.filter(|message| message.contains("senders' header")).collect()
+    }
+
+    /// Guarantee: whichever part names a header with credentials, it is said that it goes to disk;
+    /// nothing is said of another header, or where nothing is written.
+    #[test]
+    fn credentials_that_go_to_disk_are_named_with_their_readers() {
+        for header in ["authorization", "Cookie", "x-api-key"] {
+            let said = warnings(header, "directory: /tmp/d");
+            let name = header.to_lowercase();
+            for reader in [
+                "processors.attributes",
+                "processors.batch",
+                "extensions.headers_setter",
+                "exporters.otlp",
+            ] {
+                let expected =
+                    format!("{reader} reads the senders' header `{name}`: it is written to /tmp/d");
+                assert!(said.iter().any(|it| it.starts_with(&expected)), "{expected}: {said:#?}");
+            }
+            assert_eq!(said.len(), 4);
+            assert!(warnings(header, "").is_empty());
+        }
+        assert!(warnings("x-tenant", "directory: /tmp/d").is_empty());
     }
 }

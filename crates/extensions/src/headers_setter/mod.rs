@@ -20,12 +20,14 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     ),
     |fields| {
         let config = Config::read(fields);
+        let metadata_keys =
+            config.headers.iter().filter_map(|rule| rule.from_context.clone()).collect();
         let client = ClientExtension {
             builds_on: config.additional_auth.clone(),
             is_foundation: false,
             build: Box::new(move |others| Ok(Arc::new(HeadersSetter::new(&config, others)?))),
         };
-        Extension { client: Some(client), ..Extension::default() }
+        Extension { client: Some(client), metadata_keys, ..Extension::default() }
     },
 );
 
