@@ -187,7 +187,6 @@ impl Gateway {
         get(self.metrics, "/dead-letters").await.expect("an answer").1
     }
 
-    /// A load of this signal, in the form of the Kyma telemetry load test.
     /// Sends this many spans, which are all accepted.
     pub(crate) async fn accepts(&self, items: u64) -> LoadReport {
         let report = self.load(Signal::Traces).items(items).run().await.expect("a load");
@@ -203,6 +202,7 @@ impl Gateway {
         assert!(eventually(SOON, has).await, "{} items are held, not {items}", backlog().await);
     }
 
+    /// A load of this signal, in the form of the Kyma telemetry load test.
     pub(crate) fn load(&self, signal: Signal) -> Load {
         Load::new(signal, self.grpc)
     }
