@@ -6,8 +6,8 @@ mod listening;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -34,7 +34,7 @@ use crate::shared_work::SharedWorkMemory;
 use crate::status::{EngineStatus, Shown};
 use crate::storage::{self, Storage};
 
-const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 struct RunningReceiver {
     id: String,
@@ -100,7 +100,7 @@ pub struct Engine {
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
     admin: BTreeMap<AdminPlan, AdminServer>,
-    status: Arc<EngineStatus>,
+    pub(crate) status: Arc<EngineStatus>,
 }
 
 impl Engine {
@@ -126,6 +126,8 @@ impl Engine {
             started: Instant::now(),
             ready: AtomicBool::new(false),
             shown: ArcSwap::default(),
+            pushes: ArcSwap::default(),
+            last_metrics: OnceLock::new(),
             receiving: receiving.clone(),
             backlog: backlog.clone(),
             storage: storage.clone(),
