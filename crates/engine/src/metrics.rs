@@ -5,6 +5,7 @@ mod deliveries;
 pub(crate) mod log;
 mod own_telemetry;
 mod process;
+mod processors;
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -23,6 +24,7 @@ pub fn tables() -> Vec<TableDoc> {
     let mut tables =
         vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
+    tables.push(processors::PROCESSORS.describe());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
     tables.push(own_telemetry::PUSHES.describe());
     tables
@@ -51,6 +53,10 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
     exposition.write(&process::POOL, &[], &pool);
     for (id, counters) in &shown.receivers {
         counters.write(id, &mut exposition);
+    }
+    for ((id, signal), step) in &shown.steps {
+        let labels = [id.as_str(), signal.as_str()];
+        exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
     }
     for (planned, delivery) in &shown.deliveries {
         deliveries::write(&mut exposition, planned, &pool, delivery);

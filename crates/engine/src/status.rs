@@ -15,6 +15,7 @@ use crate::delivery::{Delivery, DeliveryId};
 use crate::own_telemetry::stats::PushStats;
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
+use crate::steps::Step;
 use crate::storage::Storage;
 
 /// The components of a plan. Replaced as a whole when another plan is applied.
@@ -22,6 +23,8 @@ use crate::storage::Storage;
 pub(crate) struct Shown {
     pub deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
     pub receivers: Vec<(String, Arc<dyn sluice_receivers::ReceiverCounters>)>,
+    /// Processors that change data, by id and signal.
+    pub steps: Vec<((String, Signal), Arc<Step>)>,
     pub metrics: Option<MetricsPlan>,
 }
 

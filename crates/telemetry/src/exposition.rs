@@ -165,6 +165,7 @@ fn write_sample(text: &mut String, name: &str, sample: &Sample, constant: &[(Str
     text.push_str(name);
     for (index, (key, value)) in pairs.clone().enumerate() {
         let before = if index == 0 { '{' } else { ',' };
+        let key = key.replace('.', "_");
         let _ = write!(text, "{before}{key}=\"{}\"", escaped(value));
     }
     if pairs.count() > 0 {

@@ -128,7 +128,10 @@ struct ComponentHash(DefaultHasher);
 
 impl Visit for ComponentHash {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component") {
+        if matches!(
+            field.name(),
+            "pipeline" | "exporter" | "receiver" | "component" | "destination"
+        ) {
             // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
             let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
         }

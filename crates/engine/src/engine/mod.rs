@@ -171,6 +171,7 @@ impl Engine {
     /// this is dropped before it ends, only [`Engine::shutdown`] may follow.
     pub async fn reload(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
+        self.hand_on_counters(&plan);
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
         if let (Err(_), Some(old)) = (&applied, &in_force)
@@ -234,6 +235,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Processors of the same name count on.
+    fn hand_on_counters(&self, plan: &Plan) {
+        let old = self.plan.iter().flat_map(|plan| &plan.steps);
+        for (key, old) in old {
+            if let Some(new) = plan.steps.get(key) {
+                new.counters.store(old.counters.load_full());
+            }
+        }
+    }
+
     /// Exporters with an unchanged configuration keep their connections.
     async fn build_exporters(
         &self,
@@ -284,6 +295,7 @@ impl Engine {
         self.status.shown.store(Arc::new(Shown {
             deliveries: deliveries.map(|it| (it.plan.clone(), it.delivery.clone())).collect(),
             receivers: receivers.map(|it| (it.id.clone(), it.handle.counters())).collect(),
+            steps: plan.steps.iter().map(|(key, step)| (key.clone(), step.clone())).collect(),
             metrics: plan.metrics.clone(),
         }));
     }

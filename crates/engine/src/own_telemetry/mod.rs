@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use self::lines::Lines;
 use self::reader::{Reader, Status};
-use self::sender::{Sender, Source};
+use self::sender::{Pauses, Sender, Source};
 use self::stats::PushStats;
 use crate::engine::{Engine, USER_AGENT};
 use crate::error::{Result, StartError};
@@ -233,7 +233,7 @@ fn sender<T>(
     stats: Arc<PushStats>,
 ) -> Sender {
     let timeout = timeout.min(exporter.timeout());
-    Sender { exporter, timeout, stats, endpoint: push.shown_endpoint() }
+    Sender { exporter, timeout, stats, endpoint: push.shown_endpoint(), pauses: Pauses::default() }
 }
 
 impl Running {
@@ -264,3 +264,6 @@ fn build<T>(push: &Push<T>, signal: Signal) -> Result<Arc<dyn Exporter>> {
     let built = push.direct.config(signal).build(&context);
     built.map_err(|error| StartError(format!("service.telemetry.{}: {error}", push.name)))
 }
+
+#[cfg(test)]
+mod tests;

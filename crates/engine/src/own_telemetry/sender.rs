@@ -12,9 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::stats::PushStats;
 
-/// The pauses between tries of a request that the backend does not take.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The log says at most this often that a backend takes nothing.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -39,11 +36,25 @@ pub(super) struct Request<K> {
     pub kept: K,
 }
 
+/// Between tries of a request that the backend does not take.
+#[derive(Clone, Copy)]
+pub(super) struct Pauses {
+    pub first: Duration,
+    pub longest: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses { first: Duration::from_secs(1), longest: Duration::from_secs(30) }
+    }
+}
+
 pub(super) struct Sender {
     pub exporter: Arc<dyn Exporter>,
     pub timeout: Duration,
     pub stats: Arc<PushStats>,
     pub endpoint: String,
+    pub pauses: Pauses,
 }
 
 enum Sent {
@@ -86,7 +97,7 @@ impl Sender {
                         "own telemetry cannot be sent: it waits, as much \
                                                 as there is room for",
                     );
-                    return Some(trouble.pause(delay));
+                    return Some(trouble.pause(self.pauses, delay));
                 }
             }
         }
@@ -157,10 +168,10 @@ struct Trouble {
 
 impl Trouble {
     /// The next pause: the backend's wish, or twice the one before, varied at random.
-    fn pause(&mut self, wish: Option<Duration>) -> Duration {
-        let grown = FIRST_PAUSE.saturating_mul(1 << self.tries.min(8)).min(LONGEST_PAUSE);
+    fn pause(&mut self, Pauses { first, longest }: Pauses, wish: Option<Duration>) -> Duration {
+        let grown = first.saturating_mul(1 << self.tries.min(8)).min(longest);
         self.tries += 1;
         let varied = grown.mul_f64(0.75 + fastrand::f64() / 4.0);
-        wish.map_or(varied, |wish| wish.clamp(varied, LONGEST_PAUSE))
+        wish.map_or(varied, |wish| wish.clamp(varied, longest))
     }
 }

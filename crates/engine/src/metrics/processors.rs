@@ -1,0 +1,19 @@
+//! Metrics of processors that change data. `batch` and `memory_limiter` are settings of deliveries
+//! and of the whole process.
+
+use sluice_telemetry::row;
+use sluice_telemetry::table::Table;
+
+use crate::steps::StepCounters as Sample;
+
+pub(super) const PROCESSORS: Table<Sample> = Table {
+    title: "Processors",
+    labels: &["processor", "otel.signal"],
+    metrics: &[
+        row!(Counter "otelcol_processor_incoming_items" = incoming,
+            "Items over which the processor ran: once where pipelines share its result, and again \
+             where a delivery prepares a request again."),
+        row!(Counter "otelcol_processor_outgoing_items" = outgoing,
+            "Items that it left of them."),
+    ],
+};
