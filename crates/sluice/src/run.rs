@@ -89,7 +89,7 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a reload changes.
+/// The parts that a reload changes.
 struct Parts<'a> {
     engine: Engine,
     own_telemetry: OwnTelemetry,

@@ -1,12 +1,13 @@
 //! Own metrics and log lines that are pushed, as `service.telemetry` says.
 
+mod doors;
 mod gateway;
 mod peers;
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 
+use doors::Authority;
 use gateway::{Gateway, Options, SOON, eventually, exporter};
 use peers::{component, start_collector};
 use sluice_load_test::subject::{Subject, free_addr};
@@ -194,10 +195,12 @@ async fn destinations_follow_a_reload() {
         config.replacen("'}}", "', temporality_preference: delta}}", 1)
     };
     let gateway = start(&without, metrics).await;
-    gateway.accepts(100).await;
+    gateway.accepts(300).await;
+    let delivered = async || gateway.metric("otelcol_exporter_sent_spans", &[]).await == 300.0;
+    assert!(eventually(SOON, delivered).await, "the pipeline does not deliver");
     gateway.reload(&with("")).await;
     assert!(has(&collector, "Body: Str(reloaded)\n").await, "log lines");
-    gateway.accepts(10).await;
+    gateway.accepts(100).await;
     let counted = || {
         let output = collector.output();
         let sent = reports(&output, "otelcol_exporter_sent_spans");
@@ -205,19 +208,59 @@ async fn destinations_follow_a_reload() {
             sent.iter().filter_map(|report| report.split("Value: ").nth(1)?.split('\n').next());
         values.map(|value| value.parse::<u64>().expect("a number")).sum::<u64>()
     };
-    let all = eventually(SOON, async || counted() == 10).await;
-    assert!(all, "the deltas add up to {}, not 10", counted());
+    let all = eventually(SOON, async || counted() == 100).await;
+    assert!(all, "the deltas add up to {}, not 100", counted());
     gateway.reconfigure(&with(", certificate: /does/not/exist").replace("http://", "https://"));
     gateway.wait_for_output("not reloaded", 1).await;
     assert!(gateway.output().contains("/does/not/exist"), "{}", gateway.output());
-    gateway.accepts(7).await;
-    let all = eventually(SOON, async || counted() == 17).await;
-    assert!(all, "the deltas add up to {}, not 17", counted());
+    gateway.accepts(200).await;
+    let all = eventually(SOON, async || counted() == 300).await;
+    assert!(all, "the deltas add up to {}, not 300", counted());
     let before = gateway.count_in_output("INFO reloaded");
     gateway.reconfigure(&without);
     gateway.wait_for_output("INFO reloaded", before + 1).await;
     let waiting = gateway.scrape().await.sum("sluice_own_telemetry_waiting", &[]);
     assert_eq!(waiting, None, "there is no destination any more");
+}
+
+/// Scenario: a backend that wants TLS, our certificate and a token. Guarantee: it gets all three,
+/// over gRPC and over HTTP, and the metrics and lines with them.
+#[tokio::test]
+async fn own_telemetry_has_tls_and_headers() {
+    let authority = Authority::new("ours");
+    let folder = tempfile::tempdir().expect("a folder");
+    authority.issue().write(folder.path());
+    let path = folder.path().display();
+    std::fs::write(folder.path().join("ca.crt"), authority.pem()).expect("a file");
+    let tls = format!(
+        "tls: {{cert_file: {path}/tls.crt, key_file: {path}/tls.key, \
+         client_ca_file: {path}/ca.crt}}, auth: {{authenticator: bearertokenauth}}"
+    );
+    let pipeline = "{receivers: [otlp], exporters: [nop]}";
+    let receiving = Gateway::start(&format!(
+        "receivers: {{otlp: {{protocols: {{grpc: {{{tls}}}, http: {{{tls}}}}}}}}}\n\
+         extensions: {{bearertokenauth: {{token: hunter2}}}}\nexporters: {{nop: }}\nservice:\n  \
+         extensions: [health_check, bearertokenauth]\n  \
+         pipelines: {{metrics: {pipeline}, logs: {pipeline}}}\n"
+    ))
+    .await;
+    for (transport, protocol, port) in
+        [("grpc", "grpc", receiving.grpc.port()), ("http", "http/protobuf", receiving.http.port())]
+    {
+        let (backend, metrics) = (backend().await, free_addr().expect("a free port"));
+        let push = format!(
+            "otlp: {{protocol: {protocol}, endpoint: 'localhost:{port}', certificate: {path}/ca.crt, \
+             client_certificate: {path}/tls.crt, client_key: {path}/tls.key, \
+             headers_list: 'authorization=Bearer%20hunter2'}}"
+        );
+        let gateway = start(&config(&backend, metrics, "info", &push), metrics).await;
+        for items in ["metric_points", "log_records"] {
+            let name = format!("otelcol_receiver_accepted_{items}_total");
+            let labels = [("transport", transport)];
+            let came = eventually(SOON, async || receiving.metric(&name, &labels).await > 0.0);
+            assert!(came.await, "no {items} over {protocol}: {}", gateway.output());
+        }
+    }
 }
 
 /// Guarantee: `sluice plan` says where own telemetry goes, without keys.

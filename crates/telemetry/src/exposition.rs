@@ -135,7 +135,7 @@ impl<'a> Exposition<'a> {
         samples.push(sample);
     }
 
-    /// What was collected.
+    /// All that was collected.
     pub fn families(self) -> Families {
         self.families
     }

@@ -1,4 +1,5 @@
-//! Sluice's own telemetry: metrics as Prometheus text and as OTLP, structured logs that never flood.
+//! Sluice's own telemetry: metrics as Prometheus text and as OTLP, and structured logs that never
+//! flood.
 
 pub mod exposition;
 pub mod logging;

@@ -66,7 +66,7 @@ impl Reader {
         self.filled.notify_one();
     }
 
-    /// Of what counts from the report before, what was before does not count.
+    /// Differences count from now.
     pub(super) fn begin_at(&self, families: &Families, now: SystemTime) {
         let _ = self.reports.lock().next(families, now);
     }

@@ -48,8 +48,8 @@ const BEST_EFFORT_PART: u64 = 16;
 const PACKED_PART: u64 = 16;
 
 impl MemoryPlan {
-    /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving. `own_bytes`:
-    /// own telemetry that waits to be sent.
+    /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
+    /// `own_bytes`: own telemetry that waits to be sent.
     pub fn new(
         limit_bytes: u64,
         deliveries: usize,

@@ -26,7 +26,7 @@ pub struct OwnTelemetryPlan {
     /// Attributes of the process, with the defaults.
     pub(crate) attributes: Vec<(String, AnyValue)>,
     schema_url: Option<String>,
-    /// What waits for one destination takes no more.
+    /// Limit of the memory that waits for one destination.
     pub(crate) queue_bytes: usize,
 }
 

@@ -219,7 +219,7 @@ impl Inner {
             inner.shutdown.run_until_cancelled(work).await;
             inner.changed.send_replace(());
         };
-        // What is logged there belongs to the caller's span.
+        // Its log lines belong to the span of the caller.
         self.tasks.spawn(work.in_current_span());
     }
 

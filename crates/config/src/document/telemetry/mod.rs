@@ -81,6 +81,8 @@ impl Default for OwnLogs {
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Telemetry {
     fields.no_effect("traces", "Sluice does not trace itself");
+    // Its exporters may have headers.
+    fields.hide("traces");
     let (readers, periodic) =
         fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics);
     let logs = fields.section_or_default("logs", "Sluice's own logs.", read_logs);

@@ -18,7 +18,7 @@ pub enum PushProtocol {
     HttpJson,
 }
 
-/// What the value of a counter counts from.
+/// The moment from which a counter counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Temporality {
     /// The start of the process.

@@ -285,3 +285,31 @@ fn reads_a_resource_as_newer_collectors_write_it() {
     assert_eq!(read.collect::<Vec<_>>(), expected);
     assert_eq!(resource.schema_url.as_deref(), Some("https://s"));
 }
+
+/// Scenario: remarks about lines with headers. Guarantee: no report shows a header's value.
+#[test]
+fn no_report_shows_a_header() {
+    let otlp = |more: &str| {
+        format!("otlp: {{headers: [{{name: k, value: hunter2}}], protocol: grpc, {more}}}")
+    };
+    for telemetry in [
+        format!("traces: {{processors: [{{batch: {{exporter: {{{}}}}}}}]}}", otlp("endpoint: h")),
+        format!("metrics: {{readers: [{{periodic: {{exporter: {{{}}}}}}}]}}", otlp("endpoint: ''")),
+        format!("metrics: {{readers: [{{periodic: {{exporter: {{{}}}}}}}]}}", otlp("tls: ")),
+        format!(
+            "logs: {{processors: [{{simple: {{exporter: {{{}}}}}}}]}}",
+            otlp("endpoint: x://y")
+        ),
+        format!("logs: {{processors: [{{exporter: {{{}}}}}]}}", otlp("endpoint: h")),
+    ] {
+        let text = format!(
+            "receivers: {{otlp: }}\nexporters: {{debug: }}\nservice:\n  pipelines: {{logs: \
+             {{receivers: [otlp], exporters: [debug]}}}}\n  telemetry: {{{telemetry}}}\n"
+        );
+        let environment = Fake::default().file("c.yaml", &text);
+        let (_, diagnostics) = load(&["c.yaml".to_owned()], &environment, &Build);
+        let shown = diagnostics.render(false);
+        assert!(shown.contains("service.telemetry."), "{telemetry}: {shown}");
+        assert!(!shown.contains("hunter2"), "{telemetry}: {shown}");
+    }
+}
