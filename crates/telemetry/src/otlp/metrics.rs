@@ -59,6 +59,11 @@ impl Reports {
         Report { request: self.resource.request(metrics.iter().map(Vec::as_slice)), points }
     }
 
+    #[cfg(test)]
+    pub(super) fn series_kept(&self) -> usize {
+        self.counters.len()
+    }
+
     fn metric(&mut self, name: &str, family: &Family, now: SystemTime) -> Vec<u8> {
         let Family { declared, samples } = family;
         let is_delta = match self.temporality {
