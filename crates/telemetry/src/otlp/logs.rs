@@ -88,6 +88,9 @@ impl Visit for Fields {
 }
 
 fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(TEXT_MAX_BYTES));
+    if text.len() > TEXT_MAX_BYTES {
+        let mut ends = (0..=TEXT_MAX_BYTES).rev();
+        text.truncate(ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+    }
     text
 }

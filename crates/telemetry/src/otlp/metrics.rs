@@ -23,8 +23,11 @@ pub struct Reports {
     temporality: Temporality,
     began: SystemTime,
     last: Option<SystemTime>,
-    counters: HashMap<(String, Vec<(&'static str, String)>), Counter>,
+    counters: HashMap<SeriesKey, Counter>,
 }
+
+/// The name of a metric, and the labels of one of its series.
+type SeriesKey = (String, Vec<(&'static str, String)>);
 
 #[derive(Clone, Copy)]
 struct Counter {
