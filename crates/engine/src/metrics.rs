@@ -3,13 +3,15 @@
 
 mod deliveries;
 pub(crate) mod log;
+mod own_telemetry;
 mod process;
+mod processors;
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use sluice_receivers::RECEIVERS;
-use sluice_telemetry::exposition::{Exposition, Naming};
+use sluice_telemetry::exposition::{Exposition, Families, Naming};
 use sluice_telemetry::table::TableDoc;
 
 use crate::status::EngineStatus;
@@ -22,7 +24,9 @@ pub fn tables() -> Vec<TableDoc> {
     let mut tables =
         vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
+    tables.push(processors::PROCESSORS.describe());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
+    tables.push(own_telemetry::PUSHES.describe());
     tables
 }
 
@@ -30,6 +34,18 @@ pub(crate) fn render(status: &EngineStatus) -> String {
     let shown = status.shown.load();
     let unnamed = Naming::default();
     let naming = shown.metrics.as_ref().map_or(&unnamed, |metrics| &metrics.naming);
+    collect(status, naming).render()
+}
+
+/// All metrics, by their names in OTLP. After the end of the engine, as they were then.
+pub(crate) fn families(status: &EngineStatus) -> Families {
+    const NAMING: Naming = Naming::of_otlp();
+    let last = status.last_metrics.get().cloned();
+    last.unwrap_or_else(|| collect(status, &NAMING).families())
+}
+
+fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
+    let shown = status.shown.load();
     let pool = status.backlog.state();
     let mut exposition = Exposition::new(naming);
     exposition.write(&process::PROCESS, &[], &status.started);
@@ -38,11 +54,18 @@ pub(crate) fn render(status: &EngineStatus) -> String {
     for (id, counters) in &shown.receivers {
         counters.write(id, &mut exposition);
     }
+    for ((id, signal), step) in &shown.steps {
+        let labels = [id.as_str(), signal.as_str()];
+        exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
+    }
     for (planned, delivery) in &shown.deliveries {
         deliveries::write(&mut exposition, planned, &pool, delivery);
     }
     log::write(&mut exposition, &status.storage);
-    exposition.render()
+    for push in status.pushes.load().iter() {
+        exposition.write(&own_telemetry::PUSHES, &[&push.name], &**push);
+    }
+    exposition
 }
 
 /// The newest dead letters of all deliveries, one line each.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// The memory available to the process in bytes: the tightest limit of its cgroup and those above
 /// (version 1 or 2), otherwise the memory of the machine.
@@ -13,6 +14,17 @@ pub(crate) fn available_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = cgroup_limit_bytes("/sys/fs/cgroup", &membership);
     limit.map_or(machine, |limit| limit.min(machine))
+}
+
+/// `service.instance.id`: a random UUID (version 4), the same until the process ends.
+pub(crate) fn instance_id() -> &'static str {
+    static ID: LazyLock<String> = LazyLock::new(|| {
+        let id = fastrand::u128(..) & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
+        let digits = format!("{id:032x}");
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+        parts.join("-")
+    });
+    &ID
 }
 
 /// Resident memory of the process, in bytes.

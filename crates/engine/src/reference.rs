@@ -32,7 +32,9 @@ the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluic
 The tables show names with their units. By default names have neither `_total` nor, for `otelcol_`,
 a unit: `otelcol_process_uptime_seconds` is `otelcol_process_uptime`. A `prometheus` reader changes
 that with `without_type_suffix: false` and `without_units: false`. The attributes of
-`service.telemetry.resource` are labels of every metric.
+`service.telemetry.resource` are labels of every metric. A reader `periodic` sends the metrics by
+OTLP, where `otelcol_` metrics have no unit in their names, counters are sums, and the resource
+takes the place of these labels and of `target_info`.
 
 `/log` on the same address describes the logs as text: the backlog of each delivery, deliveries that
 the configuration no longer has, and dropped data with its time. `/dead-letters` lists the newest
@@ -63,7 +65,7 @@ pub fn metrics_markdown() -> String {
         for metric in metrics {
             let only = |condition| format!(" Only while {condition}.");
             let (kind, unit) = (metric.kind.as_str(), metric.unit);
-            let labels = [labels, metric.labels].concat().join(", ");
+            let labels = [labels, metric.labels].concat().join(", ").replace('.', "_");
             let meaning = cell(metric.meaning);
             let condition = metric.condition.map(only).unwrap_or_default();
             let names = quoted(&metric.names());

@@ -1,18 +1,21 @@
 //! The state of a running engine, for the administrative servers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 use sluice_flow::dispatch::State;
 use sluice_otlp::Signal;
+use sluice_telemetry::exposition::Families;
 
 use crate::backlog::Backlog;
 use crate::delivery::{Delivery, DeliveryId};
+use crate::own_telemetry::stats::PushStats;
 use crate::plan::{DeliveryPlan, MetricsPlan};
 use crate::receiving::ReceivingBudget;
+use crate::steps::Step;
 use crate::storage::Storage;
 
 /// The components of a plan. Replaced as a whole when another plan is applied.
@@ -20,6 +23,8 @@ use crate::storage::Storage;
 pub(crate) struct Shown {
     pub deliveries: Vec<(DeliveryPlan, Arc<Delivery>)>,
     pub receivers: Vec<(String, Arc<dyn sluice_receivers::ReceiverCounters>)>,
+    /// Processors that change data, by id and signal.
+    pub steps: Vec<((String, Signal), Arc<Step>)>,
     pub metrics: Option<MetricsPlan>,
 }
 
@@ -27,6 +32,10 @@ pub(crate) struct EngineStatus {
     pub started: Instant,
     pub ready: AtomicBool,
     pub shown: ArcSwap<Shown>,
+    /// Destinations of own telemetry.
+    pub pushes: ArcSwap<Vec<Arc<PushStats>>>,
+    /// As they were when the deliveries had ended: those of the last report.
+    pub last_metrics: OnceLock<Families>,
     pub receiving: Arc<ReceivingBudget>,
     pub backlog: Arc<Backlog>,
     pub storage: Arc<Storage>,

@@ -2,7 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
 use sluice_net::compress::decompress;
@@ -16,6 +18,15 @@ pub(crate) struct Step {
     /// Hash of kind and configuration: two steps with the same fingerprint do the same.
     pub fingerprint: u64,
     pub processor: Box<dyn Processor>,
+    /// A reload hands them on to the step of this name in the new plan.
+    pub counters: ArcSwap<StepCounters>,
+}
+
+/// Items, each time that a step ran.
+#[derive(Default)]
+pub(crate) struct StepCounters {
+    pub incoming: AtomicU64,
+    pub outgoing: AtomicU64,
 }
 
 /// The processors between a receiver and a delivery, in order.
@@ -78,10 +89,13 @@ pub(crate) fn run(
 ) -> Result<Processed, String> {
     for step in steps {
         let failed = |error| format!("processor {}: {error}", step.id);
+        let counters = step.counters.load();
+        counters.incoming.fetch_add(u64::from(items), Ordering::Relaxed);
         if let Some(edited) = step.processor.process(signal, &bytes, metadata).map_err(failed)? {
             items = count(signal, &edited).map_err(failed)?;
             bytes = edited;
         }
+        counters.outgoing.fetch_add(u64::from(items), Ordering::Relaxed);
     }
     Ok(Processed { payload: Payload::identity(bytes), items, charged: None })
 }

@@ -4,6 +4,7 @@
 //! One folder a component, with every option in its README. [`EXPORTERS`] lists them; there is no
 //! registration elsewhere. Components see `exporter.rs`, never this list.
 
+pub mod direct;
 pub mod partial;
 pub mod sending;
 

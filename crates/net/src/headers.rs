@@ -37,12 +37,27 @@ pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
     headers
 }
 
-/// Reads a map of headers, whose values are secrets. Those that the protocol sets itself, which are
-/// `reserved` or begin with a colon, are errors, and so are two names that differ only in case:
-/// over HTTP the Collector sends one of their values.
+/// Reads a map of headers, whose values are secrets. See [`checked`] for what is an error.
 pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str, reserved: &[&str]) -> HeaderMap {
     let given = fields.secret_map(key, doc);
+    let (headers, problems) = checked(&given, reserved);
+    problems.iter().for_each(|problem| fields.error_at(key, problem));
+    headers
+}
+
+/// A client's fixed headers, which are never shown, and what is wrong with the rest.
+pub fn client_headers(given: &[(String, Secret)]) -> (HeaderMap, Vec<String>) {
+    let (mut headers, problems) = checked(given, &RESERVED);
+    headers.values_mut().for_each(|value| value.set_sensitive(true));
+    (headers, problems)
+}
+
+/// The headers that can be sent, and what is wrong with the rest. Those that the protocol sets
+/// itself, which are `reserved` or begin with a colon, are errors, and so are two names that differ
+/// only in case: over HTTP the Collector sends one of their values.
+fn checked(given: &[(String, Secret)], reserved: &[&str]) -> (HeaderMap, Vec<String>) {
     let mut headers = HeaderMap::with_capacity(given.len());
+    let mut problems = Vec::new();
     for (index, (name, value)) in given.iter().enumerate() {
         let lower = name.to_ascii_lowercase();
         let problem = match (HeaderName::try_from(&lower), HeaderValue::from_str(value.expose())) {
@@ -63,9 +78,9 @@ pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str, reserved: &[&str]) ->
                 format!("has a value for `{name}` with characters that no header may have")
             }
         };
-        fields.error_at(key, &problem);
+        problems.push(problem);
     }
-    headers
+    (headers, problems)
 }
 
 #[cfg(test)]

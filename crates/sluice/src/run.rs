@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sluice_engine::{DeliveryId, Engine, Plan, ShutdownReport, Undelivered};
+use sluice_engine::{DeliveryId, Engine, OwnTelemetry, Plan, ShutdownReport, Undelivered};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,25 +67,40 @@ async fn serve(
     let _not_deadly = signal(file_size)?;
     allocator::set_limit(plan.memory.limit_bytes);
     tokio::spawn(allocator::keep_within_limit());
-    let mut engine = Engine::start(plan, Some(scheduler)).await?;
-    announce(&engine);
+    let own_telemetry = OwnTelemetry::start(&plan.own_telemetry, logging.tap())?;
+    let mut parts = match Engine::start(plan, Some(scheduler)).await {
+        Ok(engine) => Parts { engine, own_telemetry, logging },
+        Err(error) => {
+            own_telemetry.shutdown().await;
+            return Err(error.into());
+        }
+    };
+    parts.own_telemetry.attach(&parts.engine);
+    announce(&parts.engine);
     // The end does not wait for a reload, which may be dropped at any point.
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = reload_on_change(&mut engine, arguments, watched, logging, hangup) => {}
+        () = reload_on_change(&mut parts, arguments, watched, hangup) => {}
     }
     tracing::info!("shutting down: no new data is accepted, what is in flight is finished");
-    tell(&engine.shutdown(arguments.drain_timeout).await);
+    tell(&parts.engine.shutdown(arguments.drain_timeout).await);
+    parts.own_telemetry.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The parts that a reload changes.
+struct Parts<'a> {
+    engine: Engine,
+    own_telemetry: OwnTelemetry,
+    logging: &'a LoggingHandle,
 }
 
 /// Reloads at every SIGHUP and change of a watched file. Those during a reload cause one more.
 async fn reload_on_change(
-    engine: &mut Engine,
+    parts: &mut Parts<'_>,
     arguments: &RunArguments,
     mut watched: Watched,
-    logging: &LoggingHandle,
     mut hangup: Signal,
 ) {
     let locations = arguments.configuration.locations();
@@ -96,7 +111,7 @@ async fn reload_on_change(
             _ = watch.tick(), if arguments.watch => watched.has_changed(),
         };
         if is_due {
-            watched = reload(engine, &locations, logging).await;
+            watched = reload(parts, &locations).await;
         }
     }
 }
@@ -130,20 +145,27 @@ fn announce(engine: &Engine) {
 }
 
 /// A configuration that cannot be used leaves the old one running. Returns the files that it names.
-async fn reload(engine: &mut Engine, locations: &[String], logging: &LoggingHandle) -> Watched {
+async fn reload(parts: &mut Parts<'_>, locations: &[String]) -> Watched {
     let (plan, sources) = configuration::load(locations);
     match plan {
-        Ok(plan) => apply(engine, plan, logging).await,
+        Ok(plan) => apply(parts, plan).await,
         Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error:#}"),
     }
     Watched::new(&sources)
 }
 
-async fn apply(engine: &mut Engine, plan: Plan, logging: &LoggingHandle) {
+async fn apply(Parts { engine, own_telemetry, logging }: &mut Parts<'_>, plan: Plan) {
     let (options, limit_bytes) = (plan.logging.clone(), plan.memory.limit_bytes);
-    if let Err(error) = engine.reload(plan).await {
-        tracing::error!("not reloaded, the old configuration goes on: {error}");
-        return;
+    let prepared = match own_telemetry.prepare(&plan.own_telemetry) {
+        Ok(prepared) => engine.reload(plan).await.map(|()| prepared),
+        Err(error) => Err(error),
+    };
+    match prepared {
+        Ok(prepared) => own_telemetry.apply(prepared),
+        Err(error) => {
+            tracing::error!("not reloaded, the old configuration goes on: {error}");
+            return;
+        }
     }
     allocator::set_limit(limit_bytes);
     let unchanged = logging.apply(&options);

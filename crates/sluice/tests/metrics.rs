@@ -5,10 +5,11 @@ mod gateway;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway::{
-    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, fan_out,
-    faulty_backend, get,
+    Gateway, Options, SOON, assert_all_accepted, assert_arrives_once, eventually, exporter,
+    fan_out, faulty_backend, get,
 };
 use sluice_load_test::scrape::Scrape;
+use sluice_load_test::subject::free_addr;
 use sluice_load_test::{Backend, Faults, Load, Protocol};
 use sluice_otlp::Signal;
 use sluice_telemetry::table::{MetricKind, TableDoc};
@@ -258,7 +259,12 @@ async fn the_page_has_what_the_tables_declare_and_nothing_else() {
                 "{name}"
             );
             let own = common.iter().chain(metric.labels).map(|label| (*label).to_owned());
-            assert_eq!(labels, own.chain(constant.iter().cloned()).collect(), "{name}");
+            let mut expected: BTreeSet<_> = own.chain(constant.iter().cloned()).collect();
+            if name == "target_info" {
+                let attributes = ["service_instance_id", "service_name", "service_version"];
+                expected.extend(attributes.map(str::to_owned));
+            }
+            assert_eq!(labels, expected, "{name}");
         }
     }
     assert!(found.is_empty(), "not declared: {:?}", found.keys());
@@ -334,4 +340,39 @@ async fn secrets_are_never_shown() {
             assert!(!text.contains(secret), "{what} shows {secret}:\n{text}");
         }
     }
+}
+
+/// Scenario: a processor that two pipelines share, a dead backend beside a healthy one, and a
+/// reload. Guarantee: its items are counted once and counted on, the request that waits for its
+/// retry is in flight as in the Collector, and `target_info` names the process.
+#[tokio::test]
+async fn processors_requests_in_flight_and_the_process_are_shown() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let dead = free_addr().expect("a free port");
+    let config = format!(
+        "exporters:\n{}  otlp/dead: {{endpoint: '{dead}', tls: {{insecure: true}}}}\n\
+         processors:\n  resource: {{attributes: [{{key: k, value: v, action: upsert}}]}}\n\
+         service:\n  pipelines:\n    traces: {{receivers: [otlp], processors: [resource], \
+         exporters: [otlp/b]}}\n    traces/dead: {{receivers: [otlp], \
+         processors: [resource], exporters: [otlp/dead]}}\n",
+        exporter("b", &backend)
+    );
+    let gateway = Gateway::start(&config).await;
+    let labels = [("processor", "resource"), ("otel_signal", "traces")];
+    let counted = async || {
+        let names =
+            ["incoming", "outgoing"].map(|it| format!("otelcol_processor_{it}_items_total"));
+        let scrape = gateway.scrape().await;
+        names.map(|name| scrape.sum(&name, &labels).unwrap_or(0.0))
+    };
+    gateway.accepts(100).await;
+    assert_eq!(counted().await, [100.0; 2]);
+    gateway.reload(&config).await;
+    gateway.accepts(100).await;
+    assert_eq!(counted().await, [200.0; 2]);
+    let dead = [("exporter", "otlp/dead"), ("pipeline", "traces/dead"), ("data_type", "traces")];
+    let in_flight = async || gateway.metric("otelcol_exporter_in_flight_requests", &dead).await;
+    assert!(eventually(SOON, async || in_flight().await >= 1.0).await, "{}", in_flight().await);
+    let named = gateway.metric("target_info", &[("service_name", "sluice")]).await;
+    assert_eq!(named, 1.0);
 }

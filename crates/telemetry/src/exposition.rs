@@ -1,9 +1,26 @@
-//! The Prometheus text format, written at each scrape from tables of metrics.
+//! Samples of tables of metrics, collected at each scrape or report; the Prometheus text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::table::{Declared, MetricKind, Table};
+
+/// One value of a metric, with its labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub labels: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+/// A metric at one moment.
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub declared: Declared,
+    pub samples: Vec<Sample>,
+}
+
+/// All metrics at one moment, by name.
+pub type Families = BTreeMap<String, Family>;
 
 /// The form of metrics' names. The Collector's names carry `_total` and unit suffixes or not,
 /// depending on its own configuration: dashboards exist for both.
@@ -15,7 +32,13 @@ pub struct Naming {
     pub without_units: bool,
     /// Labels of every sample that has none of the name itself: see [`labels_of_resource`].
     pub constant_labels: Vec<(String, String)>,
+    /// Those of [`TARGET_INFO`].
+    pub target_labels: Vec<(String, String)>,
 }
+
+/// A metric whose labels are the attributes of the process, as OpenTelemetry has it for Prometheus.
+/// In OTLP the resource says it.
+pub const TARGET_INFO: &str = "target_info";
 
 /// The prefix for an attribute's name that cannot begin a label.
 const LABEL_PREFIX: &str = "key_";
@@ -46,10 +69,22 @@ fn label_name(attribute: &str) -> String {
     if can_begin { name } else { format!("{LABEL_PREFIX}{}", name.trim_start_matches('_')) }
 }
 
+impl Naming {
+    /// The names of OTLP, which are the Collector's own: suffixes are for Prometheus.
+    pub const fn of_otlp() -> Self {
+        Naming {
+            without_type_suffix: true,
+            without_units: true,
+            constant_labels: Vec::new(),
+            target_labels: Vec::new(),
+        }
+    }
+}
+
 impl Default for Naming {
     /// As declared, with units. A gateway has the configuration's `PrometheusReader::default`.
     fn default() -> Self {
-        Naming { without_type_suffix: true, without_units: false, constant_labels: Vec::new() }
+        Naming { without_units: false, ..Naming::of_otlp() }
     }
 }
 
@@ -59,8 +94,7 @@ const OWN_PREFIX: &str = "sluice_";
 /// Collects samples by family, so that components may report in any order.
 pub struct Exposition<'a> {
     naming: &'a Naming,
-    /// By name: the declaration of each metric, and its samples.
-    families: BTreeMap<String, (Declared, String)>,
+    families: Families,
 }
 
 impl<'a> Exposition<'a> {
@@ -89,39 +123,65 @@ impl<'a> Exposition<'a> {
         full
     }
 
-    fn sample(&mut self, declared: &Declared, name: String, labels: &[(&str, &str)], value: f64) {
-        let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
-        let constant = self.naming.constant_labels.iter().map(|(key, value)| (&**key, &**value));
-        let all = labels.iter().copied().chain(constant.filter(|(key, _)| !is_own(key)));
-        let pair = |(key, value): (&str, &str)| format!("{key}=\"{}\"", escaped(value));
-        let pairs = all.map(pair).collect::<Vec<_>>().join(",");
-        let braced = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
-        let series = format!("{name}{braced} ");
-        let text = if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() };
-        let (_, samples) = self.families.entry(name).or_insert((*declared, String::new()));
+    fn sample(&mut self, declared: &Declared, name: String, sample: Sample) {
+        let new = || Family { declared: *declared, samples: Vec::new() };
+        let Family { samples, .. } = self.families.entry(name).or_insert_with(new);
         debug_assert!(
-            !samples.lines().any(|other| other.starts_with(&series)),
-            "{series}is written twice, which Prometheus refuses"
+            !samples.iter().any(|other| other.labels == sample.labels),
+            "{}{:?} is written twice, which Prometheus refuses",
+            declared.name,
+            sample.labels
         );
-        let _ = writeln!(samples, "{series}{text}");
+        samples.push(sample);
+    }
+
+    /// All that was collected.
+    pub fn families(self) -> Families {
+        self.families
     }
 
     /// The text of a scrape, `text/plain; version=0.0.4`.
     pub fn render(self) -> String {
         let mut text = String::new();
-        for (name, (Declared { kind, meaning, .. }, samples)) in self.families {
+        for (name, Family { declared: Declared { kind, meaning, .. }, samples }) in self.families {
             let kind = kind.as_str();
-            let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{samples}");
+            let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}");
+            let Naming { constant_labels, target_labels, .. } = self.naming;
+            let constant = if name == TARGET_INFO { target_labels } else { constant_labels };
+            for sample in samples {
+                write_sample(&mut text, &name, &sample, constant);
+            }
         }
         text
     }
+}
+
+fn write_sample(text: &mut String, name: &str, sample: &Sample, constant: &[(String, String)]) {
+    let Sample { labels, value } = sample;
+    let is_own = |key: &str| labels.iter().any(|(own, _)| *own == key);
+    let own = labels.iter().map(|(key, value)| (*key, value.as_str()));
+    let constant = constant.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let pairs = own.chain(constant.filter(|(key, _)| !is_own(key)));
+    text.push_str(name);
+    for (index, (key, value)) in pairs.clone().enumerate() {
+        let before = if index == 0 { '{' } else { ',' };
+        let key = key.replace('.', "_");
+        let _ = write!(text, "{before}{key}=\"{}\"", escaped(value));
+    }
+    if pairs.count() > 0 {
+        text.push('}');
+    }
+    let _ = match *value == f64::INFINITY {
+        true => writeln!(text, " +Inf"),
+        false => writeln!(text, " {value}"),
+    };
 }
 
 /// The series of one metric, while its table is written.
 pub struct Series<'e, 'n> {
     exposition: &'e mut Exposition<'n>,
     declared: &'e Declared,
-    table_labels: &'e [(&'e str, &'e str)],
+    table_labels: &'e [(&'static str, &'e str)],
 }
 
 impl Series<'_, '_> {
@@ -136,8 +196,9 @@ impl Series<'_, '_> {
         debug_assert_eq!(self.declared.by_items, !items.is_empty(), "{}", self.declared.name);
         let name = self.exposition.full_name(self.declared, items);
         let own = self.declared.labels.iter().copied().zip(labels.iter().copied());
-        let labels: Vec<_> = self.table_labels.iter().copied().chain(own).collect();
-        self.exposition.sample(self.declared, name, &labels, value);
+        let labels = self.table_labels.iter().copied().chain(own);
+        let labels = labels.map(|(key, value)| (key, value.to_owned())).collect();
+        self.exposition.sample(self.declared, name, Sample { labels, value });
     }
 }
 
@@ -227,6 +288,7 @@ mod tests {
             without_type_suffix: true,
             without_units: true,
             constant_labels: vec![("service_name".into(), "sluice".into())],
+            target_labels: Vec::new(),
         };
         const TABLE: Table<()> = Table {
             title: "",
@@ -239,11 +301,7 @@ mod tests {
         let text = rendered(&naming, &TABLE, &[], &());
         assert!(text.contains("\nprocess_uptime{service_name=\"sluice\"} 0.25\n"), "{text}");
         assert!(text.contains("\nsluice_wait_seconds{"), "our own always have their unit: {text}");
-        let naming = Naming {
-            without_type_suffix: false,
-            without_units: false,
-            constant_labels: Vec::new(),
-        };
+        let naming = Naming { without_type_suffix: false, ..Naming::default() };
         let text = rendered(&naming, &TABLE, &[], &());
         assert!(text.contains("\nprocess_uptime_seconds_total 0.25\n"), "{text}");
     }

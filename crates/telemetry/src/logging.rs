@@ -2,6 +2,7 @@
 //! fills no disk. A thread of its own writes them: an output that takes nothing stops nothing else.
 
 mod lines;
+mod tap;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,6 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::sampler::Sampler;
 use lines::Lines;
+pub use tap::{LogQueue, LogTap, push_span};
 
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
@@ -41,11 +43,17 @@ fn differing(one: &OwnLogs, other: &OwnLogs) -> Vec<&'static str> {
 /// Changes what a reload of the configuration can change. Dropped, it waits for the last lines.
 pub struct LoggingHandle {
     lines: Arc<Lines>,
+    tap: Arc<LogTap>,
     level: reload::Handle<EnvFilter, tracing_subscriber::Registry>,
     installed: OwnLogs,
 }
 
 impl LoggingHandle {
+    /// For lines that are pushed.
+    pub fn tap(&self) -> &Arc<LogTap> {
+        &self.tap
+    }
+
     /// Sets the level. Returns the names of the other options that differ: they need a restart.
     pub fn apply(&self, options: &OwnLogs) -> Vec<&'static str> {
         let _ = self.level.reload(filter(options.level));
@@ -65,7 +73,10 @@ fn filter(level: &str) -> EnvFilter {
         "debug" | "trace" => format!("warn,sluice={level}"),
         _ => level.to_owned(),
     });
-    EnvFilter::builder().parse_lossy(directives)
+    // Without the span, lines of pushing would be pushed.
+    let span = format!("{}=error", tap::PUSH_TARGET).parse();
+    let filter = EnvFilter::builder().parse_lossy(directives);
+    span.map(|span| filter.clone().add_directive(span)).unwrap_or(filter)
 }
 
 /// Installs the process-wide subscriber. Call once.
@@ -83,11 +94,16 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
     let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone()).with_target(false);
     let layer = match options.is_json {
-        false => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
-        true => layer.json().flatten_event(true).with_filter(limit).boxed(),
+        false => layer.with_ansi(is_terminal).boxed(),
+        true => {
+            let layer = layer.json().flatten_event(true);
+            layer.with_current_span(false).with_span_list(false).boxed()
+        }
     };
+    let tap = Arc::<LogTap>::default();
+    let layer = layer.and_then(tap::TapLayer(tap.clone())).with_filter(limit);
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
-    Ok(LoggingHandle { lines, level, installed: options.clone() })
+    Ok(LoggingHandle { lines, tap, level, installed: options.clone() })
 }
 
 /// Lets through this many alike events a tick, and then samples.
@@ -112,7 +128,10 @@ struct ComponentHash(DefaultHasher);
 
 impl Visit for ComponentHash {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if matches!(field.name(), "pipeline" | "exporter" | "receiver" | "component") {
+        if matches!(
+            field.name(),
+            "pipeline" | "exporter" | "receiver" | "component" | "destination"
+        ) {
             // Names are logged with `%`, whose `Debug` is their `Display`: this allocates nothing.
             let _ = fmt::Write::write_fmt(self, format_args!("{value:?}"));
         }
@@ -170,11 +189,16 @@ mod tests {
             is_json: false,
             output: "stderr".to_owned(),
             sampling: limit().sampling,
+            processors: Vec::new(),
         };
         let quieter = OwnLogs { level: "debug", ..installed.clone() };
         assert!(differing(&installed, &quieter).is_empty());
-        let other =
-            OwnLogs { level: "info", is_json: true, output: "stdout".to_owned(), sampling: None };
+        let other = OwnLogs {
+            is_json: true,
+            output: "stdout".to_owned(),
+            sampling: None,
+            ..installed.clone()
+        };
         assert_eq!(differing(&installed, &other), ["encoding", "output_paths", "sampling"]);
     }
 

@@ -12,13 +12,15 @@ use crate::exposition::Series;
 pub enum MetricKind {
     Counter,
     Gauge,
+    /// A number of things that come and go. For Prometheus a gauge.
+    UpDownCounter,
 }
 
 impl MetricKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
+            MetricKind::Gauge | MetricKind::UpDownCounter => "gauge",
         }
     }
 }

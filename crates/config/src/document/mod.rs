@@ -9,7 +9,10 @@ mod telemetry;
 pub use buffer::{Acknowledge, Buffer, OverflowPolicy, PipelineBuffer, Placed};
 pub use components::Component;
 pub use pipelines::{Pipeline, Reference};
-pub use telemetry::{LogSampling, OwnLogs, PrometheusReader, Telemetry};
+pub use telemetry::{
+    LogProcessor, LogSampling, OwnLogs, OwnResource, PeriodicReader, PrometheusReader,
+    PushProtocol, PushTarget, Telemetry, Temporality,
+};
 
 use crate::catalog::{Catalog, Class};
 use crate::diagnostics::Diagnostics;

@@ -355,55 +355,7 @@ fn read_rest(rest: &str) -> (Document, Vec<String>) {
     ))
 }
 
-#[test]
-fn reads_telemetry() {
-    let (document, said) = read_rest("");
-    assert_eq!((document.telemetry, said), (Telemetry::default(), Vec::new()));
-    let (document, said) = read_rest(
-        "  telemetry:
-    metrics:
-      level: normal
-      readers:
-        - pull: {exporter: {prometheus:
-            {host: 0.0.0.0, port: 8889, without_units: false, without_scope_info: true}}}
-    logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}}
-    resource: {service.name: gateway, host.name: }
-",
-    );
-    assert_eq!(said, Vec::<String>::new());
-    let Telemetry { readers, logs, resource } = document.telemetry;
-    let reader = PrometheusReader {
-        host: "0.0.0.0".to_owned(),
-        port: 8889,
-        without_type_suffix: true,
-        without_units: false,
-    };
-    assert_eq!(readers, [reader]);
-    let expected_logs =
-        OwnLogs { level: "debug", is_json: true, output: "stdout".to_owned(), sampling: None };
-    assert_eq!(logs, expected_logs);
-    assert_eq!(
-        resource,
-        [("service.name".to_owned(), Some("gateway".to_owned())), ("host.name".to_owned(), None)]
-    );
-}
-
-/// Guarantee: null is no list of readers, as in the Collector.
-#[test]
-fn own_metrics_are_on_unless_turned_off() {
-    for metrics in ["{readers: }", "{address: }"] {
-        let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
-        assert_eq!((document.telemetry.readers.len(), said), (1, Vec::new()), "{metrics}");
-    }
-}
-
-#[test]
-fn turns_own_metrics_off() {
-    for metrics in ["{level: none}", "{readers: []}"] {
-        let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
-        assert_eq!((document.telemetry.readers, said), (Vec::new(), Vec::new()), "{metrics}");
-    }
-}
+mod telemetry;
 
 #[test]
 fn reads_the_buffer() {
@@ -467,16 +419,12 @@ fn says_what_is_wrong_beside_pipelines() {
             "c.yaml:5:34: error: `service.telemetry.metrics.address`: `localhost` is not an address `host:port`: the port is missing",
         ),
         (
-            "  telemetry: {metrics: {readers: [{periodic: {exporter: {otlp: }}}]}}",
-            "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: Sluice's own metrics can be scraped by Prometheus, but not pushed yet",
-        ),
-        (
             "  telemetry: {metrics: {level: detailed}}",
             "c.yaml:5:32: warning: `service.telemetry.metrics.level` makes no difference: the metrics are the same at every level but `none`",
         ),
         (
             "  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: }}}, {pull: {exporter: {prometheus: }}}]}}",
-            "c.yaml:5:34: warning: `service.telemetry.metrics.readers` has more than one: only the first is served",
+            "c.yaml:5:34: warning: `service.telemetry.metrics.readers` has more than one `pull`: only the first is served",
         ),
         (
             "  telemetry: {logs: {output_paths: [stderr, /tmp/log]}}",

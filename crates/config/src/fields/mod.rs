@@ -95,6 +95,11 @@ impl<'a> Fields<'a> {
         matches!(self.mode, Mode::Describing(_))
     }
 
+    /// The full name of this section.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The full name of an option of this section.
     pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }

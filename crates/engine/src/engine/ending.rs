@@ -12,6 +12,7 @@ use sluice_otlp::Signal;
 use super::deliveries::release;
 use super::{Engine, RunningReceiver};
 use crate::delivery::{DeliveryId, Stop};
+use crate::metrics;
 
 /// The time for receivers that fetch to write their checkpoints.
 const LAST_CHECKPOINTS: Duration = Duration::from_secs(3);
@@ -73,6 +74,7 @@ impl Engine {
         let unwritten = self.storage.close(LAST_WRITES).await;
         let amounts = |(signal, held): (_, Holding)| (signal, held.items, held.bytes);
         let unwritten = unwritten.into_iter().map(amounts).collect();
+        let _ = self.status.last_metrics.set(metrics::families(&self.status));
         self.status.shown.store(Arc::default());
         if !all_answered {
             // The log has released the frames: senders that waited get a retryable refusal.

@@ -6,8 +6,8 @@ mod listening;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -34,7 +34,7 @@ use crate::shared_work::SharedWorkMemory;
 use crate::status::{EngineStatus, Shown};
 use crate::storage::{self, Storage};
 
-const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 struct RunningReceiver {
     id: String,
@@ -100,7 +100,7 @@ pub struct Engine {
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
     admin: BTreeMap<AdminPlan, AdminServer>,
-    status: Arc<EngineStatus>,
+    pub(crate) status: Arc<EngineStatus>,
 }
 
 impl Engine {
@@ -126,6 +126,8 @@ impl Engine {
             started: Instant::now(),
             ready: AtomicBool::new(false),
             shown: ArcSwap::default(),
+            pushes: ArcSwap::default(),
+            last_metrics: OnceLock::new(),
             receiving: receiving.clone(),
             backlog: backlog.clone(),
             storage: storage.clone(),
@@ -169,6 +171,7 @@ impl Engine {
     /// this is dropped before it ends, only [`Engine::shutdown`] may follow.
     pub async fn reload(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
+        self.hand_on_counters(&plan);
         let applied = self.apply(&plan).await;
         let in_force = if applied.is_ok() { Some(plan) } else { self.plan.take() };
         if let (Err(_), Some(old)) = (&applied, &in_force)
@@ -232,6 +235,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Processors of the same name count on.
+    fn hand_on_counters(&self, plan: &Plan) {
+        let old = self.plan.iter().flat_map(|plan| &plan.steps);
+        for (key, old) in old {
+            if let Some(new) = plan.steps.get(key) {
+                new.counters.store(old.counters.load_full());
+            }
+        }
+    }
+
     /// Exporters with an unchanged configuration keep their connections.
     async fn build_exporters(
         &self,
@@ -282,6 +295,7 @@ impl Engine {
         self.status.shown.store(Arc::new(Shown {
             deliveries: deliveries.map(|it| (it.plan.clone(), it.delivery.clone())).collect(),
             receivers: receivers.map(|it| (it.id.clone(), it.handle.counters())).collect(),
+            steps: plan.steps.iter().map(|(key, step)| (key.clone(), step.clone())).collect(),
             metrics: plan.metrics.clone(),
         }));
     }

@@ -99,6 +99,14 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             |it: &Sample, series| it.add_items(series, &it.delivery.stats.dropped_items),
             "Items dropped because the delivery's budget was spent.")
         .by_items(),
+        row!(UpDownCounter "otelcol_exporter_in_flight_requests" by ["data_type"],
+            |it: &Sample, series| {
+                let stats = &it.delivery.stats;
+                let all = stats.in_flight.load(Ordering::Relaxed)
+                    + stats.waiting.load(Ordering::Relaxed);
+                it.add_of_signal(series, all);
+            },
+            "Requests in flight, or waiting for their retry."),
         row!(Gauge "otelcol_exporter_queue_size" by ["data_type"],
             |it: &Sample, series| it.add_of_signal(series, it.waiting.frames),
             "Requests that wait for the delivery."),

@@ -14,6 +14,9 @@ pub(super) const PROCESS: Table<Instant> = Table {
     title: "Process",
     labels: &[],
     metrics: &[
+        row!(Gauge "target_info", |_| 1.0,
+            "Always 1. Its labels are the attributes of the process, such as service_name, \
+             service_version and service_instance_id."),
         row!(Counter "otelcol_process_uptime" in "seconds",
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
         // In the Collector the name itself ends in the unit, whatever the naming.

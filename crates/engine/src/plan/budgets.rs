@@ -49,15 +49,17 @@ const PACKED_PART: u64 = 16;
 
 impl MemoryPlan {
     /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
+    /// `own_bytes`: own telemetry that waits to be sent.
     pub fn new(
         limit_bytes: u64,
         deliveries: usize,
         dead_letters_bytes: Option<u64>,
         spike_bytes: Option<u64>,
+        own_bytes: u64,
     ) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
         let connections_bytes = (limit_bytes / CONNECTIONS_PART).min(CONNECTIONS_MAX_BYTES);
-        let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes) * 100
+        let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes - own_bytes) * 100
             / (100 + ALLOCATOR_OVERHEAD_PERCENT);
         let receives = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
@@ -105,7 +107,7 @@ mod tests {
                 for (dead_letters, spike) in
                     [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))]
                 {
-                    let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike);
+                    let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike, 4 * MIB);
                     let each = plan.dead_letters_bytes + plan.sending_bytes;
                     let all = each * deliveries.max(1) as u64 + plan.common_sending_bytes;
                     let backlogs = plan.backlog_bytes + all;
@@ -114,7 +116,8 @@ mod tests {
                     let parts = receiving + plan.shared_work_bytes + backlogs;
                     let parts = parts * (100 + ALLOCATOR_OVERHEAD_PERCENT) / 100;
                     assert!(
-                        parts + plan.connections_bytes + PROCESS_BYTES <= plan.limit_bytes,
+                        parts + plan.connections_bytes + PROCESS_BYTES + 4 * MIB
+                            <= plan.limit_bytes,
                         "{plan:?}"
                     );
                     assert!(plan.backlog_bytes >= plan.limit_bytes / 32, "{plan:?}");

@@ -13,7 +13,7 @@ use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
 use super::read::Read;
 use super::routes::{self, Path};
-use super::{DeliveryPlan, MIB, MemoryPlan, Plan, ReceiverPlan, warnings};
+use super::{DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, warnings};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
 
@@ -31,7 +31,9 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     // With a directory, dead letters take no memory.
     let dead_letters_bytes = if settings.is_some() { Some(0) } else { dead_letters_bytes };
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
-    let memory = MemoryPlan::new(limit_bytes, holding, dead_letters_bytes, spike_bytes);
+    let own_telemetry = OwnTelemetryPlan::new(&document.telemetry, diagnostics);
+    let own_bytes = own_telemetry.bytes();
+    let memory = MemoryPlan::new(limit_bytes, holding, dead_letters_bytes, spike_bytes, own_bytes);
     if memory.limit_bytes > limit_bytes {
         let (given, used) = (limit_bytes / MIB, memory.limit_bytes / MIB);
         let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");
@@ -66,8 +68,9 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
         pipelines: read.pipelines,
         paths,
         steps: read.steps,
-        metrics: super::metrics(document),
+        metrics: super::metrics(document, &own_telemetry.attributes),
         logging: document.telemetry.logs.clone(),
+        own_telemetry,
     }
 }
 

@@ -22,6 +22,7 @@ impl Plan {
     pub fn describe(&self) -> String {
         let mut text = String::new();
         self.describe_memory(&mut text);
+        self.own_telemetry.describe(&mut text);
         self.describe_topology(&mut text);
         for delivery in &self.deliveries {
             let (promise, batches) = (self.promise(delivery), batching(delivery));

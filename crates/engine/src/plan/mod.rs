@@ -5,6 +5,7 @@ mod build;
 mod describe;
 mod disk;
 mod dispatch;
+mod own_telemetry;
 mod read;
 mod routes;
 mod warnings;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use budgets::MemoryPlan;
 pub use disk::DiskPlan;
+pub use own_telemetry::{OwnTelemetryPlan, Push};
 pub(crate) use routes::by_receiver;
 pub use routes::{Path, PipelineSpec};
 use sluice_config::document::{Acknowledge, Document, OwnLogs, PrometheusReader};
@@ -21,7 +23,7 @@ use sluice_config::{Diagnostics, Environment};
 use sluice_exporters::ExporterConfig;
 use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
-use sluice_otlp::Signal;
+use sluice_otlp::{AnyValue, Signal};
 use sluice_receivers::{RECEIVERS, ReceiverConfig, ReceiverKinds};
 use sluice_telemetry::exposition::{Naming, labels_of_resource};
 
@@ -48,6 +50,7 @@ pub struct Plan {
     pub(crate) steps: BTreeMap<(String, Signal), Arc<Step>>,
     pub metrics: Option<MetricsPlan>,
     pub logging: OwnLogs,
+    pub own_telemetry: OwnTelemetryPlan,
 }
 
 impl Plan {
@@ -131,14 +134,29 @@ pub fn load_with(
     ((!diagnostics.has_errors()).then_some(plan), diagnostics)
 }
 
-fn metrics(document: &Document) -> Option<MetricsPlan> {
+/// `attributes`: those of the process, with the defaults.
+fn metrics(document: &Document, attributes: &[(String, AnyValue)]) -> Option<MetricsPlan> {
     let PrometheusReader { host, port, without_type_suffix, without_units, .. } =
         document.telemetry.readers.first()?.clone();
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let resource = document.telemetry.resource.iter();
-    let constant_labels = labels_of_resource(
-        resource.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))),
-    );
-    let naming = Naming { without_type_suffix, without_units, constant_labels };
+    let given = &document.telemetry.resource.attributes;
+    let given = given.iter().filter_map(|(name, value)| Some((&**name, text(value.as_ref()?))));
+    let all = attributes.iter().map(|(name, value)| (&**name, text(value)));
+    let (given, all): (Vec<_>, Vec<_>) = (given.collect(), all.collect());
+    let [constant_labels, target_labels] = [&given, &all]
+        .map(|them| labels_of_resource(them.iter().map(|(name, value)| (*name, value.as_str()))));
+    let naming = Naming { without_type_suffix, without_units, constant_labels, target_labels };
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
+}
+
+/// An attribute's value as a label.
+fn text(value: &AnyValue) -> String {
+    match value {
+        AnyValue::String(text) => text.clone(),
+        AnyValue::Bool(value) => value.to_string(),
+        AnyValue::Int(value) => value.to_string(),
+        AnyValue::Double(value) => value.to_string(),
+        AnyValue::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        AnyValue::Empty | AnyValue::Bytes(_) | AnyValue::Map(_) => String::new(),
+    }
 }

@@ -96,7 +96,8 @@ impl Reader<'_> {
                             self.diagnostics.warning(span, format!("{path}: {warning}"));
                         }
                         let fingerprint = processor.fingerprint();
-                        let step = Step { id: id.clone(), fingerprint, processor };
+                        let counters = Default::default();
+                        let step = Step { id: id.clone(), fingerprint, processor, counters };
                         steps.insert((id.clone(), signal), Arc::new(step));
                     }
                     Err(error) => self.diagnostics.error(span, format!("{path}: {error}")),

@@ -41,6 +41,13 @@ pub(crate) struct OtlpConfig {
 }
 
 impl OtlpConfig {
+    /// With the defaults for all other options. `is_packed`: with gzip.
+    pub(crate) fn plain(endpoint: String, is_packed: bool, client: ClientOptions) -> OtlpConfig {
+        let compression = if is_packed { Encoding::Gzip } else { Encoding::Identity };
+        let channel = ChannelOptions::default();
+        OtlpConfig { endpoint, compression, client, user_agent: None, channel }
+    }
+
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpConfig {
         let doc = "The backend: `host:port`, `https://host:port` (TLS), `http://host:port` (no \
                    TLS), `dns:///host:port` or `unix:/path`.";

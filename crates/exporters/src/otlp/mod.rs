@@ -20,7 +20,7 @@ use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
-use config::OtlpConfig;
+pub(crate) use config::OtlpConfig;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlp", "Sends OTLP over gRPC").aliases(&["otlp_grpc"]),

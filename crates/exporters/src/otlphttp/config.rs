@@ -28,6 +28,9 @@ pub(crate) struct Coding {
     highest_level: Option<i32>,
 }
 
+const UNPACKED: Coding =
+    Coding { token: "none", encoding: Encoding::Identity, highest_level: None };
+
 const CODINGS: [Coding; 9] = [
     Coding { token: "gzip", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
     Coding { token: "zstd", encoding: Encoding::Zstd, highest_level: ZSTD_LEVELS },
@@ -36,7 +39,7 @@ const CODINGS: [Coding; 9] = [
     Coding { token: "zlib", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
     Coding { token: "deflate", encoding: Encoding::Gzip, highest_level: GZIP_LEVELS },
     Coding { token: "lz4", encoding: Encoding::Gzip, highest_level: None },
-    Coding { token: "none", encoding: Encoding::Identity, highest_level: None },
+    UNPACKED,
     Coding { token: "", encoding: Encoding::Identity, highest_level: None },
 ];
 
@@ -53,6 +56,18 @@ pub(crate) struct OtlpHttpConfig {
 }
 
 impl OtlpHttpConfig {
+    /// With the defaults for all other options. `is_packed`: with gzip.
+    pub(crate) fn plain(
+        urls: [String; 3],
+        format: Format,
+        is_packed: bool,
+        client: ClientOptions,
+    ) -> OtlpHttpConfig {
+        let coding = if is_packed { CODINGS[0] } else { UNPACKED };
+        let http = HttpOptions::default();
+        OtlpHttpConfig { urls, format, coding, client, proxy_url: None, http }
+    }
+
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpHttpConfig {
         let urls = urls(fields);
         let formats = [("proto", Format::Proto), ("json", Format::Json)];

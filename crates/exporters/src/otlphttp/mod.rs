@@ -23,7 +23,8 @@ use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::json::Format;
 use crate::network::{Answered, NetworkExporter, Protocol};
 use crate::outcome;
-use config::{Coding, OtlpHttpConfig, URL_OPTIONS};
+pub(crate) use config::OtlpHttpConfig;
+use config::{Coding, URL_OPTIONS};
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind::new("otlphttp", "Sends OTLP over HTTP, as protobuf or JSON").aliases(&["otlp_http"]),

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connector, PeerAddress};
@@ -214,10 +215,12 @@ impl Inner {
     /// Runs background work that ends with the channel, and counts it.
     fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let inner = self.clone();
-        self.tasks.spawn(async move {
+        let work = async move {
             inner.shutdown.run_until_cancelled(work).await;
             inner.changed.send_replace(());
-        });
+        };
+        // Its log lines belong to the span of the caller.
+        self.tasks.spawn(work.in_current_span());
     }
 
     /// Opens the slot's connection and drives it until it ends. In a task of its own, so that a

@@ -21,6 +21,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connected, Connector};
@@ -234,9 +235,10 @@ impl Inner {
         Ok(Pooled::H1(Idle { sender, address, since: Instant::now() }))
     }
 
-    /// Drives a connection until it ends or the client does.
+    /// Drives a connection until it ends or the client does, in the caller's span.
     fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
-        tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(work));
+        let work = self.shutdown.clone().run_until_cancelled_owned(work);
+        tokio::spawn(work.in_current_span());
     }
 
     fn refresh_addresses(self: &Arc<Self>) {

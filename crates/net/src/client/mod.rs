@@ -14,7 +14,7 @@ mod retry_after;
 mod slot;
 
 pub use self::http::{HttpClient, HttpOptions};
-pub use crate::headers::read_headers;
+pub use crate::headers::{client_headers, read_headers};
 pub use body::ChunkedBuf;
 pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::ConnectOptions;

@@ -1,17 +1,25 @@
 //! `service.telemetry`: own metrics and logs. The Collector's options, of old and new releases.
 
+mod push;
+mod resource;
+mod target;
+
 use std::time::Duration;
 
+pub use push::{LogProcessor, PeriodicReader};
+pub use resource::OwnResource;
+pub use target::{PushProtocol, PushTarget, Temporality};
+
 use crate::fields::Fields;
-use crate::yaml::{Entry, Node, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Telemetry {
-    /// Listeners for scrapes of own metrics. Empty if `level` is `none`, or the list is.
+    /// Listeners for scrapes of own metrics. Empty if `level` is `none`, or there are none.
     pub readers: Vec<PrometheusReader>,
+    /// Own metrics that are pushed. Empty if `level` is `none`, too.
+    pub periodic: Vec<PeriodicReader>,
     pub logs: OwnLogs,
-    /// Attributes of the process, over the defaults; those without value are removed.
-    pub resource: Vec<(String, Option<String>)>,
+    pub resource: OwnResource,
 }
 
 /// A listener, and how names are written there.
@@ -34,6 +42,8 @@ pub struct OwnLogs {
     /// `stderr`, `stdout` or a path.
     pub output: String,
     pub sampling: Option<LogSampling>,
+    /// Own log lines that are pushed, beside those that are written.
+    pub processors: Vec<LogProcessor>,
 }
 
 /// Of equal messages within `tick`, the first `initial` are written and then every `thereafter`th.
@@ -55,7 +65,7 @@ impl Default for PrometheusReader {
 impl Default for Telemetry {
     fn default() -> Self {
         let (readers, logs) = (vec![PrometheusReader::default()], OwnLogs::default());
-        Telemetry { readers, logs, resource: Vec::new() }
+        Telemetry { readers, periodic: Vec::new(), logs, resource: OwnResource::default() }
     }
 }
 
@@ -65,20 +75,27 @@ const SAMPLING: LogSampling =
 impl Default for OwnLogs {
     fn default() -> Self {
         let (output, sampling) = ("stderr".to_owned(), Some(SAMPLING));
-        OwnLogs { level: "info", is_json: false, output, sampling }
+        OwnLogs { level: "info", is_json: false, output, sampling, processors: Vec::new() }
     }
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Telemetry {
     fields.no_effect("traces", "Sluice does not trace itself");
-    Telemetry {
-        readers: fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics),
-        logs: fields.section_or_default("logs", "Sluice's own logs.", read_logs),
-        resource: read_resource(fields),
-    }
+    // Its exporters may have headers.
+    fields.hide("traces");
+    let (readers, periodic) =
+        fields.section_or_default("metrics", "Sluice's own metrics.", read_metrics);
+    let logs = fields.section_or_default("logs", "Sluice's own logs.", read_logs);
+    Telemetry { readers, periodic, logs, resource: resource::read(fields) }
 }
 
-fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
+/// Of `readers`.
+enum Reader {
+    Prometheus(PrometheusReader),
+    Periodic(PeriodicReader),
+}
+
+fn read_metrics(fields: &mut Fields<'_>) -> (Vec<PrometheusReader>, Vec<PeriodicReader>) {
     let levels = ["none", "basic", "normal", "detailed"].map(|level| (level, level));
     let doc = "`none` turns the metrics off; all other levels are the same.";
     let level = fields.choice("level", "normal", &levels, doc);
@@ -91,21 +108,28 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
     let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
     let has_readers = fields.is_given("readers");
-    let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default \
-               names.";
-    let readers: Vec<PrometheusReader> =
-        fields.sections("readers", doc, read_reader).into_iter().flatten().collect();
+    let doc = "Where the metrics go: a listener (`pull`), and backends to which they are sent \
+               (`periodic`). Unset: `localhost:8888`, with the Collector's default names.";
+    let (mut readers, mut periodic) = (Vec::new(), Vec::new());
+    for reader in fields.sections("readers", doc, read_reader).into_iter().flatten() {
+        match reader {
+            Reader::Prometheus(reader) => readers.push(reader),
+            Reader::Periodic(reader) => periodic.push(reader),
+        }
+    }
     if readers.len() > 1 {
-        fields.warn_at("readers", "has more than one: only the first is served");
+        fields.warn_at("readers", "has more than one `pull`: only the first is served");
     }
     if has_readers && address.is_some() {
         fields.error_at("address", "cannot be given together with `readers`");
     }
     match address {
-        _ if level == "none" => Vec::new(),
-        _ if has_readers => readers,
-        Some((host, port)) => vec![PrometheusReader { host, port, ..PrometheusReader::default() }],
-        None => vec![PrometheusReader::default()],
+        _ if level == "none" => (Vec::new(), Vec::new()),
+        _ if has_readers => (readers, periodic),
+        Some((host, port)) => {
+            (vec![PrometheusReader { host, port, ..PrometheusReader::default() }], periodic)
+        }
+        None => (vec![PrometheusReader::default()], periodic),
     }
 }
 
@@ -117,19 +141,28 @@ fn split_address(text: &str) -> Result<(String, u16), String> {
     Ok((if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port))
 }
 
-fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
-    let why = "Sluice's own metrics can be scraped by Prometheus, but not pushed yet";
-    fields.not_yet("periodic", why);
+fn read_reader(fields: &mut Fields<'_>) -> Option<Reader> {
+    let periodic = fields.section("periodic", "Metrics that are sent.", push::read_periodic);
     let pull = fields.section("pull", "Metrics that are scraped.", |fields| {
         fields.section_or_default("exporter", "The format in which they are scraped.", |fields| {
             let doc = "A listener for Prometheus, at `/metrics`.";
             fields.section("prometheus", doc, read_prometheus)
         })
     });
-    if !fields.is_given("pull") && !fields.is_present("periodic") {
-        fields.error_missing("pull");
+    match (periodic, pull) {
+        (Some(_), Some(_)) => {
+            fields.error("has both `periodic` and `pull`: a reader is one of them");
+            None
+        }
+        (Some(periodic), None) => periodic.map(Reader::Periodic),
+        (None, Some(pull)) => pull.map(Reader::Prometheus),
+        (None, None) => {
+            if !fields.is_describing() {
+                fields.error("must have `pull` or `periodic`");
+            }
+            None
+        }
     }
-    pull.flatten()
 }
 
 fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
@@ -159,7 +192,10 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
     fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
     fields.no_effect("initial_fields", "log lines have a fixed set of fields");
-    fields.not_yet("processors", "Sluice's own logs are written, but not pushed yet");
+    let why = "log lines do not have the attributes of `resource`";
+    fields.no_effect("disable_zap_resource", why);
+    let doc = "Backends to which log lines are sent, beside `output_paths`.";
+    let processors = fields.sections("processors", doc, push::read_processor);
     let doc = "`stderr`, `stdout` or the path of a file.";
     let output_paths = fields.string_list("output_paths", &["stderr"], doc);
     if output_paths.len() > 1 {
@@ -170,6 +206,7 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
         is_json: fields.choice("encoding", default.is_json, &encodings, "The format of a line."),
         output: output_paths.into_iter().next().unwrap_or(default.output),
         sampling: read_sampling(fields),
+        processors: processors.into_iter().flatten().collect(),
     }
 }
 
@@ -186,33 +223,4 @@ fn read_sampling(fields: &mut Fields<'_>) -> Option<LogSampling> {
         let thereafter = fields.integer("thereafter", SAMPLING.thereafter, 0..=u64::MAX, doc);
         is_enabled.then_some(LogSampling { tick, initial, thereafter })
     })
-}
-
-/// Old releases have a mapping, new ones also `attributes` as a list of names and values.
-fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
-    let doc = "Attributes of the process: a mapping of names to values; null removes one.";
-    let mut attributes = Vec::new();
-    for Entry { key, value, .. } in fields.entries("resource", "map of strings", doc) {
-        match &value.value {
-            Value::Scalar(scalar) => {
-                let is_removed = scalar.is_null() && !scalar.expanded;
-                attributes.push((key.clone(), (!is_removed).then(|| scalar.text.clone())));
-            }
-            Value::List(items) if key == "attributes" => {
-                for item in items {
-                    let scalar = |key| item.get(key).and_then(Node::as_scalar);
-                    let text = |key| scalar(key).map(|scalar| scalar.text.clone());
-                    match text("name") {
-                        Some(name) => attributes.push((name, text("value"))),
-                        None => fields.error_at("resource", "has an attribute without `name`"),
-                    }
-                }
-            }
-            _ => {
-                let message = format!("has `{key}`, which must be a single value");
-                fields.error_at("resource", &message);
-            }
-        }
-    }
-    attributes
 }
