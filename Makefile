@@ -33,9 +33,11 @@ test: build-tools components ## everything that asserts (TEST_ARGS=... is handed
 	$(WITH_COMPONENTS) $(CARGO) test $(LOCKED) --workspace --no-fail-fast $(TEST_ARGS)
 
 # The long runs are tests that cargo ignores by default and whose names contain `torture`.
-torture: build-tools components ## the long fault runs
+# They run the release binary: latencies are compared.
+torture: build components ## the long fault runs
 	$(CARGO) build $(LOCKED) --workspace --all-targets
-	$(WITH_COMPONENTS) $(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
+	$(WITH_COMPONENTS) export SLUICE_TEST_BINARY="$$(realpath "$${CARGO_TARGET_DIR:-target}/release/sluice")"; \
+		$(CARGO) test $(LOCKED) --workspace --no-fail-fast -- --ignored --nocapture --test-threads=1 torture
 
 bench: build-tools ## rates, latencies and CPU an item as ratios, side by side (QUICK=1: the speed table in a few minutes; BENCH_ARGS=...)
 	tests/components/install otelcol nginx

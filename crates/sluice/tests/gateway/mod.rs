@@ -64,7 +64,7 @@ impl Gateway {
         env.push(("GATEWAY_BASE".to_owned(), base));
         let subject = Subject::start(SubjectSpec {
             name: "sluice".to_owned(),
-            binary: PathBuf::from(env!("CARGO_BIN_EXE_sluice")),
+            binary: binary(),
             args,
             config: config.to_owned(),
             config_file: "gateway.yaml".to_owned(),
@@ -206,6 +206,12 @@ impl Gateway {
     pub(crate) fn load(&self, signal: Signal) -> Load {
         Load::new(signal, self.grpc)
     }
+}
+
+/// The binary under test. Comparisons of latencies want the one that users run.
+fn binary() -> PathBuf {
+    let given = std::env::var_os("SLUICE_TEST_BINARY");
+    given.map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sluice")), PathBuf::from)
 }
 
 /// Sends a signal to a subject's process group.
