@@ -1,7 +1,7 @@
 //! The state of a running engine, for the administrative servers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -23,7 +23,25 @@ pub(crate) struct Shown {
     pub metrics: Option<MetricsPlan>,
 }
 
+/// Reloads since the start.
+#[derive(Default)]
+pub(crate) struct Reloads {
+    pub succeeded: AtomicU64,
+    pub failed: AtomicU64,
+    /// The last one.
+    pub has_failed: AtomicBool,
+}
+
+impl Reloads {
+    pub(crate) fn note(&self, has_failed: bool) {
+        let count = if has_failed { &self.failed } else { &self.succeeded };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.has_failed.store(has_failed, Ordering::Relaxed);
+    }
+}
+
 pub(crate) struct EngineStatus {
+    pub reloads: Reloads,
     pub started: Instant,
     pub ready: AtomicBool,
     pub shown: ArcSwap<Shown>,
