@@ -90,6 +90,18 @@ impl Diagnostics {
         self.push(Diagnostic::warning(span, message));
     }
 
+    /// The file and line of a span: `gateway.yaml:3`.
+    pub fn place(&self, span: Span) -> String {
+        format!("{}:{}", self.sources.get(span.file).name, span.line)
+    }
+
+    /// A finding on one line, for a log: `gateway.yaml:3: the message (the hint)`.
+    pub fn line(&self, diagnostic: &Diagnostic) -> String {
+        let place = diagnostic.span.map(|span| self.place(span) + ": ").unwrap_or_default();
+        let hint = diagnostic.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{place}{}{hint}", diagnostic.message)
+    }
+
     pub fn items(&self) -> &[Diagnostic] {
         &self.items
     }

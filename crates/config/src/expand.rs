@@ -133,8 +133,25 @@ impl Expander<'_> {
                 _ => return self.node(node, depth),
             }
         }
+        if is_written {
+            self.warn_of_dollars(&text, span);
+        }
         let scalar = Scalar { value: ScalarValue::String, text: text.replace("$$", "$"), expanded };
         Node { value: Value::Scalar(scalar), span }
+    }
+
+    /// Warns of a value that was meant to have a reference and has none. Any text may be a secret:
+    /// the message does not show it.
+    fn warn_of_dollars(&mut self, text: &str, span: Span) {
+        let (what, hint) = if has_unclosed(text) {
+            ("a `${` without its `}` is taken as it stands", "close it, as in `${env:NAME}`")
+        } else if starts_with_variable(text) {
+            ("a `$` without braces is taken as it stands", "write `${env:NAME}` for a variable")
+        } else {
+            return;
+        };
+        let hint = format!("{hint}, `$$` for a literal `$`");
+        self.diagnostics.push(Diagnostic::warning(span, what).with_hint(hint));
     }
 
     /// Reads the text as YAML; text that is not YAML is a string.
@@ -256,6 +273,34 @@ fn find_reference(text: &str) -> Option<std::ops::Range<usize>> {
         from = close + 1;
     }
     None
+}
+
+/// `${env:HOST` and the like: the last `${` that is no `$$` is not closed.
+fn has_unclosed(text: &str) -> bool {
+    let after = text.rfind("${").filter(|open| {
+        let dollars = text[..*open].bytes().rev().take_while(|byte| *byte == b'$').count();
+        dollars.is_multiple_of(2)
+    });
+    after.is_some_and(|open| !text[open..].contains('}'))
+}
+
+/// `$HOST` or `$HOST:4317`. Not `$apr1$…` or `$2y$…`, which are hashes.
+fn starts_with_variable(text: &str) -> bool {
+    bare_variable(text).is_some_and(|name| {
+        text.starts_with('$')
+            && !text[1..].starts_with('$')
+            && !text[1 + name.len()..].contains('$')
+    })
+}
+
+/// The name of the first `$NAME` without braces.
+pub(crate) fn bare_variable(text: &str) -> Option<&str> {
+    let names = text.match_indices('$').map(|(at, _)| {
+        let rest = &text[at + 1..];
+        let is_end = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+        &rest[..rest.find(is_end).unwrap_or(rest.len())]
+    });
+    names.into_iter().find(|name| is_variable_name(name))
 }
 
 fn is_variable_name(name: &str) -> bool {

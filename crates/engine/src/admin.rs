@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::ALLOW;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use sluice_net::compress::compress;
 use sluice_net::server::{
     Address, Family, Handler, Listener, Protocols, ReplyBody, RequestBody, ServerOptions,
     ServerResources, Serving, reply, serve,
 };
+use sluice_otlp::Encoding;
 use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -103,7 +106,10 @@ impl Handler for AdminHandler {
     async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
         match &self.health_path {
             Some(health_path) => self.health(health_path, request.uri().path()),
-            None => self.metrics(request.method(), request.uri().path()).await,
+            None => {
+                let answer = self.metrics(request.method(), request.uri().path()).await;
+                packed_if_asked(request.headers(), answer)
+            }
         }
     }
 
@@ -128,29 +134,29 @@ impl AdminHandler {
     }
 
     /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`.
-    async fn metrics(&self, method: &Method, path: &str) -> Response<ReplyBody> {
+    async fn metrics(&self, method: &Method, path: &str) -> Response<Bytes> {
         if !["/metrics", "/dead-letters", "/log"].contains(&path) {
-            return reply(StatusCode::NOT_FOUND, PLAIN, "");
+            return short(StatusCode::NOT_FOUND, "");
         }
         if ![Method::GET, Method::HEAD].contains(method) {
-            let mut refusal = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "");
+            let mut refusal = short(StatusCode::METHOD_NOT_ALLOWED, "");
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD"));
             return refusal;
         }
         let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         match path {
-            "/metrics" => reply(StatusCode::OK, text, metrics::render(&self.status)),
-            "/log" => reply(StatusCode::OK, PLAIN, metrics::log::text(&self.status)),
+            "/metrics" => page(text, metrics::render(&self.status)),
+            "/log" => page(PLAIN, metrics::log::text(&self.status)),
             _ => self.dead_letters().await,
         }
     }
 
     /// Letters may be on disk, for which no thread of the runtime waits. One request reads them at
     /// a time: if the disk hangs, requests must not occupy all connections.
-    async fn dead_letters(&self) -> Response<ReplyBody> {
+    async fn dead_letters(&self) -> Response<Bytes> {
         let Ok(alone) = self.letters.clone().try_lock_owned() else {
             let busy = "they are being read for another request\n";
-            return reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, busy);
+            return short(StatusCode::SERVICE_UNAVAILABLE, busy);
         };
         let status = self.status.clone();
         let read = tokio::task::spawn_blocking(move || {
@@ -158,6 +164,78 @@ impl AdminHandler {
             metrics::dead_letters_text(&status)
         });
         let text = read.await.unwrap_or_else(|error| format!("cannot be read: {error}\n"));
-        reply(StatusCode::OK, PLAIN, text)
+        page(PLAIN, text)
+    }
+}
+
+fn page(content_type: HeaderValue, text: String) -> Response<Bytes> {
+    let mut page = Response::new(Bytes::from(text));
+    page.headers_mut().insert(CONTENT_TYPE, content_type);
+    page
+}
+
+fn short(status: StatusCode, text: &'static str) -> Response<Bytes> {
+    let mut answer = page(PLAIN, text.to_owned());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// A shorter answer is not worth it.
+const PACKED_FROM_BYTES: usize = 1024;
+
+/// The answer, packed with gzip if the request takes that: a page of metrics shrinks to a tenth.
+fn packed_if_asked(asked: &HeaderMap, answer: Response<Bytes>) -> Response<ReplyBody> {
+    let (mut head, mut body) = answer.into_parts();
+    let is_long = body.len() >= PACKED_FROM_BYTES;
+    if is_long {
+        head.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    let packed = || compress(Encoding::Gzip, std::slice::from_ref(&body), None).ok();
+    if let Some(packed) = (is_long && takes_gzip(asked)).then(packed).flatten() {
+        head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        body = packed;
+    }
+    let content_type = head.headers.remove(CONTENT_TYPE).unwrap_or(PLAIN);
+    let mut reply = reply(head.status, content_type, body);
+    reply.headers_mut().extend(head.headers);
+    reply
+}
+
+/// `gzip` or `*` in `accept-encoding`, not with the quality 0 (RFC 9110, section 12.5.3).
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let lists = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
+    let lists: Vec<&str> = lists.collect();
+    let quality = |name: &str| {
+        lists.iter().flat_map(|list| list.split(',')).find_map(|item| {
+            let mut parts = item.split(';').map(str::trim);
+            let is_it = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(name));
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+            is_it.then(|| weight.unwrap_or(1.0))
+        })
+    };
+    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_for_those_that_take_it() {
+        for (asked, takes) in [
+            (vec![], false),
+            (vec!["gzip"], true),
+            (vec!["deflate, GZIP;q=0.5"], true),
+            (vec!["br", "gzip"], true),
+            (vec!["gzip;q=0, *"], false),
+            (vec!["*"], true),
+            (vec!["identity, br;q=1"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for list in &asked {
+                headers.append(ACCEPT_ENCODING, HeaderValue::from_static(list));
+            }
+            assert_eq!(takes_gzip(&headers), takes, "{asked:?}");
+        }
     }
 }

@@ -13,7 +13,8 @@ pub(crate) type Result<T, E = StartError> = std::result::Result<T, E>;
 pub struct StartError(pub(crate) String);
 
 impl StartError {
-    pub(crate) fn of(class: Class, id: &str, reason: impl Display) -> StartError {
-        StartError(format!("{} {id}: {reason}", class.name()))
+    /// `place`: where the configuration defines the component, `gateway.yaml:3`.
+    pub(crate) fn of(class: Class, id: &str, place: &str, reason: impl Display) -> StartError {
+        StartError(format!("{} {id} ({place}): {reason}", class.name()))
     }
 }

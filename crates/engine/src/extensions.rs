@@ -23,8 +23,8 @@ impl Extensions {
         let mut extensions = Extensions::default();
         for (id, extension) in planned {
             if let Some(server) = &extension.server {
-                let server =
-                    server().map_err(|error| StartError::of(Class::Extension, id, error))?;
+                let failed = |error| StartError::of(Class::Extension, id, &extension.place, error);
+                let server = server().map_err(failed)?;
                 extensions.servers.insert(id.clone(), server);
             }
         }
@@ -35,7 +35,9 @@ impl Extensions {
             clients.partition(|(_, client)| client.builds_on.is_some());
         for (id, client) in foundations.into_iter().chain(building) {
             let built = (client.build)(&extensions.clients);
-            let client = built.map_err(|error| StartError::of(Class::Extension, id, error))?;
+            let place = &planned[id].place;
+            let client =
+                built.map_err(|error| StartError::of(Class::Extension, id, place, error))?;
             extensions.clients.insert(id.clone(), client);
         }
         Ok(extensions)

@@ -8,7 +8,7 @@ mod process;
 mod processors;
 
 use std::fmt::Write as _;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use sluice_receivers::RECEIVERS;
 use sluice_telemetry::exposition::{Exposition, Families, Naming};
@@ -21,8 +21,12 @@ const LISTED_LETTERS: usize = 20;
 
 /// All metrics that there can be, as the engine and the kinds of components declare them.
 pub fn tables() -> Vec<TableDoc> {
-    let mut tables =
-        vec![process::PROCESS.describe(), process::RECEIVING.describe(), process::POOL.describe()];
+    let mut tables = vec![
+        process::PROCESS.describe(),
+        process::CONFIGURATION.describe(),
+        process::RECEIVING.describe(),
+        process::POOL.describe(),
+    ];
     tables.extend(RECEIVERS.metrics().map(|describe| describe()));
     tables.push(processors::PROCESSORS.describe());
     tables.extend([deliveries::DELIVERIES.describe(), log::LOGS.describe()]);
@@ -47,8 +51,10 @@ pub(crate) fn families(status: &EngineStatus) -> Families {
 fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
     let shown = status.shown.load();
     let pool = status.backlog.state();
+    let pool_bytes_per_s = status.backlog.bytes_per_s(&pool, Instant::now());
     let mut exposition = Exposition::new(naming);
     exposition.write(&process::PROCESS, &[], &status.started);
+    exposition.write(&process::CONFIGURATION, &[], &status.reloads);
     exposition.write(&process::RECEIVING, &[], &status.receiving);
     exposition.write(&process::POOL, &[], &pool);
     for (id, counters) in &shown.receivers {
@@ -59,7 +65,7 @@ fn collect<'a>(status: &EngineStatus, naming: &'a Naming) -> Exposition<'a> {
         exposition.write(&processors::PROCESSORS, &labels, &**step.counters.load());
     }
     for (planned, delivery) in &shown.deliveries {
-        deliveries::write(&mut exposition, planned, &pool, delivery);
+        deliveries::write(&mut exposition, planned, (&pool, pool_bytes_per_s), delivery);
     }
     log::write(&mut exposition, &status.storage);
     for push in status.pushes.load().iter() {
@@ -79,9 +85,20 @@ pub(crate) fn dead_letters_text(status: &EngineStatus) -> String {
         let (items, newest) = delivery.dead_letters.summaries(LISTED_LETTERS);
         let _ = writeln!(
             text,
-            "{}: {items} items in {} letters ({} bytes), {} items gave way to newer ones",
-            delivery.id, totals.letters, totals.bytes, totals.evicted_items
+            "{}: {items} items in {} letters ({} of {} bytes)",
+            delivery.id,
+            totals.letters,
+            totals.bytes,
+            delivery.dead_letters.limit_bytes()
         );
+        if totals.evicted_items > 0 {
+            let _ = writeln!(
+                text,
+                "  {} items are not kept: they gave way to newer ones, or were larger than all \
+                 dead letters may be",
+                totals.evicted_items
+            );
+        }
         for letter in newest {
             let age = SystemTime::now().duration_since(letter.at).unwrap_or_default().as_secs();
             let _ = writeln!(text, "  {age} s ago, {} items: {}", letter.items, letter.reason);

@@ -1,6 +1,6 @@
 //! The state of a running engine, for the administrative servers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -28,7 +28,25 @@ pub(crate) struct Shown {
     pub metrics: Option<MetricsPlan>,
 }
 
+/// Reloads since the start.
+#[derive(Default)]
+pub(crate) struct Reloads {
+    pub succeeded: AtomicU64,
+    pub failed: AtomicU64,
+    /// The last one.
+    pub has_failed: AtomicBool,
+}
+
+impl Reloads {
+    pub(crate) fn note(&self, has_failed: bool) {
+        let count = if has_failed { &self.failed } else { &self.succeeded };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.has_failed.store(has_failed, Ordering::Relaxed);
+    }
+}
+
 pub(crate) struct EngineStatus {
+    pub reloads: Reloads,
     pub started: Instant,
     pub ready: AtomicBool,
     pub shown: ArcSwap<Shown>,

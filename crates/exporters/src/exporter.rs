@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use http::HeaderValue;
 use sluice_flow::{BoxFuture, Exporter};
 use sluice_net::auth::client::ClientAuths;
+use sluice_net::client::Target;
 use sluice_otlp::Signal;
 
 use crate::client_options::ClientOptions;
@@ -13,6 +14,19 @@ use crate::sending::Sending;
 
 /// The largest request of exporters without a backend, in bytes.
 const LOCAL_REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A place that an exporter sends to, for checks and `sluice plan`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTarget {
+    /// The option that names it.
+    pub option: &'static str,
+    /// As it stands there. Without credentials: those are an error.
+    pub text: String,
+    /// None: no host, but a file or the like.
+    pub target: Option<Target>,
+    /// None: TLS does not apply.
+    pub tls: Option<bool>,
+}
 
 /// The options of one exporter.
 pub trait ExporterConfig: Send + Sync {
@@ -30,6 +44,11 @@ pub trait ExporterConfig: Send + Sync {
     /// The options of an exporter that sends over the network.
     fn client(&self) -> Option<&ClientOptions> {
         None
+    }
+
+    /// The places that it sends to.
+    fn destinations(&self) -> Vec<NamedTarget> {
+        Vec::new()
     }
 
     /// The option that is missing if no requests of this signal can be sent.

@@ -27,7 +27,7 @@ mod tests;
 use sluice_config::ComponentKinds;
 
 pub use client_options::ClientOptions;
-pub use exporter::{BuildContext, BuildError, ExporterConfig};
+pub use exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 pub use files::Files;
 
 /// The kinds of exporters in this build.

@@ -20,6 +20,8 @@ pub struct Extension {
     pub health_check: Option<HealthCheck>,
     /// The directory of the engine's log.
     pub file_storage: Option<String>,
+    /// Its place in the configuration, for messages of the engine: `gateway.yaml:3`.
+    pub place: String,
 }
 
 /// The client side of an extension.

@@ -85,6 +85,25 @@ pub(crate) fn state_path(directory: &Path) -> PathBuf {
     directory.join(file_name(STATE_NAME))
 }
 
+fn metadata_of(letter: &DeadLetter) -> Vec<u8> {
+    let mut metadata = Vec::new();
+    letter.refusal.encode(&mut metadata);
+    metadata.extend_from_slice(&letter.metadata);
+    metadata
+}
+
+fn frame_of<'a>(letter: &'a DeadLetter, offset: u64, metadata: &'a [u8]) -> FrameRef<'a> {
+    FrameRef {
+        offset,
+        facts: letter.facts,
+        charge: Charge { bytes: letter.payload.len() as u64, items: letter.items },
+        is_taken: false,
+        readers: &[],
+        metadata,
+        payload: &letter.payload,
+    }
+}
+
 impl DeadLetters {
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
@@ -168,19 +187,14 @@ impl DeadLetters {
         self.state.dropped
     }
 
+    /// The limit from which on a store takes the letter.
+    pub fn bytes_for(letter: &DeadLetter) -> u64 {
+        SegmentWriter::len_for(&frame_of(letter, 0, &metadata_of(letter)))
+    }
+
     fn append_one(&mut self, letter: &DeadLetter, too_large: &mut Holding) -> Result<()> {
-        let mut metadata = Vec::new();
-        letter.refusal.encode(&mut metadata);
-        metadata.extend_from_slice(&letter.metadata);
-        let frame = FrameRef {
-            offset: self.head,
-            facts: letter.facts,
-            charge: Charge { bytes: letter.payload.len() as u64, items: letter.items },
-            is_taken: false,
-            readers: &[],
-            metadata: &metadata,
-            payload: &letter.payload,
-        };
+        let metadata = metadata_of(letter);
+        let frame = frame_of(letter, self.head, &metadata);
         self.state.written_unix_ns = letter.refusal.refused_unix_ns;
         if SegmentWriter::len_for(&frame) > self.limit_bytes {
             too_large.add(frame.charge);

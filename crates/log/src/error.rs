@@ -10,8 +10,9 @@ pub type Result<A, E = FileError> = std::result::Result<A, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("{}: {action}: {source}", path.display())]
-    Io { path: PathBuf, action: &'static str, source: io::Error },
+    /// The message has the cause: it is no source, which would be shown again.
+    #[error("{}: {action}: {error}", path.display())]
+    Io { path: PathBuf, action: &'static str, error: io::Error },
     #[error(
         "{}: format version {found}; this release reads up to {}; nothing was changed",
         path.display(),
@@ -46,7 +47,7 @@ pub enum FileError {
 impl FileError {
     /// True if the file is not there (any more).
     pub fn is_not_found(&self) -> bool {
-        matches!(self, FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(self, FileError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
     /// True if a file or its directory was removed while it was in use.
@@ -57,9 +58,9 @@ impl FileError {
     /// True if only space is missing: disk full, quota exceeded, no inodes left, a limit of the
     /// process (`RLIMIT_FSIZE`).
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, FileError::Io { source, .. }
+        matches!(self, FileError::Io { error, .. }
         if matches!(
-            source.kind(),
+            error.kind(),
             io::ErrorKind::StorageFull
                 | io::ErrorKind::QuotaExceeded
                 | io::ErrorKind::FileTooLarge
@@ -79,6 +80,6 @@ pub(crate) trait IoContext<A> {
 
 impl<A> IoContext<A> for io::Result<A> {
     fn at(self, path: &Path, action: &'static str) -> Result<A> {
-        self.map_err(|source| FileError::Io { path: path.to_owned(), action, source })
+        self.map_err(|error| FileError::Io { path: path.to_owned(), action, error })
     }
 }

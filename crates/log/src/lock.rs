@@ -12,14 +12,14 @@ pub struct DirectoryLock {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("{}: the directory is in use by {}", path.display(), holder_name(*holder))]
+    #[error("{}: the directory is in use by {}", directory.display(), holder_name(*holder))]
     InUse {
-        path: PathBuf,
+        directory: PathBuf,
         /// Process id of the owner, if it is known.
         holder: Option<u32>,
     },
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
 }
 
 fn holder_name(holder: Option<u32>) -> String {
@@ -30,7 +30,7 @@ impl DirectoryLock {
     /// Takes ownership of a directory that exists, without waiting.
     pub fn acquire(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join("lock");
-        let failed = |source| LockError::Io { path: path.clone(), source };
+        let failed = |error| LockError::Io { path: path.clone(), error };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -45,7 +45,7 @@ impl DirectoryLock {
             // The holder's process id is only for the message.
             let read = (&file).take(32).read_to_string(&mut holder);
             let holder = read.ok().and_then(|_| holder.trim().parse().ok());
-            return Err(LockError::InUse { path, holder });
+            return Err(LockError::InUse { directory: directory.to_owned(), holder });
         }
         file.set_len(0).map_err(failed)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;

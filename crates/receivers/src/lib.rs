@@ -7,8 +7,8 @@ pub mod otlp;
 mod receiver;
 
 pub use receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
+    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
 };
 
 /// The kinds of receivers in this build.

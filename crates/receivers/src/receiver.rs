@@ -11,7 +11,8 @@ use sluice_flow::BoxFuture;
 use sluice_flow::source::{Ingress, Positions};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::auth::server::ServerAuth;
-use sluice_net::server::{Listener, ServerResources};
+use sluice_net::server::{Address, Listener, ServerResources};
+use sluice_net::tls::TlsOptions;
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::table::TableDoc;
 
@@ -24,6 +25,19 @@ pub type ReceiverKinds = ComponentKinds<Box<dyn ReceiverConfig>, fn() -> TableDo
 /// whatever the receiver's options: a whole path, a URL.
 pub type Streams = HashMap<String, Positions>;
 
+/// An address that a receiver listens on, for checks and `sluice plan`.
+#[derive(Clone, Copy)]
+pub struct Listening<'a> {
+    pub protocol: &'static str,
+    /// The options in which the address stands, from the outermost.
+    pub path: [&'static str; 3],
+    pub address: &'a Address,
+    pub tls: Option<&'a TlsOptions>,
+    pub authenticator: Option<&'a str>,
+    /// The limit on a request, and its option beside the address.
+    pub request_limit: (&'static str, usize),
+}
+
 /// The options of one receiver.
 pub trait ReceiverConfig: Send + Sync {
     /// Names of the extensions that decide who may send.
@@ -33,6 +47,11 @@ pub trait ReceiverConfig: Send + Sync {
 
     /// Names of the extensions that authenticate the requests by which it fetches.
     fn client_authenticators(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// The addresses that it listens on.
+    fn listening(&self) -> Vec<Listening<'_>> {
         Vec::new()
     }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use sluice_config::{Sources, SystemEnvironment};
+use sluice_config::{Diagnostics, Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
 use crate::output::{self, complain};
@@ -12,7 +12,10 @@ use crate::text;
 
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
-    let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
+    shown(plan::load(locations, &SystemEnvironment))
+}
+
+fn shown((plan, diagnostics): (Option<Plan>, Diagnostics)) -> (Result<Plan>, Sources) {
     let text = diagnostics.render(std::io::stderr().is_terminal());
     if !text.is_empty() {
         complain!("{text}");
@@ -25,7 +28,7 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
 }
 
 pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
-    let plan = load(locations).0?;
+    let plan = shown(plan::validate(locations, &SystemEnvironment)).0?;
     let receivers = text::counted(plan.receivers.len() as u64, "receiver");
     let pipelines = text::counted(plan.pipelines.len() as u64, "pipeline");
     let deliveries = match plan.deliveries.len() {
@@ -36,5 +39,9 @@ pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
 }
 
 pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    output::print(&load(locations).0?.describe())
+    let described = load(locations).0?.describe();
+    output::print(&match text::terminal_width() {
+        Some(width) => text::wrapped(&described, width),
+        None => described,
+    })
 }

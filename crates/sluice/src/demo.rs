@@ -9,6 +9,7 @@ use sluice_load_test::run::Definition;
 use sluice_net::server::ReadScheduler;
 
 use crate::arguments::DemoArguments;
+use crate::output::complain;
 use crate::runtime::runtime;
 
 /// Time for the healthy and the refusing backend to get the rest after the load has ended.
@@ -18,13 +19,13 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let mut gateway = Definition::built_in("sluice")?;
     gateway
         .set_program(&std::env::current_exe().context("cannot find this program's own file")?)?;
-    eprintln!(
+    complain!(
         "A gateway with three pipelines: one backend healthy, one answering 70 % of requests with \
          503, one dead."
     );
     let seconds = arguments.seconds.as_secs();
     let rate = arguments.rate;
-    eprintln!("It is sent {rate} spans a second, of 40 attributes each, for {seconds} seconds.\n");
+    complain!("It is sent {rate} spans a second, of 40 attributes each, for {seconds} seconds.\n");
     let runtime = runtime(None, &ReadScheduler::new())?;
     let load = demo::run(gateway, rate as f64, arguments.seconds, DRAIN_WITHIN);
     let kpis = runtime.block_on(load)?;

@@ -9,7 +9,9 @@ use anyhow::Result;
 pub(crate) fn print(text: &str) -> Result<ExitCode> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to the standard output"))
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sluice_engine::{DeliveryId, Engine, OwnTelemetry, Plan, ShutdownReport, Undelivered};
+use sluice_config::SystemEnvironment;
+use sluice_engine::{DeliveryId, Engine, OwnTelemetry, Plan, ShutdownReport, Undelivered, plan};
 use sluice_net::server::ReadScheduler;
 use sluice_telemetry::logging::{self, LoggingHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -65,6 +66,12 @@ async fn serve(
     // A file at its size limit (RLIMIT_FSIZE) is a full disk.
     let file_size = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     let _not_deadly = signal(file_size)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        configuration = arguments.configuration.locations().join(", "),
+        health = plan.health_endpoints().join(", "),
+        "sluice starts"
+    );
     allocator::set_limit(plan.memory.limit_bytes);
     tokio::spawn(allocator::keep_within_limit());
     let own_telemetry = OwnTelemetry::start(&plan.own_telemetry, logging.tap())?;
@@ -121,16 +128,19 @@ fn tell(report: &ShutdownReport) {
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.lost {
         tracing::error!(
             %pipeline, %exporter, items, bytes,
-            "lost: not delivered before the end, and memory does not survive it"
+            "not delivered before the end, and memory does not survive it: lost, unless its \
+             senders still wait for an answer, and send it again"
         );
     }
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.kept {
-        tracing::info!(%pipeline, %exporter, items, bytes, "kept on disk for the next start");
+        let but = if report.unwritten.is_empty() { "" } else { ", but for what is not written" };
+        tracing::info!(%pipeline, %exporter, items, bytes, "kept on disk for the next start{but}");
     }
     for (signal, items, bytes) in &report.unwritten {
         tracing::error!(
             %signal, items, bytes,
-            "lost: not delivered before the end, and the disk did not take it"
+            "not delivered before the end, and the disk did not take it: lost, unless its senders \
+             still wait for an answer, and send it again"
         );
     }
 }
@@ -146,24 +156,47 @@ fn announce(engine: &Engine) {
 
 /// A configuration that cannot be used leaves the old one running. Returns the files that it names.
 async fn reload(parts: &mut Parts<'_>, locations: &[String]) -> Watched {
-    let (plan, sources) = configuration::load(locations);
-    match plan {
-        Ok(plan) => apply(parts, plan).await,
-        Err(error) => tracing::error!("not reloaded, the old configuration goes on: {error:#}"),
+    let (plan, diagnostics) = plan::load(locations, &SystemEnvironment);
+    for warning in diagnostics.warnings() {
+        tracing::warn!("{}", diagnostics.line(warning));
     }
-    Watched::new(&sources)
+    match plan {
+        Some(plan) => apply(parts, plan).await,
+        None => {
+            parts.engine.note_failed_reload();
+            let reasons: Vec<_> =
+                diagnostics.errors().map(|error| diagnostics.line(error)).collect();
+            let (errors, reason) = (reasons.len(), told(&reasons));
+            tracing::error!(errors, reason, "not reloaded, the old configuration goes on");
+        }
+    }
+    Watched::new(&diagnostics.sources)
+}
+
+/// The first errors of a configuration, for one line of the log.
+fn told(reasons: &[String]) -> String {
+    const TOLD: usize = 5;
+    let more = match reasons.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!("; and {more} more, which `sluice validate` shows"),
+    };
+    reasons[..reasons.len().min(TOLD)].join("; ") + &more
 }
 
 async fn apply(Parts { engine, own_telemetry, logging }: &mut Parts<'_>, plan: Plan) {
     let (options, limit_bytes) = (plan.logging.clone(), plan.memory.limit_bytes);
     let prepared = match own_telemetry.prepare(&plan.own_telemetry) {
         Ok(prepared) => engine.reload(plan).await.map(|()| prepared),
-        Err(error) => Err(error),
+        Err(error) => {
+            engine.note_failed_reload();
+            Err(error)
+        }
     };
     match prepared {
         Ok(prepared) => own_telemetry.apply(prepared),
         Err(error) => {
-            tracing::error!("not reloaded, the old configuration goes on: {error}");
+            let reason = error.to_string();
+            tracing::error!(reason, "not reloaded, the old configuration goes on");
             return;
         }
     }

@@ -58,7 +58,8 @@ pub(crate) fn time(unix_ns: u64) -> String {
 /// A table without lines; columns whose title begins with `>` are numbers.
 pub(crate) fn table(titles: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    // On a terminal, cells wrap so that a row is no wider.
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
     for (column, title) in table.column_iter_mut().zip(titles) {
         if title.starts_with('>') {
@@ -66,6 +67,36 @@ pub(crate) fn table(titles: &[&str]) -> Table {
         }
     }
     table
+}
+
+/// The width of the terminal, if the standard output is one.
+pub(crate) fn terminal_width() -> Option<usize> {
+    Table::new().width().map(usize::from)
+}
+
+/// Lines wrapped at spaces; their continuations are indented two columns deeper.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        let words = line.trim_start();
+        let indentation = &line[..line.len() - words.len()];
+        wrapped.push_str(indentation);
+        let mut column = indentation.len();
+        for (index, word) in words.split(' ').enumerate() {
+            let len = word.chars().count();
+            if index > 0 && column + 1 + len > width {
+                wrapped.push_str(&format!("\n{indentation}  "));
+                column = indentation.len() + 2;
+            } else if index > 0 {
+                wrapped.push(' ');
+                column += 1;
+            }
+            wrapped.push_str(word);
+            column += len;
+        }
+        wrapped.push('\n');
+    }
+    wrapped
 }
 
 /// Progress on the standard error, if that is a terminal.
@@ -104,6 +135,15 @@ mod tests {
                 "16384.0 PiB"
             ]
         );
+    }
+
+    #[test]
+    fn long_lines_wrap_at_words() {
+        let text = "Disk:\n  one two three four\n\n  └─ verylongwordindeed x\n";
+        let expected =
+            "Disk:\n  one two\n    three\n    four\n\n  └─\n    verylongwordindeed\n    x\n";
+        assert_eq!(wrapped(text, 10), expected);
+        assert_eq!(wrapped(text, 80), text);
     }
 
     #[test]

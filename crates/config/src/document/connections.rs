@@ -42,7 +42,10 @@ impl Connections<'_> {
             self.check_reference("service.extensions", Class::Extension, None, reference);
         }
         self.check_connectors();
-        self.warn_of_unused();
+        // A misspelt reference explains most of these. Without errors they are worth a look.
+        if !self.diagnostics.has_errors() {
+            self.warn_of_unused();
+        }
     }
 
     fn check_reference(

@@ -66,6 +66,16 @@ fn said_of(pipelines: &str) -> Vec<String> {
     read(&text).1.into_iter().filter(|line| !line.contains("is defined but not used")).collect()
 }
 
+/// Scenario: a pipeline names an exporter that is misspelt. Guarantee: the mistake is reported, and
+/// not before it that the exporter is unused.
+#[test]
+fn a_misspelt_reference_is_the_only_finding() {
+    let text = "receivers: {otlp: }\nexporters: {otlp/backend: }\n\
+                service: {pipelines: {logs: {receivers: [otlp], exporters: [otlp/backned]}}}\n";
+    let found = read(text).1;
+    assert!(found.len() == 1 && found[0].contains("did you mean `otlp/backend`?"), "{found:?}");
+}
+
 /// The configuration of the Kyma metric gateway as its load test used it, up to `k8sattributes`.
 const KYMA_METRIC_GATEWAY: &str = include_str!("testdata/kyma-metric-gateway.yaml");
 
@@ -306,7 +316,6 @@ fn checks_definitions() {
             "receivers: {otlp/a: , otlp / a: , otlp: }\nexporters: {debug: }",
             &[
                 "c.yaml:1:23: error: the receiver `otlp/a` is defined twice; first here: c.yaml:1:13",
-                "c.yaml:1:13: warning: the receiver `otlp/a` is defined but not used",
             ],
         ),
         (

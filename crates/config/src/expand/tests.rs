@@ -145,13 +145,34 @@ fn expands_like_the_collector() {
         ("$$$${HOST}", r#""$${HOST}""#),
         ("a$$b", r#""a$b""#),
         ("${env:DOLLARS}", r#""a$b""#),
-        ("$HOST", r#""$HOST""#),
-        ("${HOST", r#""${HOST""#),
+        ("a$HOST", r#""a$HOST""#),
+        ("$$HOST", r#""$HOST""#),
+        ("$apr1$a$b", r#""$apr1$a$b""#),
         ("'}${HOST}'", r#""}example.com""#),
         ("$1", r#""$1""#),
     ] {
         let (shape, said) = expanded(&format!("a: {value}"), environment());
         assert_eq!((shape.as_str(), said), (expected, Vec::new()), "{value}");
+    }
+}
+
+/// Scenario: a reference without braces, or without its end. Guarantee: the value stays as it is,
+/// as in the Collector, and a warning says so without showing it.
+#[test]
+fn what_was_meant_as_a_reference_is_told() {
+    let bare = "c.yaml:1:4: warning: a `$` without braces is taken as it stands (write \
+                `${env:NAME}` for a variable, `$$` for a literal `$`)";
+    let open = "c.yaml:1:4: warning: a `${` without its `}` is taken as it stands (close it, as in \
+                `${env:NAME}`, `$$` for a literal `$`)";
+    for (value, said) in [
+        ("$HOST", bare),
+        ("$HOST:4317", bare),
+        ("${HOST", open),
+        ("${env:HOST:4317", open),
+        ("a-${env:HOST", open),
+    ] {
+        let (shape, found) = expanded(&format!("a: {value}"), environment());
+        assert_eq!((shape, found), (format!("{value:?}"), vec![said.to_owned()]), "{value}");
     }
 }
 

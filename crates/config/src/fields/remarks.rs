@@ -1,5 +1,6 @@
 //! Remarks about options beyond their values: no effect, not there yet, wrong in combination.
 
+use super::scalars::reference_hint;
 use super::{Effect, Fields, Mode, OptionDoc, mark_secret};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::source::Span;
@@ -97,11 +98,16 @@ impl<'a> Fields<'a> {
         severity: Severity,
         key: Option<&str>,
         message: &str,
-        hint: Option<&str>,
+        remedy: Option<&str>,
     ) {
         let path = key.map_or_else(|| self.path.clone(), |key| self.path_of(key));
         let span = key.and_then(|key| self.span_of(key)).or(self.span());
-        let hint = hint.map(str::to_owned);
+        let scalar = key.and_then(|key| self.find(key)?.value.as_scalar());
+        let scalar = scalar.filter(|_| severity == Severity::Error);
+        let is_secret = matches!((&self.mode, key), (Mode::Reading(reading), Some(key))
+            if reading.secrets.iter().any(|secret| secret == key));
+        let hint = scalar.and_then(|scalar| reference_hint(scalar, is_secret));
+        let hint = hint.or(remedy.map(str::to_owned));
         let remark = Diagnostic::error(span, format!("`{path}` {message}")).with_hint_if(hint);
         self.push(Diagnostic { severity, ..remark });
     }

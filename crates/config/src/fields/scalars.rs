@@ -10,7 +10,7 @@ use crate::nearest::did_you_mean;
 use crate::secret::Secret;
 use crate::source::Span;
 use crate::yaml::{Entry, Scalar};
-use crate::{duration, size};
+use crate::{duration, expand, size};
 
 /// The integer types that an option can have.
 pub trait Integer: Copy + PartialOrd + Display + TryFrom<i128> {
@@ -151,11 +151,11 @@ impl<'a> Fields<'a> {
         let bounds = Bounds { range, most: Duration::MAX, show, or_more: "or longer" };
         let kind = if is_any { "duration".to_owned() } else { bounds.kind("duration") };
         let option = OptionDoc::new(kind, "", doc);
-        let mut bare_number = false;
+        let mut bare_number = None;
         let value = self.scalar(key, option, |scalar| {
             let value = match (scalar.as_integer(), scalar.as_string()) {
                 (Some(nanoseconds), _) => {
-                    bare_number = nanoseconds != 0;
+                    bare_number = Some(nanoseconds).filter(|number| *number > 0);
                     let range = 0..=i128::from(i64::MAX);
                     let too_long = || Refused::Value("a duration of at most 292 years".to_owned());
                     let nanoseconds = Some(nanoseconds).filter(|value| range.contains(value));
@@ -167,11 +167,11 @@ impl<'a> Fields<'a> {
             };
             bounds.check(Some(value))
         });
-        if let (true, Some(value)) = (bare_number, value) {
-            let value = duration::format(value);
-            let message = format!("a number without unit means nanoseconds: this is {value}");
-            let hint = "write a unit, such as `5s` or `300ms`";
-            self.remark(Severity::Warning, Some(key), &message, Some(hint));
+        if let Some(number) = bare_number {
+            let message =
+                format!("a number without unit means nanoseconds, as in the Collector: {number}ns");
+            let hint = format!("write a unit: `{number}s` for seconds, `{number}ms`");
+            self.remark(Severity::Warning, Some(key), &message, Some(&hint));
         }
         value
     }
@@ -293,7 +293,7 @@ impl<'a> Fields<'a> {
             // An unset `${…}` for an option that is no string: as if the option were absent.
             Err(_) if scalar.is_null() => return None,
             Err(Refused::Kind(wanted)) => {
-                let hint = kind_hint(wanted, scalar, is_secret);
+                let hint = kind_hint(wanted, path, scalar, is_secret);
                 (format!("`{path}` must be {wanted}, not {}", scalar.kind()), hint)
             }
             Err(Refused::Text(wanted, why)) => {
@@ -303,6 +303,7 @@ impl<'a> Fields<'a> {
                 (format!("`{path}` must be {wanted}, not {shown}"), None)
             }
         };
+        let hint = reference_hint(scalar, is_secret).or(hint);
         self.push(Diagnostic::error(span, message).with_hint_if(hint));
         None
     }
@@ -323,8 +324,22 @@ pub(super) fn string_of(scalar: &Scalar) -> Result<String, Refused> {
     scalar.as_string().map(str::to_owned).ok_or(Refused::Kind("a string"))
 }
 
+/// For a wrong value that was meant to be replaced by a variable.
+pub(super) fn reference_hint(scalar: &Scalar, is_secret: bool) -> Option<String> {
+    let name = expand::bare_variable(&scalar.text)?;
+    let may_be_secret = is_secret || scalar.expanded || scalar.text.contains('@');
+    let name = if may_be_secret { "NAME" } else { name };
+    Some(format!("`$` without braces is not replaced: write `${{env:{name}}}`"))
+}
+
 /// The correct form, where that is clear.
-fn kind_hint(wanted: &str, scalar: &Scalar, is_secret: bool) -> Option<String> {
+fn kind_hint(wanted: &str, path: &str, scalar: &Scalar, is_secret: bool) -> Option<String> {
+    if wanted == "a whole number" && path.ends_with("_mib") && !is_secret {
+        let bytes = scalar.as_string().and_then(|text| size::parse(text).ok())?;
+        // Without a unit the text is a quoted number of MiB.
+        let mib = scalar.text.parse().unwrap_or(bytes.div_ceil(1 << 20));
+        return Some(format!("write `{mib}`: the unit is MiB"));
+    }
     let boolean = match (wanted, scalar.text.to_ascii_lowercase().as_str()) {
         ("a string", _) if is_secret => return Some("put it in quotes: \"…\"".to_owned()),
         ("a string", _) => return Some(format!("put it in quotes: \"{}\"", scalar.text)),

@@ -141,6 +141,57 @@ fn reads_both_forms_of_maps_and_lists() {
     assert_eq!(value.keys, vec!["x".to_owned(), "y".to_owned()]);
 }
 
+/// Scenario: numbers with and without units, and variables without braces. Guarantee: the message
+/// has what to write. No part of a secret is in it.
+#[test]
+fn a_wrong_value_comes_with_what_to_write() {
+    fn options(fields: &mut Fields<'_>) {
+        fields.optional_integer::<u64>("limit_mib", 1..=1000, "");
+        fields.duration_in(
+            "wait",
+            Duration::from_secs(1),
+            Duration::from_millis(1)..=Duration::MAX,
+            "",
+        );
+        fields.boolean("on", true, "");
+        let is_address = |text: &str| text.parse::<u16>().map_err(|_| "no port".to_owned());
+        fields.parsed("port", "a port", None, "", is_address);
+        if fields.secret("password", "").is_some() {
+            fields.error_at("password", "is too weak");
+        }
+    }
+    const NANOSECONDS: &str = "a number without unit means nanoseconds, as in the Collector: ";
+    for (text, expected) in [
+        (
+            "limit_mib: 256MiB",
+            "must be a whole number, not a string (write `256`: the unit is MiB)",
+        ),
+        (
+            "limit_mib: 1.5GiB",
+            "must be a whole number, not a string (write `1536`: the unit is MiB)",
+        ),
+        ("limit_mib: '5'", "must be a whole number, not a string (write `5`: the unit is MiB)"),
+        ("limit_mib: much", "must be a whole number, not a string"),
+        ("wait: 5", "must be 1ms or longer, not `5`"),
+        (
+            "port: $PORT",
+            "`$PORT` is not a port: no port (`$` without braces is not replaced: write `${env:PORT}`)",
+        ),
+        ("on: $ON", "(`$` without braces is not replaced: write `${env:ON}`)"),
+        (
+            "password: pa$word",
+            "is too weak (`$` without braces is not replaced: write `${env:NAME}`)",
+        ),
+        ("port: a@b$word", "write `${env:NAME}`)"),
+    ] {
+        let (_, said) = read(text, options);
+        assert!(said[0].ends_with(expected), "{text}: {said:?}");
+        let is_time = text.starts_with("wait");
+        assert_eq!(said.len(), if is_time { 2 } else { 1 }, "{said:?}");
+        assert!(!is_time || said[1].contains(NANOSECONDS), "{said:?}");
+    }
+}
+
 #[test]
 fn says_what_is_wrong_with_a_value() {
     for (text, expected) in [
@@ -178,7 +229,7 @@ fn says_what_is_wrong_with_a_value() {
         ),
         (
             "timeout: 5",
-            "1:10: warning: `exporters.otlp.timeout` a number without unit means nanoseconds: this is 5ns (write a unit, such as `5s` or `300ms`)",
+            "1:10: warning: `exporters.otlp.timeout` a number without unit means nanoseconds, as in the Collector: 5ns (write a unit: `5s` for seconds, `5ms`)",
         ),
         (
             "limit: 4 parsec",

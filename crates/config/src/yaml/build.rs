@@ -49,15 +49,19 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limit: usize) -> Bo
     // The parser may stop just after the end of the text.
     let start = span.start.min(text.len() as u32);
     let span = Span { start, end: start, ..span };
+    use ErrorKind::{TabInBlockIndentation, TabInIndentation, TabNotAllowed};
+    let is_tab_error =
+        matches!(error.kind(), TabNotAllowed | TabInBlockIndentation | TabInIndentation)
+            || error.info().ends_with("found a tab");
+    if let Some(span) = tab_at(text, span, is_tab_error) {
+        let error = Diagnostic::error(span, "a tab is used for indentation");
+        return Box::new(error.with_hint("indent with spaces"));
+    }
     let (before, after) = text.split_at(start as usize);
     let invalid = || format!("not valid YAML: {}", error.info());
     let (message, hint) = match error.kind() {
         ErrorKind::RecursionLimitExceeded => (too_deep(limit), None),
-        ErrorKind::TabNotAllowed
-        | ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation => {
-            ("a tab is used for indentation".to_owned(), Some("indent with spaces"))
-        }
+        _ if is_tab_error => ("a tab is not allowed here".to_owned(), Some("write spaces")),
         _ if after.starts_with('\t') || before.ends_with('\t') => {
             (invalid(), Some("there is a tab here: indent with spaces"))
         }
@@ -67,6 +71,29 @@ fn syntax_error(error: &ScanError, text: &str, file: FileId, limit: usize) -> Bo
         _ => (invalid(), None),
     };
     Box::new(Diagnostic::error(span, message).with_hint_if(hint.map(str::to_owned)))
+}
+
+/// The tab in an indentation that is the cause of an error: in its line, or in the last one before
+/// that is not empty. If the error is about tabs, in the next one, or in any line before.
+fn tab_at(text: &str, error: Span, is_tab_error: bool) -> Option<Span> {
+    let is_full = |line: &&str| !line.trim().is_empty();
+    let (before, after) = text.split_at(error.start as usize);
+    let end = after.find('\n').map_or(text.len(), |at| before.len() + at);
+    let mut until = text[..end].rsplit('\n');
+    let (own, mut above) = (until.next(), until.filter(is_full));
+    let below = text[end..].split('\n').find(is_full).filter(|_| is_tab_error);
+    let last = above.next();
+    let farther = above.filter(|_| is_tab_error);
+    let lines = own.into_iter().chain(below).chain(last).chain(farther);
+    let (line, at) = lines.into_iter().find_map(|line| {
+        let indentation = line.len() - line.trim_start().len();
+        Some((line, line[..indentation].find('\t')?))
+    })?;
+    let start = line.as_ptr() as usize - text.as_ptr() as usize;
+    let number = 1 + text[..start].matches('\n').count() as u32;
+    let column = 1 + line[..at].chars().count() as u32;
+    let start = (start + at) as u32;
+    Some(Span { start, end: start + 1, line: number, column, ..error })
 }
 
 fn too_deep(limit: usize) -> String {

@@ -21,7 +21,7 @@ use sluice_log::{CursorId, GivenUp, Log, MemoryUse};
 use sluice_net::server::ConnectionBudget;
 use sluice_otlp::Signal;
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Filling};
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 
@@ -98,6 +98,8 @@ pub(crate) struct Backlog {
     limit_bytes: AtomicU64,
     firm_bytes: AtomicU64,
     members: ArcSwap<Members>,
+    /// How the pool fills.
+    filling: Mutex<Filling>,
     updated_at: Stamp,
     updating: Mutex<()>,
     /// One at a time sheds: two would both shed for the same excess.
@@ -174,6 +176,7 @@ impl Backlog {
             limit_bytes: AtomicU64::new(limit_bytes),
             firm_bytes: AtomicU64::new(0),
             members: ArcSwap::default(),
+            filling: Mutex::default(),
             updated_at: Stamp::default(),
             updating: Mutex::new(()),
             shedding: Mutex::new(()),
@@ -267,6 +270,11 @@ impl Backlog {
         }
     }
 
+    /// Bytes a second by which the pool fills; 0 if it does not.
+    pub(crate) fn bytes_per_s(&self, pool: &PoolState, now: Instant) -> f64 {
+        self.filling.lock().bytes_per_s(now, pool.used_bytes)
+    }
+
     /// Decides anew what each delivery may shed, unless that was done a moment ago.
     pub(crate) fn update_sheds(&self, now: Instant) {
         if !self.updated_at.is_within(UPDATE_INTERVAL, now) {
@@ -351,8 +359,9 @@ impl Backlog {
     /// `free_bytes`: free bytes of the file system, if they are known.
     pub(crate) fn tick(&self, free_bytes: Option<u64>, now: Instant) {
         let members = self.members.load();
+        self.filling.lock().note(now, self.state().used_bytes);
         for delivery in &members.deliveries {
-            delivery.stats.filling.lock().note(now, delivery.lag_bytes());
+            delivery.stats.forecast.lock().note(now, &delivery.lag(now));
         }
         if let Some(disk) = &self.disk {
             let refused = disk.look(&self.logs, free_bytes);

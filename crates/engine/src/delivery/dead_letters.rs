@@ -56,6 +56,7 @@ fn memory_bytes(letter: &DeadLetter) -> u64 {
 pub(crate) struct DeadLetterTotals {
     pub letters: u64,
     pub bytes: u64,
+    /// Removed to make room, or larger than all letters may be.
     pub evicted_items: u64,
     /// Files whose letters are not counted.
     pub unreadable_files: u64,
@@ -103,6 +104,23 @@ impl DeadLetters {
             }
             DeadLetters::OnDisk(store) => store.limit_bytes.store(limit_bytes, Ordering::Relaxed),
         }
+    }
+
+    /// The most that all letters may take.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        match self {
+            DeadLetters::InMemory(list) => list.lock().limit_bytes,
+            DeadLetters::OnDisk(store) => store.limit_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// False for a letter that is larger than all letters may be: it is counted and not kept.
+    pub(crate) fn takes(&self, letter: &DeadLetter) -> bool {
+        let letter_bytes = match self {
+            DeadLetters::InMemory(_) => memory_bytes(letter),
+            DeadLetters::OnDisk(_) => Store::bytes_for(letter),
+        };
+        letter_bytes <= self.limit_bytes()
     }
 
     pub(crate) fn totals(&self) -> DeadLetterTotals {
@@ -388,6 +406,7 @@ mod tests {
     #[test]
     fn a_letter_larger_than_the_list_is_counted_and_not_kept() {
         let letters = DeadLetters::in_memory(10);
+        assert!(!letters.takes(&letter(100, 3, "large")));
         letters.store(&[letter(100, 3, "large")]).unwrap();
         assert_eq!(letters.totals(), DeadLetterTotals { evicted_items: 3, ..Default::default() });
     }
@@ -408,7 +427,10 @@ mod tests {
         assert_eq!((letters.totals(), reasons(&letters).len()), (DeadLetterTotals::default(), 0));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         letters.store(&[letter(100, 3, "first"), letter(100, 4, "second")]).unwrap();
+        assert!(letters.takes(&letter(100, 3, "first")));
+        assert!(!letters.takes(&letter(2 << 20, 5, "larger than the store")));
         letters.store(&[letter(2 << 20, 5, "larger than the store")]).unwrap();
+        assert_eq!(letters.totals().evicted_items, 5, "counted and not kept");
         drop(letters);
         let letters = open();
         assert_eq!(

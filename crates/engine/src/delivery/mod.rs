@@ -5,6 +5,7 @@
 mod dead_letter_writer;
 mod dead_letters;
 mod filling;
+mod messages;
 mod prepare;
 mod sending;
 mod stats;
@@ -15,13 +16,14 @@ pub(crate) mod tests;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
+pub(crate) use filling::{Filling, Lag};
 pub(crate) use prepare::Preparer;
 pub use sluice_flow::overload::Policy;
-use sluice_flow::overload::{BackendHealth, DeliveryState, PoolState, Sheds, disk};
+use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats};
 pub(crate) use task::{Stop, run};
@@ -30,6 +32,10 @@ use tokio::sync::Notify;
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 use crate::receiving::ReceivingBudget;
+
+/// For this long after a drop, or after a sender had to wait, the budget counts as spent at least:
+/// senders come at intervals, and shedding frees more than it must.
+const SPENT_FOR: Duration = Duration::from_secs(15);
 
 /// A delivery is known by the names of its pipeline and exporter, across reloads and restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,12 +186,14 @@ impl Delivery {
         self.gauges.held_bytes.get()
     }
 
-    /// Bytes that it may lag now: its limit, or less if its backlog has a part in filling the pool.
-    pub(crate) fn budget_bytes(&self, pool: &PoolState) -> u64 {
-        let (lag_bytes, limit_bytes) = (self.lag_bytes(), self.bounds().limit_bytes);
-        let left_bytes = pool.high_water_bytes().saturating_sub(pool.used_bytes);
-        let has_part = lag_bytes > pool.fair_share_bytes().min(limit_bytes / 2);
-        if has_part { limit_bytes.min(lag_bytes + left_bytes) } else { limit_bytes }
+    /// The input of the forecast of its budget.
+    pub(crate) fn lag(&self, now: Instant) -> Lag {
+        let events = [&self.health.shed, &self.stats.blocked];
+        Lag {
+            lag_bytes: self.lag_bytes(),
+            limit_bytes: self.bounds().limit_bytes,
+            is_spent: events.iter().any(|event| event.is_within(SPENT_FOR, now)),
+        }
     }
 
     /// Memory that would be free without this delivery.

@@ -1,12 +1,16 @@
 //! Counters of one delivery.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sluice_flow::Outcome;
 use sluice_flow::dispatch::{Cause, State};
+use sluice_flow::overload::Stamp;
+use tokio::task::Id;
 
-use super::filling::Filling;
+use super::filling::Forecast;
 
 /// Reasons by which outcomes are counted, in the order of [`Stats::count_outcome`].
 pub(crate) const OUTCOMES: [&str; 6] =
@@ -32,13 +36,22 @@ pub(crate) struct Stats {
     pub requests: [AtomicU64; OUTCOMES.len()],
     pub sent_bytes: AtomicU64,
     pub in_flight: AtomicU64,
+    /// When each request in flight was sent.
+    pub sent_at: Mutex<HashMap<Id, Instant>>,
     pub concurrency_limit: AtomicU64,
     pub waiting: AtomicU64,
-    pub filling: Mutex<Filling>,
+    pub forecast: Mutex<Forecast>,
+    /// When a sender last had to wait because its budget was spent.
+    pub blocked: Stamp,
     pub state: Mutex<State>,
 }
 
 impl Stats {
+    /// Time since the oldest request in flight was sent.
+    pub(crate) fn in_flight_age(&self) -> Option<Duration> {
+        self.sent_at.lock().values().min().map(Instant::elapsed)
+    }
+
     pub(crate) fn count_outcome(&self, outcome: &Outcome) {
         let index = match outcome {
             Outcome::Delivered => 0,

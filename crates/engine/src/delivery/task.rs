@@ -19,7 +19,7 @@ use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::{DeadLetter, dead_letter};
 use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
 use super::sending::packing_bytes;
-use super::{Delivery, DeliveryId};
+use super::{Delivery, DeliveryId, messages};
 use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
@@ -108,6 +108,13 @@ pub(crate) async fn run(
         }
     }
     task.delivery.log.rewind(task.delivery.cursor);
+}
+
+/// Requests in flight are dropped with it.
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.delivery.stats.sent_at.lock().clear();
+    }
 }
 
 impl Task {
@@ -251,6 +258,7 @@ impl Task {
             });
             (Some(packed), outcome)
         });
+        self.delivery.stats.sent_at.lock().insert(handle.id(), Instant::now());
         self.in_flight.insert(handle.id(), batch);
     }
 
@@ -263,15 +271,16 @@ impl Task {
                 (error.id(), None, Outcome::RetryAfter { delay: None, reason })
             }
         };
+        self.delivery.stats.sent_at.lock().remove(&id);
         let Some(mut batch) = self.in_flight.remove(&id) else { return };
-        self.log_outcome(&outcome, batch.items);
+        // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
+        let is_returned = matches!(outcome, Outcome::Misconfigured { .. })
+            && self.dispatcher.returns_rejections()
+            && batch.units.iter().all(|unit| unit.lease.leased.entry.is_unanswered());
+        self.log_outcome(&outcome, &batch, is_returned);
         self.delivery.stats.count_outcome(&outcome);
         self.delivery.health.note_answer(outcome.is_taken(), Instant::now());
-        // Nothing of the batch was acknowledged, and senders wait for this delivery alone.
-        if let Outcome::Misconfigured { reason } = &outcome
-            && self.dispatcher.returns_rejections()
-            && batch.units.iter().all(|unit| unit.lease.leased.entry.is_unanswered())
-        {
+        if is_returned && let Outcome::Misconfigured { reason } = &outcome {
             self.dispatcher.hand_back(Instant::now());
             return self.hand_back(batch.units, reason);
         }
@@ -394,11 +403,7 @@ impl Task {
 
     fn set_aside(&mut self, letter: DeadLetter, cause: Option<Cause>, part: Arc<Leased>) {
         self.delivery.stats.count_dead(cause, letter.items);
-        tracing::error!(
-            pipeline = %self.delivery.id.pipeline, exporter = %self.delivery.id.exporter,
-            items = letter.items, reason = letter.refusal.reason,
-            "items cannot be delivered and are stored as dead letters"
-        );
+        messages::log_dead(&self.delivery, &letter);
         let stored = self.dead_letters.store(letter, part);
         stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
     }
@@ -430,30 +435,15 @@ impl Task {
         }
     }
 
-    fn log_outcome(&self, outcome: &Outcome, items: u64) {
-        let (reason, what) = match outcome {
-            Outcome::RetryAfter { reason, .. } => (
-                reason,
-                "the backend takes no request now; `retry_on_failure` says if it is sent again",
-            ),
-            Outcome::TooLarge { reason } => {
-                (reason, "a request was too large for the backend; it is cut and sent again")
-            }
-            Outcome::Rejected { reason } | Outcome::Failed { reason } if items > 1 => {
-                (reason, "the backend refused a request; it is cut to find the culprit")
-            }
-            Outcome::Rejected { reason } | Outcome::Failed { reason } => {
-                (reason, "the backend refused an item")
-            }
-            Outcome::Misconfigured { reason } => (
-                reason,
-                "the backend refuses requests as it is configured, or for a spent quota; the data \
-                 is kept and sent again now and then",
-            ),
-            Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
+    fn log_outcome(&self, outcome: &Outcome, batch: &Batch<Lease>, is_returned: bool) {
+        let attempt = messages::Attempt {
+            items: batch.items,
+            // Under `return_rejections` a frame is never cut.
+            can_be_cut: batch.items > 1
+                && (batch.units.len() > 1 || !self.dispatcher.returns_rejections()),
+            is_returned,
         };
-        let id = &self.delivery.id;
-        tracing::warn!(pipeline = %id.pipeline, exporter = %id.exporter, items, reason, "{what}");
+        messages::log_outcome(&self.delivery, outcome, &attempt);
     }
 
     fn note_state(&self) {
@@ -467,10 +457,9 @@ impl Task {
             (_, State::Open) => {
                 tracing::info!(%pipeline, %exporter, "the backend takes data again")
             }
-            (State::Open, State::Held(reason)) => tracing::error!(
-                %pipeline, %exporter, reason,
-                "delivery held: its data is kept until the backend takes data again"
-            ),
+            (State::Open, State::Held(reason)) => {
+                messages::log_held(&self.delivery, reason, self.dispatcher.returns_rejections());
+            }
             (State::Open, State::Outage(reason)) => {
                 tracing::error!(%pipeline, %exporter, reason, "the backend is down");
             }

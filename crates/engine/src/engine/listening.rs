@@ -43,7 +43,14 @@ impl Engine {
                 match planned.config.bind(BindContext { id: &planned.id, held: &held }).await {
                     Ok(receiver) => Some(receiver),
                     Err(error) if error.waits_for_held => None,
-                    Err(error) => return Err(StartError::of(Class::Receiver, &planned.id, error)),
+                    Err(error) => {
+                        return Err(StartError::of(
+                            Class::Receiver,
+                            &planned.id,
+                            &planned.place,
+                            error,
+                        ));
+                    }
                 };
             bound.insert(planned.id.clone(), receiver);
         }
@@ -90,7 +97,8 @@ impl Engine {
                 }
                 let context = BindContext { id: &planned.id, held: &[] };
                 let receiver = planned.config.bind(context).await;
-                let failed = |error| StartError::of(Class::Receiver, &planned.id, error);
+                let failed =
+                    |error| StartError::of(Class::Receiver, &planned.id, &planned.place, error);
                 self.serve_receiver(planned, receiver.map_err(failed)?, &counters);
             }
         }

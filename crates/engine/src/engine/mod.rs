@@ -31,7 +31,7 @@ use crate::intake::{Door, ReceiverIngress};
 use crate::plan::{DeliveryPlan, MemoryPlan, Plan, ReceiverPlan};
 use crate::receiving::ReceivingBudget;
 use crate::shared_work::SharedWorkMemory;
-use crate::status::{EngineStatus, Shown};
+use crate::status::{EngineStatus, Reloads, Shown};
 use crate::storage::{self, Storage};
 
 pub(crate) const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
@@ -123,6 +123,7 @@ impl Engine {
         let shared_work = SharedWorkMemory::new(memory.shared_work_bytes, backlog.shared.clone());
         let watcher = tokio::spawn(storage::watch(storage.clone(), backlog.clone()));
         let status = Arc::new(EngineStatus {
+            reloads: Reloads::default(),
             started: Instant::now(),
             ready: AtomicBool::new(false),
             shown: ArcSwap::default(),
@@ -167,9 +168,20 @@ impl Engine {
         }
     }
 
+    /// Counts a reload for which there is no plan: the configuration has errors.
+    pub fn note_failed_reload(&self) {
+        self.status.reloads.note(true);
+    }
+
     /// Applies another plan to the running engine. If that fails, the old plan stays in force. If
     /// this is dropped before it ends, only [`Engine::shutdown`] may follow.
     pub async fn reload(&mut self, plan: Plan) -> Result<()> {
+        let applied = self.reload_uncounted(plan).await;
+        self.status.reloads.note(applied.is_err());
+        applied
+    }
+
+    async fn reload_uncounted(&mut self, plan: Plan) -> Result<()> {
         self.storage.check_reload(&plan)?;
         self.hand_on_counters(&plan);
         let applied = self.apply(&plan).await;
@@ -266,7 +278,9 @@ impl Engine {
                     };
                     let checked = planned.config.check().await;
                     let built = checked.and_then(|()| planned.config.build(&context));
-                    built.map_err(|error| StartError::of(Class::Exporter, id, error))?
+                    built.map_err(|error| {
+                        StartError::of(Class::Exporter, id, &planned.place, error)
+                    })?
                 }
             };
             exporters.insert(id.clone(), RunningExporter { fingerprint, exporter });

@@ -105,6 +105,7 @@ impl ReceiverRoute {
             Ok(()) => {}
             Err(Obstacle::Paced) => return Ok(None),
             Err(Obstacle::Delivery(full)) => {
+                full.stats.blocked.set(now);
                 let reason = format!("the budget of delivery {} is spent", full.id);
                 return Err(Refusal::overloaded(reason));
             }

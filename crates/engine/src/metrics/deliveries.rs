@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sluice_flow::dispatch::State;
 use sluice_flow::overload::PoolState;
@@ -19,29 +19,30 @@ pub(super) struct Sample {
     delivery: Arc<Delivery>,
     /// The limit on its own lag.
     limit_bytes: u64,
-    /// The lag at which its budget is spent now: its own limit, or where the pool is full.
-    budget_bytes: u64,
+    budget_spent_in_s: f64,
     concurrency_max: u64,
     waiting: Holding,
     state: State,
     dead_letters: DeadLetterTotals,
 }
 
-/// After a drop the budget counts as spent for this long: shedding frees more than it must.
-const DROPPING_FOR: Duration = Duration::from_secs(15);
 /// A request counts at least this much where bytes are converted to requests.
 const REQUEST_MIN_BYTES: u64 = 1024;
 
 pub(super) fn write(
     exposition: &mut Exposition<'_>,
     planned: &DeliveryPlan,
-    pool: &PoolState,
+    (pool, pool_bytes_per_s): (&PoolState, f64),
     delivery: &Arc<Delivery>,
 ) {
+    let now = Instant::now();
+    let mut forecast = delivery.stats.forecast.lock();
+    let budget_spent_in_s = forecast.seconds_left(now, &delivery.lag(now), pool, pool_bytes_per_s);
+    drop(forecast);
     let sample = Sample {
         delivery: delivery.clone(),
         limit_bytes: delivery.bounds().limit_bytes,
-        budget_bytes: delivery.budget_bytes(pool),
+        budget_spent_in_s,
         concurrency_max: planned.dispatch.concurrency.max as u64,
         waiting: delivery.log.held(delivery.cursor),
         state: delivery.stats.state.lock().clone(),
@@ -69,13 +70,6 @@ impl Sample {
     fn capacity_requests(&self) -> u64 {
         let mean_bytes = self.waiting.bytes.checked_div(self.waiting.frames).unwrap_or(0);
         self.limit_bytes / mean_bytes.max(REQUEST_MIN_BYTES)
-    }
-
-    fn seconds_left(&self) -> f64 {
-        let (now, delivery) = (Instant::now(), &self.delivery);
-        let is_dropping = delivery.health.shed.is_within(DROPPING_FOR, now);
-        let mut filling = delivery.stats.filling.lock();
-        filling.seconds_left(now, self.waiting.bytes, self.budget_bytes, is_dropping)
     }
 }
 
@@ -109,15 +103,15 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Requests in flight, or waiting for their retry."),
         row!(Gauge "otelcol_exporter_queue_size" by ["data_type"],
             |it: &Sample, series| it.add_of_signal(series, it.waiting.frames),
-            "Requests that wait for the delivery."),
+            "Requests that the delivery has not resolved, those in flight included."),
         row!(Gauge "otelcol_exporter_queue_capacity" by ["data_type"],
             |it: &Sample, series| it.add_of_signal(series, it.capacity_requests()),
             "Limit of the delivery's backlog in requests, estimated from the mean size of those \
              that wait."),
         row!(Gauge "sluice_delivery_backlog_items" = waiting.items,
-            "Items that wait for the delivery."),
+            "Items that the delivery has not resolved, those in flight included."),
         row!(Gauge "sluice_delivery_backlog" in "bytes" = waiting.bytes,
-            "Bytes that wait for the delivery."),
+            "Bytes that the delivery has not resolved, those in flight included."),
         row!(Gauge "sluice_delivery_budget" in "bytes" = limit_bytes,
             "Limit of the delivery's backlog: its own limit, or that of all backlogs together."),
         row!(Gauge "sluice_delivery_oldest_age" in "seconds",
@@ -125,20 +119,26 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
                 let age = delivery.log.oldest_age(delivery.cursor);
                 age.unwrap_or_default().as_secs_f64()
             },
-            "Age of the oldest request that waits for the delivery."),
-        row!(Gauge "sluice_delivery_budget_spent_in" in "seconds", Sample::seconds_left,
-            "Time until the delivery's budget is spent, at the rate of the last two minutes; 0 \
-             while requests are dropped, +Inf while its backlog does not grow."),
+            "Age of the oldest request that the delivery has not resolved, those in flight and \
+             those that wait for their retry included."),
+        row!(Gauge "sluice_delivery_budget_spent_in" in "seconds",
+            |it: &Sample| it.budget_spent_in_s,
+            "Time until the delivery's budget is spent, at the rate at which its backlog and the \
+             pool have grown in the last two minutes; 0 while requests are dropped or senders wait \
+             for it, and until an eighth of its backlog is delivered then; +Inf while its backlog \
+             does not grow."),
         row!(Counter "sluice_delivery_requests" by ["outcome"],
             |it: &Sample, series| add_each(series, &OUTCOMES, &it.delivery.stats.requests),
             "Requests to the backend by outcome."),
         row!(Counter "sluice_delivery_dead_letter_items" by ["reason"],
             |it: &Sample, series| add_each(series, &CAUSES, &it.delivery.stats.dead_items),
-            "Items that became dead letters, by reason: rejected (by the backend), too_large (for \
-             the backend, even alone), given_up (after max_elapsed_time), not_retried \
-             (retry_on_failure is disabled), not_prepared (no request could be made of them)."),
+            "Items that could not be delivered and became dead letters, by reason: rejected (by \
+             the backend), too_large (for the backend, even alone), given_up (after \
+             max_elapsed_time), not_retried (retry_on_failure is disabled), not_prepared (no \
+             request could be made of them)."),
         row!(Counter "sluice_delivery_dead_letter_evicted_items" = dead_letters.evicted_items,
-            "Items of dead letters that were deleted to make room for newer ones."),
+            "Items of dead letters that are not kept: deleted to make room for newer ones, or \
+             larger than all dead letters of the delivery may be."),
         row!(Counter "sluice_delivery_partly_rejected_items" = delivery.stats.partly_rejected_items,
             "Items that the backend rejected from requests that it accepted (partial success)."),
         row!(Counter "sluice_delivery_returned_items" = delivery.stats.returned_items,
@@ -159,6 +159,10 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "Bytes sent in requests that the backend has taken."),
         row!(Gauge "sluice_delivery_in_flight_requests" = delivery.stats.in_flight,
             "Requests in flight."),
+        row!(Gauge "sluice_delivery_in_flight_age" in "seconds",
+            |it: &Sample| it.delivery.stats.in_flight_age().unwrap_or_default().as_secs_f64(),
+            "Time since the oldest request in flight was sent. Policies drop nothing that is in \
+             flight: it can be older than all that waits."),
         row!(Gauge "sluice_delivery_in_flight_copies" in "bytes",
             |it: &Sample| it.delivery.sending.used_bytes() as f64,
             "Memory of requests in flight beside the backlog: packed copies, and what is inflated \

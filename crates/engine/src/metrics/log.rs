@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use sluice_log::{Holding, Log, LogStats};
@@ -146,10 +147,19 @@ fn describe_delivery(text: &mut String, delivery: &Delivery) {
     let backlog = delivery.log.held(delivery.cursor);
     let age = delivery.log.oldest_age(delivery.cursor);
     let _ = writeln!(text, "  {}: {}", delivery.id, holding(backlog, age));
+    if let Some(age) = delivery.stats.in_flight_age() {
+        let count = delivery.stats.in_flight.load(Ordering::Relaxed);
+        let _ = writeln!(
+            text,
+            "    {count} requests of these in flight, the oldest was sent {} s ago",
+            age.as_secs()
+        );
+    }
     for range in delivery.log.dropped_ranges(delivery.cursor) {
         let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(range.dropped_unix_ns);
         let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
-        let _ = writeln!(text, "    {} items were dropped {ago} s ago", range.dropped.items);
+        let _ =
+            writeln!(text, "    {} items were dropped, the last {ago} s ago", range.dropped.items);
     }
 }
 

@@ -1,13 +1,15 @@
 //! The process, and the memory of requests that are being read.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use sluice_flow::overload::PoolState;
 use sluice_telemetry::row;
-use sluice_telemetry::table::Table;
+use sluice_telemetry::table::{Number, Table};
 
 use crate::process;
 use crate::receiving::ReceivingBudget;
+use crate::status::Reloads;
 
 /// Read from the moment of the start.
 pub(super) const PROCESS: Table<Instant> = Table {
@@ -19,11 +21,30 @@ pub(super) const PROCESS: Table<Instant> = Table {
              service_version and service_instance_id."),
         row!(Counter "otelcol_process_uptime" in "seconds",
             |started: &Instant| started.elapsed().as_secs_f64(), "Time since the process started."),
+        row!(Gauge "sluice_build_info" by ["version"],
+            |_: &Instant, series| series.add(&[env!("CARGO_PKG_VERSION")], 1.0),
+            "Always 1; the label has the version."),
         // In the Collector the name itself ends in the unit, whatever the naming.
         row!(Counter "otelcol_process_cpu_seconds", |_| process::cpu_seconds(),
             "User and system CPU time of the process in seconds."),
         row!(Gauge "otelcol_process_memory_rss" in "bytes", |_| process::resident_bytes() as f64,
             "Resident memory in bytes."),
+    ],
+};
+
+pub(super) const CONFIGURATION: Table<Reloads> = Table {
+    title: "Configuration",
+    labels: &[],
+    metrics: &[
+        row!(Counter "sluice_configuration_reloads" by ["result"],
+            |it: &Reloads, series| {
+                series.add(&["succeeded"], it.succeeded.value());
+                series.add(&["failed"], it.failed.value());
+            },
+            "Reloads by result. After one that failed the old configuration goes on."),
+        row!(Gauge "sluice_configuration_last_reload_failed",
+            |it: &Reloads| it.has_failed.load(Ordering::Relaxed).value(),
+            "1 if the last reload failed: the configuration in use is not the one in the file."),
     ],
 };
 

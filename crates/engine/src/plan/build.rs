@@ -11,6 +11,7 @@ use sluice_processors::{BatchLimits, ProcessorConfig};
 
 use super::disk::{self, DiskPlan};
 use super::dispatch::{self, Setting};
+use super::ports;
 use super::read::Read;
 use super::routes::{self, Path};
 use super::{DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, warnings};
@@ -39,6 +40,7 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
         let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");
         diagnostics.warning(None, message);
     }
+    ports::check(document, &read, &memory, diagnostics);
     let disk = settings.map(|settings| {
         let signals: BTreeSet<_> = paths.iter().map(|path| path.signal).collect();
         DiskPlan::new(settings, document, &memory, holding, signals.len() as u64, diagnostics)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::document::Acknowledge;
+use sluice_exporters::NamedTarget;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
@@ -23,10 +24,11 @@ impl Plan {
         let mut text = String::new();
         self.describe_memory(&mut text);
         self.own_telemetry.describe(&mut text);
+        self.describe_addresses(&mut text);
         self.describe_topology(&mut text);
         for delivery in &self.deliveries {
             let (promise, batches) = (self.promise(delivery), batching(delivery));
-            let retries = retrying(delivery);
+            let retries = self.retrying(delivery);
             let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}\n", delivery.id);
         }
         text
@@ -74,6 +76,50 @@ impl Plan {
         let _ = writeln!(text, "A sender is answered {answered}.\n");
     }
 
+    /// Where it listens and sends, and how that is secured.
+    fn describe_addresses(&self, text: &mut String) {
+        for receiver in &self.receivers {
+            for listening in receiver.config.listening() {
+                let tls = match listening.tls {
+                    None => "no TLS",
+                    Some(tls) if tls.authorities.is_some() => "mutual TLS",
+                    Some(_) => "TLS",
+                };
+                let auth = listening.authenticator.unwrap_or("no authentication");
+                let (address, protocol) = (listening.address, listening.protocol);
+                // The most that the option lets in and that memory has room for.
+                let most = (listening.request_limit.1 as u64).min(self.memory.receiving_bytes);
+                let most = bytes(most);
+                let _ = writeln!(
+                    text,
+                    "{} receives at {address} ({protocol}; {tls}; {auth}; requests up to {most})",
+                    receiver.id
+                );
+            }
+        }
+        for (id, exporter) in &self.exporters {
+            let auth = exporter.config.client().map(|client| {
+                client.authenticator.as_deref().unwrap_or("no authentication").to_owned()
+            });
+            for NamedTarget { text: place, tls, .. } in exporter.config.destinations() {
+                let tls = tls.map(|tls| if tls { "TLS" } else { "no TLS" }.to_owned());
+                let how: Vec<String> = tls.into_iter().chain(auth.clone()).collect();
+                let how = match how.as_slice() {
+                    [] => String::new(),
+                    how => format!(" ({})", how.join("; ")),
+                };
+                let _ = writeln!(text, "{id} sends to {place}{how}");
+            }
+        }
+        if let Some(metrics) = &self.metrics {
+            let _ = writeln!(text, "Metrics: http://{}/metrics", metrics.endpoint);
+        }
+        for endpoint in self.health_endpoints() {
+            let _ = writeln!(text, "Health: http://{endpoint}");
+        }
+        text.push('\n');
+    }
+
     fn describe_topology(&self, text: &mut String) {
         for ((receiver, signal), paths) in super::routes::by_receiver(&self.paths) {
             let _ = writeln!(text, "{receiver} ({signal})");
@@ -107,7 +153,7 @@ impl Plan {
             }
             _ => "Is lost in a crash (memory only)".to_owned(),
         };
-        let time = duration(Duration::from_millis(delivery.budget_bytes / EXAMPLE_RATE));
+        let time = duration(Duration::from_micros(delivery.budget_bytes * 1000 / EXAMPLE_RATE));
         let place = if self.disk.is_some() { " on disk" } else { "" };
         let is_alone = self.deliveries.iter().filter(|other| !other.best_effort).count() == 1;
         let shared = match delivery.budget_bytes < self.pool_bytes() {
@@ -218,11 +264,32 @@ fn batching(delivery: &DeliveryPlan) -> String {
     )
 }
 
-fn retrying(delivery: &DeliveryPlan) -> String {
+impl Plan {
+    /// The fate of a request that is not sent again.
+    fn fate(&self, delivery: &DeliveryPlan) -> &'static str {
+        let letters_bytes = self
+            .disk
+            .as_ref()
+            .map_or(self.memory.dead_letters_bytes, |disk| disk.dead_letters_bytes);
+        match () {
+            () if delivery.dispatch.return_rejections => "its sender gets the refusal",
+            () if letters_bytes == 0 => "it is dropped (there is no room for dead letters)",
+            () => "it becomes a dead letter",
+        }
+    }
+
+    fn retrying(&self, delivery: &DeliveryPlan) -> String {
+        let fate = self.fate(delivery);
+        retrying(delivery, fate)
+    }
+}
+
+fn retrying(delivery: &DeliveryPlan, fate: &str) -> String {
     match delivery.dispatch.retry {
         RetryPolicy::Disabled => {
-            "A request that fails once becomes a dead letter (retry_on_failure is disabled)."
-                .to_owned()
+            format!(
+                "A request that fails is not sent again (retry_on_failure is disabled): {fate}."
+            )
         }
         RetryPolicy::Adaptive { backoff, ceiling_while_delivering } => format!(
             "Retries after {}, {} where the backend takes little, up to every {} in an outage, \
@@ -234,7 +301,7 @@ fn retrying(delivery: &DeliveryPlan) -> String {
         RetryPolicy::Explicit { backoff, max_elapsed } => {
             let (initial, max) = (duration(backoff.initial), duration(backoff.max));
             let end = max_elapsed.map(duration).map_or("without end".to_owned(), |elapsed| {
-                format!("gives up after {elapsed}: then it is a dead letter")
+                format!("gives up after {elapsed}: then {fate}")
             });
             let then = if backoff.initial < backoff.max { "growing to" } else { "then every" };
             format!("Retries after {initial}, {then} {max}, {end}.")
@@ -256,6 +323,7 @@ fn bytes(count: u64) -> String {
 fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     match milliseconds {
+        0 if !duration.is_zero() => "less than 1 ms".to_owned(),
         0..1_000 => format!("{milliseconds} ms"),
         1_000..120_000 => format!("{} s", milliseconds / 1000),
         _ => format!("{} minutes", milliseconds / 60_000),

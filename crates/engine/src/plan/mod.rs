@@ -5,7 +5,9 @@ mod build;
 mod describe;
 mod disk;
 mod dispatch;
+mod files;
 mod own_telemetry;
+mod ports;
 mod read;
 mod routes;
 mod warnings;
@@ -63,6 +65,12 @@ impl Plan {
         ids.iter().filter_map(move |id| self.steps.get(&(id.clone(), signal)).cloned())
     }
 
+    /// The addresses of health checks, as configured.
+    pub fn health_endpoints(&self) -> Vec<String> {
+        let checks = self.extensions.values().filter_map(|it| it.health_check.as_ref());
+        checks.map(|it| it.endpoint.clone() + &it.path).collect()
+    }
+
     /// Bytes that all backlogs may take together: on disk if there is a directory, else in memory.
     pub fn pool_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(self.memory.backlog_bytes, |disk| disk.backlog_bytes)
@@ -77,6 +85,8 @@ impl Plan {
 pub struct ReceiverPlan {
     pub id: String,
     pub config: Box<dyn ReceiverConfig>,
+    /// Its place in the configuration: `gateway.yaml:3`.
+    pub(crate) place: String,
     /// Changes when anything that the receiver was built from changes.
     pub fingerprint: u64,
 }
@@ -85,6 +95,8 @@ pub struct ExporterPlan {
     pub config: Box<dyn ExporterConfig>,
     /// The place of its id in the configuration.
     pub(crate) span: sluice_config::Span,
+    /// The same for people: `gateway.yaml:3`.
+    pub(crate) place: String,
     pub fingerprint: u64,
 }
 
@@ -117,11 +129,28 @@ pub fn load(locations: &[String], environment: &dyn Environment) -> (Option<Plan
     load_with(locations, environment, &RECEIVERS)
 }
 
+/// As [`load`], and looks into the files that the configuration names.
+pub fn validate(
+    locations: &[String],
+    environment: &dyn Environment,
+) -> (Option<Plan>, Diagnostics) {
+    load_and(locations, environment, &RECEIVERS, files::check)
+}
+
 /// As [`load`], with these kinds of receivers instead of those of the build.
 pub fn load_with(
     locations: &[String],
     environment: &dyn Environment,
     receivers: &ReceiverKinds,
+) -> (Option<Plan>, Diagnostics) {
+    load_and(locations, environment, receivers, |_, _, _| ())
+}
+
+fn load_and(
+    locations: &[String],
+    environment: &dyn Environment,
+    receivers: &ReceiverKinds,
+    check: fn(&Document, &Read, &mut Diagnostics),
 ) -> (Option<Plan>, Diagnostics) {
     let components = Components { receivers };
     let (document, mut diagnostics) = sluice_config::load(locations, environment, &components);
@@ -130,6 +159,7 @@ pub fn load_with(
     if diagnostics.has_errors() {
         return (None, diagnostics);
     }
+    check(&document, &read, &mut diagnostics);
     let plan = build::build(&document, read, &mut diagnostics);
     ((!diagnostics.has_errors()).then_some(plan), diagnostics)
 }

@@ -71,7 +71,8 @@ impl Reader<'_> {
             }
             if self.pipelines.iter().any(|pipeline| pipeline.receivers.contains(&id)) {
                 let fingerprint = self.fingerprint(component, servers.into_iter().chain(clients));
-                receivers.push(ReceiverPlan { id, config, fingerprint });
+                let place = self.diagnostics.place(component.span);
+                receivers.push(ReceiverPlan { id, config, place, fingerprint });
             }
         }
         receivers
@@ -119,7 +120,8 @@ impl Reader<'_> {
             if self.pipelines.iter().any(|pipeline| pipeline.exporters.contains(&id)) {
                 let fingerprint = self.fingerprint(component, authenticator);
                 self.check_signals(component, &id, &*config);
-                exporters.insert(id, ExporterPlan { config, span, fingerprint });
+                let place = self.diagnostics.place(span);
+                exporters.insert(id, ExporterPlan { config, span, place, fingerprint });
             }
         }
         exporters
@@ -242,7 +244,10 @@ fn read_extensions(
     diagnostics: &mut Diagnostics,
 ) -> BTreeMap<String, Extension> {
     let read = document.extensions.iter();
-    let read = read.map(|it| (&it.id, options(&EXTENSIONS, it, diagnostics)));
+    let read = read.map(|it| {
+        let extension = options(&EXTENSIONS, it, diagnostics);
+        (&it.id, Extension { place: diagnostics.place(it.span), ..extension })
+    });
     let started = &document.started_extensions;
     let started = read.filter(|(id, _)| started.iter().any(|it| it.id == **id));
     started.map(|(id, plan)| (id.to_string(), plan)).collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_log::disk::{Disk, RealDisk, create_directories};
-use sluice_log::lock::DirectoryLock;
+use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
@@ -161,7 +161,12 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage> {
     create_directories(&*disk, path)
         .map_err(|error| StartError(format!("buffer.directory {}: {error}", path.display())))?;
     let lock = DirectoryLock::acquire(path).map_err(|error| {
-        StartError(format!("buffer.directory: {error}; give each process a directory of its own"))
+        let remedy = match &error {
+            LockError::InUse { .. } => "; give each process a directory of its own",
+            LockError::Io { .. } if !path.is_dir() => "; it has to be a directory",
+            LockError::Io { .. } => "",
+        };
+        StartError(format!("buffer.directory: {error}{remedy}"))
     })?;
     let memory = Arc::<MemoryUse>::default();
     let mut logs = Vec::new();

@@ -68,7 +68,8 @@ impl LogWatch {
             (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
                 seen.logged_at = Some(now);
                 let effect = if stops_writing {
-                    "cannot write to disk: only delivered data is acknowledged until it works again"
+                    "cannot write to disk: until it works again, what is not delivered is in \
+                     memory only"
                 } else {
                     "telemetry is stored on disk, but some of it cannot be read, or what was \
                      delivered cannot be noted; this is tried again until the disk works"

@@ -20,7 +20,7 @@ use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
-use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::files::{self, Current, Turn};
 use crate::json::Format;
 use crate::sending::Sending;
@@ -37,6 +37,11 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 impl ExporterConfig for FileConfig {
     fn sending(&self) -> &Sending {
         &self.sending
+    }
+
+    fn destinations(&self) -> Vec<NamedTarget> {
+        let (text, target, tls) = (self.path.display().to_string(), None, None);
+        vec![NamedTarget { option: "path", text, target, tls }]
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), BuildError>> {

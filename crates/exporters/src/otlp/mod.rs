@@ -17,7 +17,7 @@ use sluice_net::grpc::client::{Call, call, call_headers};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
-use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::network::{Answered, Built, NetworkExporter, Protocol};
 use crate::outcome;
 pub(crate) use config::OtlpConfig;
@@ -30,6 +30,16 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
 impl ExporterConfig for OtlpConfig {
     fn client(&self) -> Option<&ClientOptions> {
         Some(&self.client)
+    }
+
+    fn destinations(&self) -> Vec<NamedTarget> {
+        let Ok(endpoint) = Endpoint::parse(&self.endpoint) else { return Vec::new() };
+        vec![NamedTarget {
+            option: "endpoint",
+            text: self.endpoint.clone(),
+            target: Some(endpoint.target),
+            tls: Some(endpoint.tls.unwrap_or(!self.client.tls.insecure)),
+        }]
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {

@@ -47,6 +47,8 @@ const CODINGS: [Coding; 9] = [
 pub(crate) struct OtlpHttpConfig {
     /// The URLs of `Signal::ALL`; empty where a signal has none.
     pub urls: [String; 3],
+    /// The URLs as the configuration has them, with their options.
+    pub named_urls: Vec<(&'static str, String)>,
     pub format: Format,
     pub coding: Coding,
     pub client: ClientOptions,
@@ -69,7 +71,7 @@ impl OtlpHttpConfig {
     }
 
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpHttpConfig {
-        let urls = urls(fields);
+        let (urls, named_urls) = urls(fields);
         let formats = [("proto", Format::Proto), ("json", Format::Json)];
         let format = fields.choice("encoding", Format::Proto, &formats, "Format of requests.");
         let doc = "Compression of requests.";
@@ -86,7 +88,7 @@ impl OtlpHttpConfig {
         let http = http_options(fields);
         fields.not_yet("cookies", "cookies of the backend");
         declare_unsupported(fields);
-        OtlpHttpConfig { urls, format, coding, client, proxy_url, http }
+        OtlpHttpConfig { urls, named_urls, format, coding, client, proxy_url, http }
     }
 }
 
@@ -113,7 +115,7 @@ fn http_options(fields: &mut Fields<'_>) -> HttpOptions {
 }
 
 /// `endpoint` with the signal's path behind it, or the signal's own endpoint as it stands.
-fn urls(fields: &mut Fields<'_>) -> [String; 3] {
+fn urls(fields: &mut Fields<'_>) -> ([String; 3], Vec<(&'static str, String)>) {
     let doc = "URL of the backend, to which `/v1/traces`, `/v1/metrics` or `/v1/logs` is appended.";
     let base = fields.string("endpoint", "", doc);
     let own = Signal::ALL.map(|signal| {
@@ -124,19 +126,22 @@ fn urls(fields: &mut Fields<'_>) -> [String; 3] {
     if base.is_empty() && own.iter().all(String::is_empty) {
         fields.error_missing("endpoint");
     }
-    for (key, url) in URL_OPTIONS.into_iter().zip(&own).chain([("endpoint", &base)]) {
-        if let (Err(error), false) = (Origin::of(url), url.is_empty()) {
+    let named = URL_OPTIONS.into_iter().zip(own.clone()).chain([("endpoint", base.clone())]);
+    let named: Vec<_> = named.filter(|(_, url)| !url.is_empty()).collect();
+    for (key, url) in &named {
+        if let Err(error) = Origin::of(url) {
             fields.error_at(key, &format!("cannot be used: {error}"));
             if error == UrlError::Credentials {
                 fields.hide(key);
             }
         }
     }
-    Signal::ALL.map(|signal| match own[signal as usize].as_str() {
+    let urls = Signal::ALL.map(|signal| match own[signal as usize].as_str() {
         "" if base.is_empty() => String::new(),
         "" => format!("{}{}", base.strip_suffix('/').unwrap_or(&base), signal.http_path()),
         url => url.to_owned(),
-    })
+    });
+    (urls, named)
 }
 
 /// The settings of [`idle_connections`], and whether connections carry several requests.

@@ -19,7 +19,7 @@ use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
-use crate::exporter::{BuildContext, BuildError, ExporterConfig};
+use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
 use crate::json::Format;
 use crate::network::{Answered, NetworkExporter, Protocol};
 use crate::outcome;
@@ -38,6 +38,17 @@ impl ExporterConfig for OtlpHttpConfig {
 
     fn missing_option(&self, signal: Signal) -> Option<&'static str> {
         self.urls[signal as usize].is_empty().then_some(URL_OPTIONS[signal as usize])
+    }
+
+    fn destinations(&self) -> Vec<NamedTarget> {
+        self.named_urls
+            .iter()
+            .filter_map(|(option, text)| {
+                let origin = Origin::of(text).ok()?;
+                let (target, tls) = (Some(origin.target), Some(origin.tls));
+                Some(NamedTarget { option, text: text.clone(), target, tls })
+            })
+            .collect()
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {

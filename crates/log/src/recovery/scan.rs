@@ -340,10 +340,10 @@ impl<'a, T> Recovery<'a, T> {
             let left = self.patient_until.saturating_duration_since(Instant::now());
             match ask() {
                 // A mistake of the operator does not pass: it is reported at once.
-                Err(FileError::Io { source, .. })
+                Err(FileError::Io { error, .. })
                     if !left.is_zero()
                         && ![NotADirectory, PermissionDenied, ReadOnlyFilesystem]
-                            .contains(&source.kind()) =>
+                            .contains(&error.kind()) =>
                 {
                     std::thread::sleep(left.min(RETRY));
                 }

@@ -37,6 +37,13 @@ impl ClientTls {
     }
 }
 
+/// Whether a client could be made of these options and files. Follows no changes.
+pub fn check_client(options: &ClientTlsOptions) -> Result<(), TlsError> {
+    let mut options = options.clone();
+    options.common.reload_interval = None;
+    ClientTls::new(options).map(drop)
+}
+
 fn build(
     options: &ClientTlsOptions,
     provider: &Arc<CryptoProvider>,

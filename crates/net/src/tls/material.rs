@@ -1,6 +1,7 @@
 //! Certificates, keys and authorities out of PEM.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
@@ -19,15 +20,22 @@ pub(super) fn follow<T: Send + Sync + 'static>(
     options: &TlsOptions,
     build: impl Fn(&Arc<CryptoProvider>, &Snapshot) -> Result<T, TlsError> + Send + Sync + 'static,
 ) -> Result<Arc<Reloading<T>>, TlsError> {
-    let sources = [&options.certificate, &options.key, &options.authorities];
-    let files = sources.into_iter().flatten().filter_map(|source| match source {
-        Pem::File(path) => Some(path.clone()),
-        Pem::Inline(_) => None,
-    });
+    let files = options.files().cloned();
     let provider = provider(options);
     Reloading::start(what, files.collect(), options.reload_interval, move |snapshot: &Snapshot| {
         build(&provider, snapshot)
     })
+}
+
+impl TlsOptions {
+    /// Files that are read.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let sources = [&self.certificate, &self.key, &self.authorities];
+        sources.into_iter().flatten().filter_map(|source| match source {
+            Pem::File(path) => Some(path),
+            Pem::Inline(_) => None,
+        })
+    }
 }
 
 /// The certificate chain and its key, if the options name both.

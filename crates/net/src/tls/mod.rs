@@ -11,9 +11,9 @@ mod provider;
 mod self_signed;
 mod server;
 
-pub use client::ClientTls;
+pub use client::{ClientTls, check_client};
 pub use options::{ClientTlsOptions, Pem, TlsOptions};
-pub use server::{ServerTls, server_tls};
+pub use server::{ServerTls, check_server, server_tls};
 
 /// Why TLS settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,15 +12,22 @@ use crate::reload::{Reloading, Snapshot};
 pub type ServerTls = Arc<Reloading<ServerConfig>>;
 
 /// Reads certificates; they are read again when their files change. `alpn`: the protocols that are
-/// offered, the preferred one first (`h2`, `http/1.1`).
+/// offered, the preferred one first (`h2`, `http/1.1`). `what` names the server in logs.
 pub fn server_tls(
+    what: &str,
     options: TlsOptions,
     alpn: &'static [&'static [u8]],
 ) -> Result<ServerTls, TlsError> {
     let common = options.clone();
-    material::follow("the server's TLS certificate", &common, move |provider, snapshot| {
+    material::follow(&format!("TLS of {what}"), &common, move |provider, snapshot| {
         build(&options, provider, alpn, snapshot)
     })
+}
+
+/// Whether a server could start with these options and files. Follows no changes.
+pub fn check_server(options: &TlsOptions) -> Result<(), TlsError> {
+    let options = TlsOptions { reload_interval: None, ..options.clone() };
+    server_tls("a server", options, &[]).map(drop)
 }
 
 fn build(

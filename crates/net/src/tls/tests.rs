@@ -52,7 +52,7 @@ impl Authority {
 
 fn server(common: TlsOptions, client_authorities: Option<Pem>) -> ServerTls {
     let options = TlsOptions { authorities: client_authorities, ..common };
-    server_tls(options, ALPN).expect("good settings")
+    server_tls("a server", options, ALPN).expect("good settings")
 }
 
 fn trusting(authority: &Authority) -> ClientTlsOptions {
@@ -262,7 +262,7 @@ fn errors_name_the_file_and_what_is_wrong() {
     let path = directory.path().join("file.pem");
     let with_certificate = |source: Pem| {
         let common = TlsOptions { certificate: Some(source), ..authority.identity() };
-        server_tls(common, ALPN).err().expect("is refused")
+        server_tls("a server", common, ALPN).err().expect("is refused")
     };
     let missing = with_certificate(Pem::File(path.clone())).to_string();
     assert!(missing.contains("file.pem") && missing.contains("No such file"), "{missing}");
@@ -272,7 +272,7 @@ fn errors_name_the_file_and_what_is_wrong() {
     let other_key = with_certificate(inline(authority.issue().0));
     assert!(other_key.to_string().contains("cannot be used"), "{other_key}");
     let alone = TlsOptions { key: None, ..authority.identity() };
-    let alone = server_tls(alone, ALPN);
+    let alone = server_tls("a server", alone, ALPN);
     assert!(alone.err().expect("is refused").to_string().starts_with("cert_file: "));
 }
 

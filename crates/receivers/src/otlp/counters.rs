@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use sluice_flow::overload::Stamp;
 use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 
@@ -46,9 +48,31 @@ impl SignalCounters {
         self.accepted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn count_refused(&self, refused: &Refused, items: u32) {
+    fn count_refused(&self, refused: &Refused, items: u32) {
         self.refused_requests[refused.reason as usize].fetch_add(1, Ordering::Relaxed);
         self.refused_items.fetch_add(u64::from(items), Ordering::Relaxed);
+    }
+}
+
+/// Lines about refusals for one reason are at least this far apart.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Refusals for one reason since the last line in the log about them.
+#[derive(Default)]
+struct Untold {
+    told_at: Stamp,
+    requests: AtomicU64,
+}
+
+impl Untold {
+    /// Counts a refusal. Returns the number of those since the last line, if it is time for one.
+    fn count(&self, now: Instant) -> Option<u64> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if self.told_at.is_within(LINE_INTERVAL, now) {
+            return None;
+        }
+        self.told_at.set(now);
+        Some(self.requests.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -56,6 +80,8 @@ impl SignalCounters {
 #[derive(Default)]
 pub struct Counters {
     cells: [[SignalCounters; 2]; 3],
+    untold: [[Untold; RefusedReason::ALL.len()]; 2],
+    untold_unknown: Untold,
     /// Requests to no known method or path, or with another HTTP method.
     pub unknown_requests: AtomicU64,
     connections: [Arc<ServerCounters>; 2],
@@ -66,11 +92,60 @@ impl Counters {
         &self.cells[signal as usize][transport as usize]
     }
 
-    pub(super) fn count_unknown(&self) {
+    /// Counts a request to no known method or path, and logs such requests now and then.
+    pub(super) fn refuse_unknown(&self, receiver: &str, peer: Option<&str>, what: &str) {
         self.unknown_requests.fetch_add(1, Ordering::Relaxed);
+        if let Some(requests) = self.untold_unknown.count(Instant::now()) {
+            tracing::warn!(
+                receiver,
+                peer,
+                requests,
+                what,
+                "refuses requests that are no OTLP requests: look at the senders' endpoint and \
+                 protocol"
+            );
+        }
+    }
+
+    /// Counts a refused request, and logs such refusals now and then.
+    pub(super) fn refuse(
+        &self,
+        (receiver, peer): (&str, Option<&str>),
+        (signal, transport): (Signal, Transport),
+        refused: &Refused,
+        items: u32,
+    ) {
+        let Refused { reason, message, .. } = refused;
+        self.of(signal, transport).count_refused(refused, items);
+        let untold = &self.untold[transport as usize][*reason as usize];
+        if let Some(requests) = untold.count(Instant::now()) {
+            tracing::warn!(
+                receiver, transport = transport.as_str(), %signal, peer, requests,
+                reason = reason.as_str(), answer = message,
+                "refuses requests: {}", reason.remedy()
+            );
+        }
     }
 
     pub fn connections(&self, transport: Transport) -> &Arc<ServerCounters> {
         &self.connections[transport as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: of a flood, the first refusal is told at once, and then a number every ten
+    /// seconds.
+    #[test]
+    fn a_flood_of_refusals_is_told_every_ten_seconds_with_its_number() {
+        let (untold, start) = (Untold::default(), Instant::now());
+        let told: Vec<_> = (0..205)
+            .filter_map(|tick| untold.count(start + Duration::from_millis(tick * 100)))
+            .collect();
+        // A stamp has whole milliseconds.
+        let is_right = told.len() == 3 && told[1..].iter().all(|many| (100..=101).contains(many));
+        assert!(told[0] == 1 && is_right, "{told:?}");
     }
 }

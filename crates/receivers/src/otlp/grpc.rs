@@ -37,19 +37,19 @@ impl GrpcHandler {
         request: Request<RequestBody>,
     ) -> Result<Incoming<'a>, Box<Response<ReplyBody>>> {
         if request.method() != Method::POST {
-            self.ingest.counters.count_unknown();
+            self.ingest.refuse_unknown(sender, "its HTTP method is not POST");
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(Box::new(response));
         }
         if !is_grpc(request.headers()) {
-            self.ingest.counters.count_unknown();
+            self.ingest.refuse_unknown(sender, "its content-type is not application/grpc");
             return Err(Box::new(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE)));
         }
         let Some(signal) = Signal::from_grpc_path(request.uri().path()) else {
-            self.ingest.counters.count_unknown();
             let path: String = request.uri().path().chars().take(200).collect();
             let message = format!("there is no method {path}");
+            self.ingest.refuse_unknown(sender, &message);
             return Err(Box::new(trailers_only(&Status::new(Code::Unimplemented, message))));
         };
         let (transport, format) = (Transport::Grpc, Format::Protobuf);
@@ -80,7 +80,7 @@ impl Handler for GrpcHandler {
     fn refuse_for_memory(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         let refused = Refused::without_memory();
         if let Some(signal) = Signal::from_grpc_path(request.uri().path()) {
-            self.ingest.counters.of(signal, Transport::Grpc).count_refused(&refused, 0);
+            self.ingest.refuse(None, signal, Transport::Grpc, &refused, 0);
         }
         trailers_only(&refused.to_status())
     }

@@ -46,28 +46,32 @@ impl HttpHandler {
             return Err(Box::new(response));
         }
         let Some(signal) = self.signal_of(&request) else {
-            self.ingest.counters.count_unknown();
+            let path: String = request.uri().path().chars().take(200).collect();
+            self.ingest.refuse_unknown(sender, &format!("there is no path {path}"));
             return Err(Box::new(reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")));
         };
         if request.method() != Method::POST {
-            self.ingest.counters.count_unknown();
+            self.ingest.refuse_unknown(sender, "its HTTP method is not POST");
             let message = "405 method not allowed, supported: [POST]\n";
             let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, message);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(Box::new(response));
         }
-        let counters = self.ingest.counters.of(signal, Transport::Http);
+        let refuse = |reason, message: &str| {
+            let refused = Refused::new(reason, message.trim_end());
+            self.ingest.refuse(Some(sender), signal, Transport::Http, &refused, 0);
+        };
         let Some(format) = format_of(request.headers()) else {
             let message = "415 unsupported media type, supported: \
                            [application/json, application/x-protobuf]\n";
-            counters.count_refused(&Refused::new(RefusedReason::UnsupportedMediaType, message), 0);
+            refuse(RefusedReason::UnsupportedMediaType, message);
             return Err(Box::new(reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, TEXT, message)));
         };
         if request.version() == Version::HTTP_10 && !request.headers().contains_key(CONTENT_LENGTH)
         {
             // Such a body ends with the connection: one that broke off looks whole.
             let message = "411 length required: a body of HTTP/1.0 needs a content-length\n";
-            counters.count_refused(&Refused::new(RefusedReason::Invalid, message), 0);
+            refuse(RefusedReason::Invalid, message);
             return Err(Box::new(reply(StatusCode::LENGTH_REQUIRED, TEXT, message)));
         }
         Ok(Incoming { transport: Transport::Http, signal, format, sender, request })
@@ -183,7 +187,7 @@ impl Handler for HttpHandler {
         let response = self.preflight(&request).unwrap_or_else(|| {
             let refused = Refused::without_memory();
             if let Some(signal) = self.signal_of(&request) {
-                self.ingest.counters.of(signal, Transport::Http).count_refused(&refused, 0);
+                self.ingest.refuse(None, signal, Transport::Http, &refused, 0);
             }
             self.refuse(format_of(request.headers()).unwrap_or(Format::Protobuf), &refused)
         });

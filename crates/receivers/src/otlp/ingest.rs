@@ -28,6 +28,8 @@ pub(super) enum Format {
 }
 
 pub(super) struct Ingest {
+    /// The receiver's id.
+    pub receiver: Arc<str>,
     pub ingress: Arc<dyn Ingress>,
     pub authenticator: Option<Arc<dyn ServerAuth>>,
     pub counters: Arc<Counters>,
@@ -122,18 +124,34 @@ impl Ingest {
                 Ok(arrived) => self.submit(arrived).await,
                 Err(refused) => Err((refused, 0)),
             };
-            let counters = self.counters.of(signal, transport);
             match submitted {
                 Ok((items, len_bytes)) => {
-                    counters.count_accepted(items, len_bytes);
+                    self.counters.of(signal, transport).count_accepted(items, len_bytes);
                     Ok(())
                 }
                 Err((refused, items)) => {
-                    counters.count_refused(&refused, items);
+                    self.refuse(Some(sender), signal, transport, &refused, items);
                     Err(refused)
                 }
             }
         }
+    }
+
+    /// Counts a refusal, and logs it if it is the first for some time.
+    pub(super) fn refuse(
+        &self,
+        sender: Option<&Sender>,
+        signal: Signal,
+        transport: Transport,
+        refused: &Refused,
+        items: u32,
+    ) {
+        let from = (&*self.receiver, sender.and_then(Sender::peer));
+        self.counters.refuse(from, (signal, transport), refused, items);
+    }
+
+    pub(super) fn refuse_unknown(&self, sender: &Sender, what: &str) {
+        self.counters.refuse_unknown(&self.receiver, sender.peer(), what);
     }
 
     /// Returns the items accepted, and the length of the body as sent; with an error, the items

@@ -38,8 +38,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::receiver::{
-    BindContext, BoundReceiver, ReceiverConfig, ReceiverContext, ReceiverCounters, ReceiverError,
-    ReceiverKind, StartedReceiver, Streams,
+    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, ReceiverKind, StartedReceiver, Streams,
 };
 
 pub use config::{HttpConfig, OtlpConfig, SharedConfig};
@@ -57,6 +57,24 @@ impl ReceiverConfig for OtlpConfig {
         self.ports().filter_map(|(_, shared, _)| shared.authenticator.as_deref()).collect()
     }
 
+    fn listening(&self) -> Vec<Listening<'_>> {
+        let listening = self.ports().map(|(transport, shared, _)| {
+            let limit_option = match transport {
+                Transport::Grpc => "max_recv_msg_size_mib",
+                Transport::Http => "max_request_body_size",
+            };
+            Listening {
+                protocol: transport.as_str(),
+                path: ["protocols", transport.as_str(), "endpoint"],
+                address: &shared.address,
+                tls: shared.tls.as_ref(),
+                authenticator: shared.authenticator.as_deref(),
+                request_limit: (limit_option, shared.limit_bytes),
+            }
+        });
+        listening.collect()
+    }
+
     fn bind<'a>(
         &'a self,
         context: BindContext<'a>,
@@ -66,7 +84,8 @@ impl ReceiverConfig for OtlpConfig {
             for (transport, config, http) in self.ports() {
                 let protocol = transport.as_str();
                 let alpn = config.server.protocols.alpn();
-                let tls = config.tls.clone().map(|tls| server_tls(tls, alpn)).transpose();
+                let what = format!("receiver {} ({protocol})", context.id);
+                let tls = config.tls.clone().map(|tls| server_tls(&what, tls, alpn)).transpose();
                 let tls = tls
                     .map_err(|error| ReceiverError::failed(format!("{protocol}: tls: {error}")))?;
                 let bound = Listener::bind_or_take_over(&config.address, context.held).await;
@@ -75,7 +94,8 @@ impl ReceiverConfig for OtlpConfig {
                     ..ReceiverError::failed(format!("{protocol}: {error}"))
                 })?;
                 let (config, http) = (config.clone(), http.cloned());
-                ports.push(Port { transport, listener, tls, config, http });
+                let receiver = context.id.into();
+                ports.push(Port { receiver, transport, listener, tls, config, http });
             }
             Ok(Box::new(ports) as Box<dyn BoundReceiver>)
         })
@@ -84,6 +104,8 @@ impl ReceiverConfig for OtlpConfig {
 
 /// A port that is bound and not served yet.
 struct Port {
+    /// The receiver's id.
+    receiver: Arc<str>,
     transport: Transport,
     listener: Listener,
     tls: Option<ServerTls>,
@@ -101,7 +123,7 @@ impl BoundReceiver for Vec<Port> {
         let shutdown = CancellationToken::new();
         let inspector = inspect::Inspector::new();
         let (mut addresses, mut listeners, mut tasks) = (Vec::new(), Vec::new(), JoinSet::new());
-        for Port { transport, listener, tls, config, http } in *self {
+        for Port { receiver, transport, listener, tls, config, http } in *self {
             let address = listener.local_address();
             addresses.extend(address.map(|address| (transport.as_str(), address.to_string())));
             listeners.push(listener.clone());
@@ -109,6 +131,7 @@ impl BoundReceiver for Vec<Port> {
             let authenticator = name.and_then(|name| context.authenticators.get(name).cloned());
             let options = config.server.clone();
             let ingest = ingest::Ingest {
+                receiver,
                 ingress: Arc::clone(&context.ingress),
                 authenticator,
                 counters: Arc::clone(&counters),

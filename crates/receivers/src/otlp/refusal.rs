@@ -22,6 +22,7 @@ pub enum RefusedReason {
     Unrouted,
     Overloaded,
     TooLarge,
+    NeverFits,
     Invalid,
     Rejected,
     Failed,
@@ -32,7 +33,7 @@ pub enum RefusedReason {
 }
 
 /// Each reason as a metric's label, and its answer over gRPC and HTTP.
-const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 11] = {
+const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 12] = {
     use RefusedReason::*;
     const UNSUPPORTED: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     [
@@ -40,6 +41,7 @@ const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 11] = {
         (Unrouted, "unrouted", Code::Unimplemented, StatusCode::NOT_FOUND),
         (Overloaded, "overloaded", Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
         (TooLarge, "too_large", Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
+        (NeverFits, "never_fits", Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
         (Invalid, "invalid", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Rejected, "rejected", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Failed, "failed", Code::Unknown, StatusCode::INTERNAL_SERVER_ERROR),
@@ -65,6 +67,43 @@ impl RefusedReason {
     /// As a metric's label.
     pub const fn as_str(self) -> &'static str {
         ANSWERS[self as usize].1
+    }
+
+    /// For the log: whose fault it is, and the remedy.
+    pub(super) const fn remedy(self) -> &'static str {
+        match self {
+            RefusedReason::Unauthenticated => {
+                "give the senders credentials that `auth.authenticator` of the receiver accepts"
+            }
+            RefusedReason::Unrouted => {
+                "add the receiver to a pipeline of this signal, or do not send it here"
+            }
+            RefusedReason::Overloaded => {
+                "senders come back; if it lasts, mend the backend or raise the limit that is named"
+            }
+            RefusedReason::TooLarge => {
+                "send smaller requests, or raise `max_recv_msg_size_mib` (gRPC) or \
+                 `max_request_body_size` (HTTP)"
+            }
+            RefusedReason::NeverFits => {
+                "send smaller requests, or raise the memory limit: these can never be taken"
+            }
+            RefusedReason::Invalid => "mend the senders: what they send is no valid OTLP",
+            RefusedReason::Rejected => "the backend refuses this data for good: mend the senders",
+            RefusedReason::Failed => "the backend failed over this data: look at its log",
+            RefusedReason::UnsupportedEncoding => {
+                "choose a compression for the senders that the receiver takes"
+            }
+            RefusedReason::UnsupportedMediaType => {
+                "let the senders send `application/x-protobuf` or `application/json`"
+            }
+            RefusedReason::TooSlow => {
+                "the network or the senders are slow; if they have to be, raise `read_timeout`"
+            }
+            RefusedReason::BrokenOff => {
+                "the senders ended the request: their time limit may be too short"
+            }
+        }
     }
 }
 
@@ -112,7 +151,7 @@ impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         let (reason, message, retry_delay) = match refusal {
             Refusal::Retry { delay, reason } => (RefusedReason::Overloaded, reason, Some(delay)),
-            Refusal::TooLarge { reason } => (RefusedReason::TooLarge, reason, None),
+            Refusal::TooLarge { reason } => (RefusedReason::NeverFits, reason, None),
             Refusal::Invalid { reason } => (RefusedReason::Invalid, reason, None),
             Refusal::Rejected { reason } => (RefusedReason::Rejected, reason, None),
             Refusal::Failed { reason } => (RefusedReason::Failed, reason, None),

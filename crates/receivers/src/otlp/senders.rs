@@ -18,6 +18,10 @@ impl Sender {
         Sender(Arc::new(Metadata { peer, headers: Vec::new() }))
     }
 
+    pub(super) fn peer(&self) -> Option<&str> {
+        self.0.peer.as_deref()
+    }
+
     /// The metadata of a request: the headers with the names in `keys`, which are in lower case, as
     /// header names always are. Nothing else is kept, credentials least of all. The permit grows by
     /// the size of the headers before they are copied.

@@ -79,6 +79,11 @@ async fn what_can_never_be_admitted_is_too_large_and_not_overload() {
     let status = unary(&mut client, Signal::Traces, &[], &framed(0, &plain)).await;
     assert_eq!((status.code, status.retry_delay), (Code::ResourceExhausted, None), "{status}");
     assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], &plain).await.0, 413);
+    for transport in Transport::ALL {
+        let counters = receiver.counters.of(Signal::Traces, transport);
+        let refused = [RefusedReason::NeverFits, RefusedReason::TooLarge, RefusedReason::Invalid];
+        assert_eq!(refused.map(|reason| counters.refused_requests(reason)), [4, 0, 0]);
+    }
     receiver.assert_gives_all_memory_back().await;
     receiver.assert_serves_others().await;
 }

@@ -11,6 +11,7 @@ use sluice_load_test::report::{self, RunRecord, SubjectRecord};
 use sluice_load_test::run::Threshold;
 
 use super::interruption::INTERRUPTED;
+use crate::output::complain;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
@@ -41,6 +42,9 @@ impl OutputArguments {
             if !folder.is_dir() || path.is_dir() {
                 bail!("cannot write {}: name a file in a folder that is there", path.display());
             }
+            if path.exists() {
+                complain!("{} is there already, and will be replaced", path.display());
+            }
         }
         self.output.as_deref().map_or(Ok(()), create_folder)
     }
@@ -62,7 +66,7 @@ impl OutputArguments {
         if !std::io::stdout().is_terminal() {
             let told = records.iter().flat_map(report::about);
             let bad = told.filter(|(kind, _)| matches!(kind, Some("warning" | "failed")));
-            bad.for_each(|(_, line)| eprintln!("{line}"));
+            bad.for_each(|(_, line)| complain!("{line}"));
         }
         self.write(records)
     }

@@ -128,13 +128,16 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             let (first, last) = (range.start, range.end.saturating_sub(1));
             let between = format!("between offsets {first} and {last}");
             let time = text::time(range.dropped_unix_ns);
-            writeln!(output, "  dropped: {name}: {frames} ({items}) {between} at {time}")?;
+            writeln!(
+                output,
+                "  dropped: {name}: {frames} ({items}) {between}, the last at {time}"
+            )?;
         }
         let dropped = row.dead_letters.map(|letters| letters.dropped).unwrap_or_default();
         if dropped.frames > 0 {
             let letters = text::counted(dropped.frames, "dead letter");
             let items = text::counted(dropped.items, "item");
-            let why = "were deleted to make space for newer ones";
+            let why = "are not kept: deleted to make space, or larger than the limit of all";
             writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
         if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {

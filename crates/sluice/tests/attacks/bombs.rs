@@ -9,14 +9,14 @@ use crate::scene::{DEAD_LOGS, Scene, slow};
 use crate::{Target, withstand};
 
 withstand!(
-    zstd_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
-    deflate_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
-    lz4_bombs in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
-    bombs_of_several_gzip_members in DEAD_LOGS.refuses(&[("reason", "too_large")], 20.0),
+    zstd_bombs in DEAD_LOGS.refuses(&[("reason", "never_fits")], 20.0),
+    deflate_bombs in DEAD_LOGS.refuses(&[("reason", "never_fits")], 20.0),
+    lz4_bombs in DEAD_LOGS.refuses(&[("reason", "never_fits")], 20.0),
+    bombs_of_several_gzip_members in DEAD_LOGS.refuses(&[("reason", "never_fits")], 20.0),
     gzip_bombs_that_fit in Scene { faults: slow, ..DEAD_LOGS }
         .reaches("sluice_receiver_accepted_requests_total", &[("signal", "logs")], 10.0),
     gzip_members_without_number in DEAD_LOGS.refuses(&[("reason", "unsupported_encoding")], 20.0),
-    requests_that_never_fit in DEAD_LOGS.refuses(&[("reason", "too_large")], 10.0),
+    requests_that_never_fit in DEAD_LOGS.refuses(&[("reason", "never_fits")], 10.0),
 );
 
 /// They are taken, and inflated for a backend that takes none compressed.

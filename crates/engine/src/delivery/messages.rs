@@ -1,0 +1,100 @@
+//! Log lines that say what becomes of data. They promise only what the delivery's policy and limits
+//! keep.
+
+use sluice_flow::Outcome;
+use sluice_flow::overload::Policy;
+
+use super::dead_letters::DeadLetter;
+use super::{Delivery, DeliveryId};
+
+/// A request that was sent.
+pub(super) struct Attempt {
+    pub items: u64,
+    /// It consists of parts that can be sent alone.
+    pub can_be_cut: bool,
+    /// Its senders, which still wait, get the refusal.
+    pub is_returned: bool,
+}
+
+/// The consequence of a spent budget while the backend takes nothing.
+fn when_spent(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Backpressure => "once its budget is spent, senders are refused",
+        Policy::DropOldest => "once its budget is spent, the oldest is dropped",
+        Policy::Isolate => {
+            "once its budget is spent, the oldest that another delivery has taken is dropped, or \
+             senders are refused"
+        }
+    }
+}
+
+pub(super) fn log_outcome(delivery: &Delivery, outcome: &Outcome, attempt: &Attempt) {
+    let &Attempt { items, can_be_cut, is_returned } = attempt;
+    let (reason, what) = match outcome {
+        Outcome::RetryAfter { reason, .. } => (
+            reason,
+            "the backend takes no request now; `retry_on_failure` says if it is sent again"
+                .to_owned(),
+        ),
+        Outcome::TooLarge { reason } if can_be_cut => {
+            (reason, "a request was too large for the backend; it is cut and sent again".to_owned())
+        }
+        Outcome::TooLarge { reason } if items > 1 => {
+            (reason, "a request was too large for the backend".to_owned())
+        }
+        Outcome::TooLarge { reason } => (reason, "an item is too large for the backend".to_owned()),
+        Outcome::Rejected { reason } | Outcome::Failed { reason } if can_be_cut => {
+            (reason, "the backend refused a request; it is cut to find the culprit".to_owned())
+        }
+        Outcome::Rejected { reason } | Outcome::Failed { reason } if items > 1 => {
+            (reason, "the backend refused a request".to_owned())
+        }
+        Outcome::Rejected { reason } | Outcome::Failed { reason } => {
+            (reason, "the backend refused an item".to_owned())
+        }
+        Outcome::Misconfigured { reason } => {
+            let then = match is_returned {
+                true => "its senders get the refusal",
+                false => &format!(
+                    "it is sent again now and then; {}",
+                    when_spent(delivery.bounds().policy)
+                ),
+            };
+            let refused = "the backend refuses requests as it is configured, or for a spent quota";
+            (reason, format!("{refused}; {then}"))
+        }
+        Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
+    };
+    let DeliveryId { pipeline, exporter } = &delivery.id;
+    tracing::warn!(%pipeline, %exporter, items, reason, "{what}");
+}
+
+/// The backend takes nothing as it is configured. `returns`: senders wait, and get refusals.
+pub(super) fn log_held(delivery: &Delivery, reason: &str, returns: bool) {
+    let DeliveryId { pipeline, exporter } = &delivery.id;
+    let then = match returns {
+        true => "senders that wait for it get refusals",
+        false => when_spent(delivery.bounds().policy),
+    };
+    tracing::error!(
+        %pipeline, %exporter, reason,
+        "delivery held: its data waits until the backend takes data again; {then}"
+    );
+}
+
+pub(super) fn log_dead(delivery: &Delivery, letter: &DeadLetter) {
+    let DeliveryId { pipeline, exporter } = &delivery.id;
+    let (items, reason) = (letter.items, &letter.refusal.reason);
+    if delivery.dead_letters.takes(letter) {
+        tracing::error!(
+            %pipeline, %exporter, items, reason,
+            "items cannot be delivered and become dead letters"
+        );
+    } else {
+        tracing::error!(
+            %pipeline, %exporter, items, reason, limit_bytes = delivery.dead_letters.limit_bytes(),
+            "items cannot be delivered and are dropped: they are larger than all dead letters of \
+             a delivery may be; raise `buffer.dead_letters.limit_mib` or the memory limit"
+        );
+    }
+}
