@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
         node: &Node,
         is_secret: bool,
     ) -> Option<String> {
-        match node.as_scalar() {
+        match node.as_text() {
             Some(scalar) => self.check_scalar(path, node.span, scalar, is_secret, string_of),
             None => {
                 let message = format!("`{path}` must be {wanted}, not {}", node.kind());
