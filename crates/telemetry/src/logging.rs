@@ -1,6 +1,7 @@
 //! Structured logs, limited in rate by call site and component: an outage says what is wrong and
 //! fills no disk. A thread of its own writes them: an output that takes nothing stops nothing else.
 
+mod json;
 mod lines;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::sampler::Sampler;
+use json::JsonLines;
 use lines::Lines;
 
 /// Call sites times components that are told apart; beyond it they share one account.
@@ -84,7 +86,7 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone()).with_target(false);
     let layer = match options.is_json {
         false => layer.with_ansi(is_terminal).with_filter(limit).boxed(),
-        true => layer.json().flatten_event(true).with_filter(limit).boxed(),
+        true => layer.event_format(JsonLines).with_filter(limit).boxed(),
     };
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
     Ok(LoggingHandle { lines, level, installed: options.clone() })
