@@ -7,8 +7,17 @@ use anyhow::{Result, anyhow};
 use sluice_config::{Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
+use crate::arguments::ConfigurationArguments;
 use crate::output::{self, complain};
 use crate::text;
+
+/// As [`load`], with warnings about the command line.
+pub(crate) fn load_for(arguments: &ConfigurationArguments) -> (Result<Plan>, Sources) {
+    for gates in &arguments.feature_gates {
+        complain!("warning: `--feature-gates {gates}` has no effect: Sluice has no feature gates");
+    }
+    load(&arguments.locations())
+}
 
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
@@ -24,8 +33,8 @@ pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
     (plan, diagnostics.sources)
 }
 
-pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
-    let plan = load(locations).0?;
+pub(crate) fn validate(arguments: &ConfigurationArguments) -> Result<ExitCode> {
+    let plan = load_for(arguments).0?;
     let receivers = text::counted(plan.receivers.len() as u64, "receiver");
     let pipelines = text::counted(plan.pipelines.len() as u64, "pipeline");
     let deliveries = match plan.deliveries.len() {
@@ -35,6 +44,6 @@ pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
     output::print(&format!("valid: {receivers}, {pipelines}, {deliveries}\n"))
 }
 
-pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    output::print(&load(locations).0?.describe())
+pub(crate) fn plan(arguments: &ConfigurationArguments) -> Result<ExitCode> {
+    output::print(&load_for(arguments).0?.describe())
 }

@@ -19,7 +19,7 @@ use crate::{allocator, configuration};
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let (plan, sources) = configuration::load(&arguments.configuration.locations());
+    let (plan, sources) = configuration::load_for(&arguments.configuration);
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
