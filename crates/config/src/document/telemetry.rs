@@ -90,7 +90,13 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
     let kind = "an address `host:port`";
     let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
+    if fields.is_given("views") && level != "detailed" {
+        fields.error_at("views", "can only be set with `level: detailed`");
+    }
     let has_readers = fields.is_given("readers");
+    if fields.is_empty_list("readers") && level != "none" {
+        fields.error_at("readers", "must not be empty: `level: none` turns own metrics off");
+    }
     let doc = "Listeners for the metrics. Unset: `localhost:8888`, with the Collector's default \
                names.";
     let readers: Vec<PrometheusReader> =
@@ -113,13 +119,20 @@ fn read_metrics(fields: &mut Fields<'_>) -> Vec<PrometheusReader> {
 fn split_address(text: &str) -> Result<(String, u16), String> {
     let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
     let port = port.parse().map_err(|_| format!("`{port}` is not a port"))?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.contains(':') && !host.starts_with('[') {
+        return Err("an IPv6 address needs brackets".to_owned());
+    }
+    let host = without_brackets(host);
     Ok((if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port))
 }
 
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
 fn read_reader(fields: &mut Fields<'_>) -> Option<PrometheusReader> {
-    let why = "Sluice's own metrics can be scraped by Prometheus, but not pushed yet";
-    fields.not_yet("periodic", why);
+    let why = "Sluice's own metrics are not pushed; a `pull` reader lets Prometheus scrape them";
+    fields.no_effect("periodic", why);
     let pull = fields.section("pull", "Metrics that are scraped.", |fields| {
         fields.section_or_default("exporter", "The format in which they are scraped.", |fields| {
             let doc = "A listener for Prometheus, at `/metrics`.";
@@ -143,7 +156,8 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     }
     let doc = "Leave out units, such as `_seconds`.";
     PrometheusReader {
-        host: fields.string("host", "localhost", "Address to listen on."),
+        host: without_brackets(&fields.string("host", "localhost", "Address to listen on."))
+            .to_owned(),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
         without_type_suffix: fields.boolean("without_type_suffix", true, "Leave out `_total`."),
         without_units: fields.boolean("without_units", true, doc),
@@ -152,24 +166,48 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
 
 fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     let default = OwnLogs::default();
-    let levels = ["debug", "info", "warn", "error"].map(|level| (level, level));
-    let encodings = [("console", false), ("json", true)];
+    let encodings = [("console", false), ("json", true), ("", false)];
     fields.no_effect("development", "there is only one mode of logging");
     fields.no_effect("disable_caller", "log lines name the component, not the line of code");
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
     fields.no_effect("error_output_paths", "errors of the logger itself go to standard error");
     fields.no_effect("initial_fields", "log lines have a fixed set of fields");
-    fields.not_yet("processors", "Sluice's own logs are written, but not pushed yet");
+    fields.no_effect("processors", "Sluice's own logs are written to `output_paths`, not pushed");
     let doc = "`stderr`, `stdout` or the path of a file.";
     let output_paths = fields.string_list("output_paths", &["stderr"], doc);
     if output_paths.len() > 1 {
         fields.warn_at("output_paths", "has more than one: only the first is written to");
     }
     OwnLogs {
-        level: fields.choice("level", default.level, &levels, "The lowest level that is written."),
+        level: read_level(fields, default.level),
         is_json: fields.choice("encoding", default.is_json, &encodings, "The format of a line."),
         output: output_paths.into_iter().next().unwrap_or(default.output),
         sampling: read_sampling(fields),
+    }
+}
+
+fn read_level(fields: &mut Fields<'_>, default: &'static str) -> &'static str {
+    const LEVELS: [(&str, &str); 9] = [
+        ("debug", "debug"),
+        ("info", "info"),
+        ("warn", "warn"),
+        ("error", "error"),
+        ("", "info"),
+        ("warning", "warn"),
+        ("dpanic", ABOVE_ERROR),
+        ("panic", ABOVE_ERROR),
+        ("fatal", ABOVE_ERROR),
+    ];
+    /// The Collector has levels above `error`, at which errors are not written.
+    const ABOVE_ERROR: &str = "above error";
+    let doc = "The lowest level that is written. `warning` is `warn`; `dpanic`, `panic` and \
+               `fatal` count as `error`, with a warning.";
+    match fields.choice("level", default, &LEVELS, doc) {
+        ABOVE_ERROR => {
+            fields.warn_at("level", "counts as `error`, which is Sluice's highest level");
+            "error"
+        }
+        level => level,
     }
 }
 
@@ -207,6 +245,10 @@ fn read_resource(fields: &mut Fields<'_>) -> Vec<(String, Option<String>)> {
                         None => fields.error_at("resource", "has an attribute without `name`"),
                     }
                 }
+            }
+            _ if ["detectors", "detection/development"].contains(&key.as_str()) => {
+                let message = format!("has `{key}`, which has no effect: nothing is detected");
+                fields.warn_at("resource", &message);
             }
             _ => {
                 let message = format!("has `{key}`, which must be a single value");

@@ -365,7 +365,7 @@ fn reads_telemetry() {
       level: normal
       readers:
         - pull: {exporter: {prometheus:
-            {host: 0.0.0.0, port: 8889, without_units: false, without_scope_info: true}}}
+            {host: '[::0]', port: 8889, without_units: false, without_scope_info: true}}}
     logs: {level: DEBUG, encoding: json, output_paths: [stdout], sampling: {enabled: false}}
     resource: {service.name: gateway, host.name: }
 ",
@@ -373,7 +373,7 @@ fn reads_telemetry() {
     assert_eq!(said, Vec::<String>::new());
     let Telemetry { readers, logs, resource } = document.telemetry;
     let reader = PrometheusReader {
-        host: "0.0.0.0".to_owned(),
+        host: "::0".to_owned(),
         port: 8889,
         without_type_suffix: true,
         without_units: false,
@@ -388,6 +388,16 @@ fn reads_telemetry() {
     );
 }
 
+#[test]
+fn reads_the_levels_of_the_collector() {
+    for (level, expected) in
+        [("warning", "warn"), ("''", "info"), ("panic", "error"), ("Error", "error")]
+    {
+        let (document, _) = read_rest(&format!("  telemetry: {{logs: {{level: {level}}}}}"));
+        assert_eq!(document.telemetry.logs.level, expected, "{level}");
+    }
+}
+
 /// Guarantee: null is no list of readers, as in the Collector.
 #[test]
 fn own_metrics_are_on_unless_turned_off() {
@@ -399,7 +409,7 @@ fn own_metrics_are_on_unless_turned_off() {
 
 #[test]
 fn turns_own_metrics_off() {
-    for metrics in ["{level: none}", "{readers: []}"] {
+    for metrics in ["{level: none}", "{level: none, readers: []}"] {
         let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
         assert_eq!((document.telemetry.readers, said), (Vec::new(), Vec::new()), "{metrics}");
     }
@@ -468,7 +478,19 @@ fn says_what_is_wrong_beside_pipelines() {
         ),
         (
             "  telemetry: {metrics: {readers: [{periodic: {exporter: {otlp: }}}]}}",
-            "c.yaml:5:46: error: `service.telemetry.metrics.readers[0].periodic` is not in this build of Sluice: Sluice's own metrics can be scraped by Prometheus, but not pushed yet",
+            "c.yaml:5:46: warning: `service.telemetry.metrics.readers[0].periodic` has no effect: Sluice's own metrics are not pushed; a `pull` reader lets Prometheus scrape them",
+        ),
+        (
+            "  telemetry: {metrics: {address: '1:2:3'}}",
+            "c.yaml:5:34: error: `service.telemetry.metrics.address`: `1:2:3` is not an address `host:port`: an IPv6 address needs brackets",
+        ),
+        (
+            "  telemetry: {metrics: {readers: []}}",
+            "c.yaml:5:34: error: `service.telemetry.metrics.readers` must not be empty: `level: none` turns own metrics off",
+        ),
+        (
+            "  telemetry: {resource: {detectors: [{host: }]}}",
+            "c.yaml:5:25: warning: `service.telemetry.resource` has `detectors`, which has no effect: nothing is detected",
         ),
         (
             "  telemetry: {metrics: {level: detailed}}",
@@ -491,8 +513,12 @@ fn says_what_is_wrong_beside_pipelines() {
             "c.yaml:5:87: warning: `service.telemetry.metrics.readers[0].pull.exporter.prometheus.without_scope_info` has no effect: there are no labels `otel_scope_*`",
         ),
         (
+            "  telemetry: {logs: {level: fatal}}",
+            "c.yaml:5:29: warning: `service.telemetry.logs.level` counts as `error`, which is Sluice's highest level",
+        ),
+        (
             "  telemetry: {logs: {level: inf}}",
-            "c.yaml:5:29: error: `service.telemetry.logs.level` must be one of `debug`, `info`, `warn`, `error`, not `inf` (did you mean `info`?)",
+            "c.yaml:5:29: error: `service.telemetry.logs.level` must be one of `debug`, `info`, `warn`, `error`, `warning`, `dpanic`, `panic`, `fatal`, not `inf` (did you mean `info`?)",
         ),
         (
             "  extension: [health_check]",
