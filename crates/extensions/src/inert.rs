@@ -1,5 +1,5 @@
-//! Extensions that change no telemetry and have nothing to show here. They are accepted, because the
-//! Collector's files name them, with a warning that says so.
+//! Extensions that change no telemetry and have nothing to show here. They are accepted, because
+//! the Collector's files name them, with a warning that says so.
 
 use sluice_config::{ComponentKind, Kind};
 

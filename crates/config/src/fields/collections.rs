@@ -34,8 +34,8 @@ impl<'a> Fields<'a> {
         Some(items.filter_map(read).collect())
     }
 
-    /// A list whose items are among `names`. Items among `absent`, which only the Collector has, are
-    /// left out with a warning; without any item left, the default applies.
+    /// A list whose items are among `names`. Items among `absent`, which only the Collector has,
+    /// are left out with a warning; without any item left, the default applies.
     pub fn name_list(
         &mut self,
         key: &str,

@@ -83,8 +83,8 @@ async fn a_token_file_is_followed() {
     panic!("the new token was never taken");
 }
 
-/// Scenario: a receiver starts before its token file is there. Guarantee: it does not start, or with
-/// `retry_on_failure` lets in no sender until a token is there, and then those that show it.
+/// Scenario: a receiver starts before its token file is there. Guarantee: it does not start, or
+/// with `retry_on_failure` lets in no sender until a token is there, and then those that show it.
 #[tokio::test]
 async fn a_receiver_may_start_before_its_token_file() {
     let directory = tempfile::tempdir().expect("a directory");

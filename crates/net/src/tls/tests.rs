@@ -226,9 +226,9 @@ fn versions_suites_and_curves_are_kept_to() {
     assert!(ClientTls::new(old(&["TLS_RSA_WITH_RC4_128_SHA"])).is_err());
 }
 
-/// Scenario: versions, suites and curves that the Collector has and Sluice has not, alone and beside
-/// others; names that neither has. Guarantee: a warning for each of the former, after which the
-/// rest of a list applies, or the default; an error for each of the latter.
+/// Scenario: versions, suites and curves that only the Collector has, and names that neither has.
+/// Guarantee: a warning for each of the former, after which the rest of a list applies, or the
+/// default; an error for each of the latter.
 #[test]
 fn what_only_the_collector_has_is_warned_of() {
     const CBC: &str = "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA";

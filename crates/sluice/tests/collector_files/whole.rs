@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// What a file holds.
+/// The place of a file's text in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// No configuration of Sluice's components: the table says why.

@@ -113,8 +113,8 @@ mod tests {
             .event_format(JsonLines);
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
-            let error = "a \"b\"\n";
-            tracing::warn!(pipeline = %"traces/1", count = 3, share = 0.5, ok = true, %error, "no {}", 1);
+            let (error, pipeline) = ("a \"b\"\n", "traces/1");
+            tracing::warn!(%pipeline, count = 3, share = 0.5, ok = true, %error, "no {}", 1);
         });
         let text = String::from_utf8(written.0.lock().clone()).expect("UTF-8");
         assert_eq!(text.lines().count(), 1, "{text}");
