@@ -89,8 +89,10 @@ async fn the_level_of_compression_is_kept_to() {
     });
     let bytes_at = async |options: &str| {
         let exporter = exporter(&text(&path, options)).await;
-        // Numbers in text: there is something to be found, at some expense.
-        let body = (0..20_000_u64).map(|number| (number * 7919 % 10_007).to_string());
+        // Words in no order: there is something to be found, at some expense.
+        let word =
+            |number: u64| format!("{:x} ", number.wrapping_mul(number) * 7919 % 1009 * 65_537);
+        let body = (0..40_000_u64).map(word);
         let body = bytes::Bytes::from(body.collect::<String>());
         let (chunks, _) = exporter.pack(sluice_otlp::Signal::Traces, vec![body]).expect("packs");
         chunks.iter().map(bytes::Bytes::len).sum::<usize>()
