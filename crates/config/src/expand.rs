@@ -82,7 +82,7 @@ impl Expander<'_> {
             {
                 return self.scalar(scalar, span, depth);
             }
-            Value::Scalar(_) => return node,
+            value @ Value::Scalar(_) => value,
             Value::List(items) => {
                 Value::List(items.into_iter().map(|item| self.node(item, depth + 1)).collect())
             }
@@ -93,7 +93,7 @@ impl Expander<'_> {
                 Value::Mapping(entries.map(expand).collect())
             }
         };
-        Node { value, span }
+        Node { value, ..node }
     }
 
     /// Expands one value until nothing is left to expand.
@@ -128,16 +128,46 @@ impl Expander<'_> {
                 }
                 Value::Scalar(Scalar { value, .. }) => {
                     let scalar = Scalar { value, text: retrieved.text, expanded: true };
-                    return Node { value: Value::Scalar(scalar), span };
+                    return Node::new(Value::Scalar(scalar), span);
                 }
-                _ => return self.node(node, depth),
+                _ => {
+                    let text = self.text(retrieved.text, span);
+                    return Node { text, ..self.node(node, depth) };
+                }
             }
         }
         if is_written {
             self.warn_of_dollars(&text, span);
         }
         let scalar = Scalar { value: ScalarValue::String, text: text.replace("$$", "$"), expanded };
-        Node { value: Value::Scalar(scalar), span }
+        Node::new(Value::Scalar(scalar), span)
+    }
+
+    /// The text of a list or a mapping, with the references in it expanded. Without a diagnostic:
+    /// few options want a string there, and the list or mapping is expanded too.
+    fn text(&mut self, mut text: String, span: Span) -> Option<Box<Scalar>> {
+        while let Some(range) = find_reference(&text) {
+            if !self.charge(text.len(), span) {
+                return None;
+            }
+            let reference = text[range].to_owned();
+            let mut unreported = Diagnostics::default();
+            let environment = self.environment;
+            let mut silent = Expander {
+                environment,
+                diagnostics: &mut unreported,
+                expansions: 0,
+                work_bytes: 0,
+                exhausted: false,
+            };
+            let retrieved = silent.retrieve(&reference, false, span)?;
+            text = text.replace(&reference, &retrieved.text);
+            if text.len() as u64 > TEXT_LIMIT_BYTES {
+                return None;
+            }
+        }
+        let (value, text) = (ScalarValue::String, text.replace("$$", "$"));
+        Some(Box::new(Scalar { value, text, expanded: true }))
     }
 
     /// Warns of a value that was meant to have a reference and has none. Any text may be a secret:
@@ -161,7 +191,7 @@ impl Expander<'_> {
         let parsed = yaml::parse(text, source.unwrap_or(span.file), depth_left);
         let mut node = parsed.unwrap_or_else(|_| {
             let (value, text) = (ScalarValue::String, text.clone());
-            Node { value: Value::Scalar(Scalar { value, text, expanded: false }), span }
+            Node::new(Value::Scalar(Scalar { value, text, expanded: false }), span)
         });
         if source.is_none() || node.as_scalar().is_some() {
             set_spans(&mut node, span);

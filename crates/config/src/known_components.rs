@@ -21,6 +21,8 @@ mod tests {
     fn knows_components_by_class() {
         assert!(is_known(Class::Processor, "k8sattributes"));
         assert!(is_known(Class::Exporter, "prometheusremotewrite"));
+        assert!(["kubelet_stats", "obi"].iter().all(|name| is_known(Class::Receiver, name)));
+        assert!(["jaeger_query", "jaeger_storage"].iter().all(|it| is_known(Class::Extension, it)));
         assert!(!is_known(Class::Receiver, "k8sattributes"));
         assert!(!is_known(Class::Processor, "k8sattribute"));
     }

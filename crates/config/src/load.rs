@@ -135,10 +135,10 @@ fn unflatten(node: Node) -> Node {
         let last = Entry { key: last, ..entry };
         let nested = names.fold(last, |inner, name| {
             let key_span = inner.key_span;
-            let value = Node { value: Value::Mapping(vec![inner]), span: key_span };
+            let value = Node::new(Value::Mapping(vec![inner]), key_span);
             Entry { key: name.to_owned(), key_span, value }
         });
-        Node { value: Value::Mapping(vec![nested]), span }
+        Node::new(Value::Mapping(vec![nested]), span)
     };
     // A merge within one text removes nothing, so it has nothing to report.
     let mut unreported = Diagnostics::default();

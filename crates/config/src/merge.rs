@@ -26,10 +26,10 @@ fn merge_at(path: &str, earlier: Node, later: Node, diagnostics: &mut Diagnostic
                 entry.value = merge_at(&path, earlier, new.value, diagnostics);
                 entry.key_span = new.key_span;
             }
-            Node { value: Value::Mapping(entries), span: later.span }
+            Node::new(Value::Mapping(entries), later.span)
         }
         (earlier_value, value) => {
-            let later = Node { value, span: later.span };
+            let later = Node { value, ..later };
             if matches!(earlier_value, Value::Mapping(_)) && later.is_null() {
                 let message = format!(
                     "`{path}` is empty here and removes the value of an earlier configuration"

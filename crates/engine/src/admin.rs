@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use sluice_extensions::HealthCheck;
 use sluice_net::compress::compress;
 use sluice_net::server::{
     Address, Family, Handler, Listener, Protocols, ReplyBody, RequestBody, ServerOptions,
     ServerResources, Serving, reply, serve,
 };
+use sluice_net::tls::{TlsOptions, server_tls};
 use sluice_otlp::Encoding;
 use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -29,22 +31,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than scrapers pause.
 const IDLE: Duration = Duration::from_secs(120);
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminPlan {
     pub endpoint: String,
     /// Path of a health check. None: a server of metrics.
     pub health_path: Option<String>,
+    pub tls: Option<TlsOptions>,
 }
 
 impl AdminPlan {
     pub(crate) fn all(plan: &Plan) -> Vec<AdminPlan> {
-        let metrics = plan.metrics.iter().map(|it| (&it.endpoint, None));
+        let metrics = plan.metrics.iter().map(|it| {
+            let endpoint = it.endpoint.clone();
+            AdminPlan { endpoint, health_path: None, tls: None }
+        });
         let checks =
             plan.extensions.values().filter_map(|extension| extension.health_check.as_ref());
-        let checks = checks.map(|it| (&it.endpoint, Some(it.path.clone())));
-        let all = metrics.chain(checks);
-        all.map(|(endpoint, health_path)| AdminPlan { endpoint: endpoint.clone(), health_path })
-            .collect()
+        let checks = checks.map(|HealthCheck { endpoint, path, tls }| {
+            let (endpoint, health_path) = (endpoint.clone(), Some(path.clone()));
+            AdminPlan { endpoint, health_path, tls: tls.clone() }
+        });
+        metrics.chain(checks).collect()
     }
 
     /// Listens. Requests are answered until the server is dropped.
@@ -56,6 +63,9 @@ impl AdminPlan {
         let failed = |error: &dyn std::fmt::Display| {
             StartError(format!("{what} {error}; choose another address with `{option}`"))
         };
+        let alpn = Protocols::Http1.alpn();
+        let tls = self.tls.clone().map(|tls| server_tls(what, tls, alpn)).transpose();
+        let tls = tls.map_err(|error| StartError(format!("{what}: tls: {error}")))?;
         let address = Address::Tcp(self.endpoint.clone(), Family::Any);
         let listener = Listener::bind(&address).await.map_err(|error| failed(&error))?;
         let addr = listener.local_address().ok_or_else(|| failed(&"has no address"))?;
@@ -72,7 +82,7 @@ impl AdminPlan {
                 max_connection_age_grace: Some(PATIENCE),
                 ..ServerOptions::new(Protocols::Http1)
             },
-            tls: None,
+            tls,
             counters: Arc::default(),
             // Whatever happens at the receivers' ports, a probe is answered.
             resources: ServerResources::unlimited(),

@@ -82,7 +82,7 @@ pub(crate) fn declare_unsupported(fields: &mut Fields<'_>) {
 }
 
 /// `compression_params.level`. Unset or 0: the fastest level that compresses well.
-fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
+pub(crate) fn compression_level(fields: &mut Fields<'_>, highest: Option<i32>) -> Option<i32> {
     fields.section_or_default("compression_params", "Options of compression.", |fields| {
         let doc = "Level of compression: 1 to 9 for gzip, zlib and deflate, 1 to 22 for zstd. \
                    Unset, 0 or -1: the fastest level that compresses well.";

@@ -1,5 +1,7 @@
 //! Outcomes of answers, by the OTLP specification. Where it leaves room, the one that loses least.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
 use sluice_flow::Outcome;
@@ -9,6 +11,10 @@ use sluice_net::grpc::client::Reply;
 use sluice_net::grpc::{Code, Status};
 
 use crate::partial;
+
+/// The least pause after 429 without a delay: limits of a rate are for seconds at least, and
+/// attempts count against them.
+const RATE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn of_transport_error(error: &TransportError) -> Outcome {
     let reason = error.to_string();
@@ -73,7 +79,8 @@ fn retry(status: &Status, reason: String) -> Outcome {
 fn of_http_in_place_of_grpc(http: StatusCode, status: &Status, reason: String) -> Outcome {
     match http.as_u16() {
         413 => Outcome::TooLarge { reason },
-        429 | 500..=599 => retry(status, reason),
+        429 => Outcome::RetryAfter { delay: status.retry_delay.or(Some(RATE_PAUSE)), reason },
+        500..=599 => retry(status, reason),
         _ => Outcome::Misconfigured { reason },
     }
 }
@@ -109,9 +116,11 @@ pub(crate) fn of_http(answer: &Answer) -> Outcome {
     }
     let reason = http_reason(answer);
     match code {
-        429 | 502 | 503 | 504 => {
-            Outcome::RetryAfter { delay: retry_after(&answer.headers), reason }
+        429 => {
+            let delay = retry_after(&answer.headers).or(Some(RATE_PAUSE));
+            Outcome::RetryAfter { delay, reason }
         }
+        502..=504 => Outcome::RetryAfter { delay: retry_after(&answer.headers), reason },
         413 => Outcome::TooLarge { reason },
         300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => {
             Outcome::Misconfigured { reason }
@@ -152,8 +161,6 @@ fn http_reason(answer: &Answer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use http::{HeaderMap, HeaderValue};
 
@@ -251,6 +258,27 @@ mod tests {
             };
             assert_eq!(kind(&http(code, &[], b"")), expected, "{code}");
         }
+    }
+
+    /// Guarantee: after 429 a request pauses for a second at least, or for as long as the backend
+    /// says; other retryable statuses leave the pause to the delivery.
+    #[test]
+    fn a_limit_of_a_rate_is_not_tried_at_once() {
+        let delay = |code, headers: &[(&'static str, &'static str)]| match http(code, headers, b"")
+        {
+            Outcome::RetryAfter { delay, .. } => delay.map(|delay| delay.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(delay(429, &[]), Some(1));
+        assert_eq!(delay(429, &[("retry-after", "7")]), Some(7));
+        assert_eq!(delay(503, &[]), None);
+        let reply = Reply {
+            status: Status::new(Code::Unavailable, ""),
+            message: Bytes::new(),
+            http_status: Some(StatusCode::TOO_MANY_REQUESTS),
+        };
+        let Outcome::RetryAfter { delay, .. } = of_grpc(&reply) else { panic!("is sent again") };
+        assert_eq!(delay, Some(RATE_PAUSE));
     }
 
     /// Scenario: details that backends send beside the status. Guarantee: the delay and the text

@@ -141,13 +141,20 @@ fn read_queue(fields: &mut Fields<'_>) -> QueueConfig {
     queue.batch = fields.section("batch", doc, |fields| read_batch(fields, own_sizer)).flatten();
     let doc =
         "Maximum number of requests in flight. Unset: Sluice finds the best number by measuring.";
-    queue.num_consumers = fields.optional_integer("num_consumers", 1..=10_000, doc);
+    queue.num_consumers = fields.optional_integer("num_consumers", 0..=10_000, doc);
     let doc = "With `sizer: bytes`: limit of the delivery's backlog. Unset, or with another \
                `sizer`: only the limits of `buffer` apply.";
-    queue.queue_size = fields.optional_integer("queue_size", 1..=u64::MAX, doc);
+    queue.queue_size = fields.optional_integer("queue_size", 0..=u64::MAX, doc);
     let doc = "Has no effect, and causes a warning: on overflow senders always wait for up to a \
                second, and then get a retryable refusal.";
     queue.block_on_overflow = fields.boolean("block_on_overflow", false, doc);
+    let has_none = [("num_consumers", queue.num_consumers == Some(0))];
+    let has_none = has_none.into_iter().chain([("queue_size", queue.queue_size == Some(0))]);
+    for (key, _) in has_none.filter(|(_, has_none)| *has_none && !queue.is_disabled) {
+        fields.error_at(key, "must be at least 1");
+    }
+    queue.num_consumers = queue.num_consumers.filter(|number| *number > 0);
+    queue.queue_size = queue.queue_size.filter(|size| *size > 0);
     if queue.storage.is_some() && queue.wait_for_result {
         fields.error_at("wait_for_result", "cannot be used with `storage`");
     }
@@ -237,6 +244,7 @@ mod tests {
         for text in [
             "sending_queue: {sizer: requests, batch: {enabled: false}}",
             "sending_queue: {batch: {enabled: false, min_size: 10, max_size: 5}}",
+            "sending_queue: {enabled: false, num_consumers: 0, queue_size: 0}",
             "sending_queue: {sizer: , batch: {enabled: false}}",
         ] {
             let (sending, valid) = read(text);

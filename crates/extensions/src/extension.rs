@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
 use sluice_net::auth::server::ServerAuth;
+use sluice_net::tls::TlsOptions;
 
 /// Why an extension cannot be made. Each extension has errors of its own.
 pub type BuildError = Box<dyn std::error::Error + Send + Sync>;
@@ -57,4 +58,5 @@ pub struct HealthCheck {
     pub endpoint: String,
     /// Begins with `/`.
     pub path: String,
+    pub tls: Option<TlsOptions>,
 }

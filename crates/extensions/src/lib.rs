@@ -12,6 +12,7 @@ mod extension;
 mod file_storage;
 mod headers_setter;
 mod health_check;
+mod inert;
 pub mod oauth2client;
 mod secret;
 
@@ -33,16 +34,8 @@ pub static EXTENSIONS: ComponentKinds<Extension> = ComponentKinds::new(&[
         "memory_ballast",
         "`memory_ballast` is gone from the Collector and means nothing here: remove it",
     ),
-    ComponentKind::missing(
-        "pprof",
-        "`pprof` shows the inside of Go programs: remove it; `perf` shows where Sluice spends its \
-         time",
-    ),
-    ComponentKind::missing(
-        "zpages",
-        "`zpages` is not in this build of Sluice: see `/metrics` and `/dead-letters` on the \
-         metrics address",
-    ),
+    inert::PPROF,
+    inert::ZPAGES,
 ]);
 
 #[cfg(test)]
@@ -55,6 +48,8 @@ mod tests {
     #[test]
     fn mistakes_are_errors() {
         for (kind, text) in [
+            ("headers_setter", "{}"),
+            ("headers_setter", "headers: []"),
             ("headers_setter", "headers: [{action: upsert, key: a}]"),
             ("headers_setter", "headers: [{key: a, value: x, from_context: y}]"),
             ("headers_setter", "headers: [{key: 'a b', value: x}]"),
@@ -63,11 +58,19 @@ mod tests {
             ("bearertokenauth", "tokens: {a: b}"),
             ("bearertokenauth", "{token: x, header: 'a b'}"),
             ("basicauth", "client_auth: {password: x}"),
-            ("oauth2client", "{token_url: 'ftp://x', client_id: a}"),
-            ("oauth2client", "{token_url: 'https://x/token'}"),
-            ("oauth2client", "{client_id: a}"),
+            ("basicauth", "{}"),
+            ("basicauth", "{client_auth: {username: x}, htpasswd: {inline: 'a:b'}}"),
+            ("oauth2client", "{token_url: 'ftp://x', client_id: a, client_secret: b}"),
+            ("oauth2client", "{token_url: 'https://x/token', client_secret: b}"),
+            ("oauth2client", "{token_url: 'https://x/token', client_id: a}"),
+            ("oauth2client", "{client_id: a, client_secret: b}"),
+            (
+                "oauth2client",
+                "{token_url: 'https://x', client_id: a, client_secret: b, grant_type: password}",
+            ),
             ("health_check", "path: health"),
             ("file_storage", "directory: ''"),
+            ("file_storage", "max_size: -1"),
         ] {
             let (extension, diagnostics) =
                 read_text("extensions.x", text, |fields| EXTENSIONS.read(kind, fields));

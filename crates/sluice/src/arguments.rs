@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -28,16 +29,21 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The arguments of this process. A command line that begins with `--config`, as the
-    /// Collector's do, means `run`.
+    /// The arguments of this process.
     pub(crate) fn of_process() -> Self {
-        let mut arguments: Vec<_> = std::env::args_os().collect();
-        let first = arguments.get(1).and_then(|first| first.to_str());
-        if first.is_some_and(|first| first == "--config" || first.starts_with("--config=")) {
-            arguments.insert(1, "run".into());
-        }
-        Arguments::parse_from(arguments)
+        Arguments::parse_from(with_command(std::env::args_os().collect()))
     }
+}
+
+/// A command line that begins with an option of the Collector's, which has no subcommand for it,
+/// means `run`.
+fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
+    if ["--config", "--set", "--feature-gates"].contains(&first.split('=').next().unwrap_or(first))
+    {
+        arguments.insert(1, "run".into());
+    }
+    arguments
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,13 +107,30 @@ pub(crate) struct ConfigurationArguments {
     /// A file, `env:NAME` or `yaml:TEXT`; may be given several times
     #[arg(long, value_name = "LOCATION")]
     config: Vec<String>,
+    /// A value that overrides the files', as `processors.batch.timeout=2s`; may be given several
+    /// times
+    #[arg(long, value_name = "OPTION=VALUE", value_parser = set_location)]
+    set: Vec<String>,
+    /// Accepted for the Collector's command lines; Sluice has no feature gates
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Vec<String>,
 }
 
 impl ConfigurationArguments {
     /// All locations, in the order in which they are merged.
     pub(crate) fn locations(&self) -> Vec<String> {
-        self.files.iter().chain(&self.config).cloned().collect()
+        self.files.iter().chain(&self.config).chain(&self.set).cloned().collect()
     }
+}
+
+/// `a.b=c` as a location of configuration, as the Collector reads it.
+fn set_location(text: &str) -> Result<String, &'static str> {
+    let (option, value) = text.split_once('=').ok_or("it has no `=`: write `a.b=c`")?;
+    let (option, value) = (option.trim(), value.trim());
+    if option.is_empty() || option.split('.').any(str::is_empty) {
+        return Err("it names no option: write `a.b=c`");
+    }
+    Ok(format!("yaml:{}: {value}", option.replace('.', "::")))
 }
 
 #[derive(Debug, Args)]
@@ -196,5 +219,30 @@ mod tests {
         let Command::Validate(configuration) = arguments.command else { panic!("validate") };
         assert_eq!(configuration.locations(), ["a.yaml", "b.yaml"]);
         assert!(Arguments::try_parse_from(["sluice", "run"]).is_err(), "a configuration is needed");
+    }
+
+    /// Scenario: command lines of the Collector, which has no `run`. Guarantee: they mean `run`,
+    /// and `--set` comes after all files, whatever its place.
+    #[test]
+    fn command_lines_of_the_collector_are_taken() {
+        for line in [
+            "sluice --config a.yaml --set a.b=c --set exporters.otlp/2.tls.insecure=true",
+            "sluice --set=a.b=c --set=exporters.otlp/2.tls.insecure=true --config=a.yaml",
+            "sluice --feature-gates=-x,+y --set a.b=c --set exporters.otlp/2.tls.insecure=true \
+             --config a.yaml",
+        ] {
+            let words = with_command(line.split_whitespace().map(OsString::from).collect());
+            let Command::Run(run) = Arguments::try_parse_from(words).unwrap().command else {
+                panic!("{line}")
+            };
+            let expected =
+                ["a.yaml", "yaml:a::b: c", "yaml:exporters::otlp/2::tls::insecure: true"];
+            assert_eq!(run.configuration.locations(), expected, "{line}");
+            assert_eq!(run.configuration.feature_gates.is_empty(), !line.contains("gates"));
+        }
+        for wrong in ["a.b", "=c", "a..b=c", ".=c"] {
+            assert!(set_location(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(set_location(" a.b = c=d "), Ok("yaml:a::b: c=d".to_owned()));
     }
 }

@@ -7,8 +7,21 @@ use anyhow::{Result, anyhow};
 use sluice_config::{Diagnostics, Sources, SystemEnvironment};
 use sluice_engine::{Plan, plan};
 
+use crate::arguments::ConfigurationArguments;
 use crate::output::{self, complain};
 use crate::text;
+
+/// As [`load`], with warnings about the command line.
+pub(crate) fn load_for(arguments: &ConfigurationArguments) -> (Result<Plan>, Sources) {
+    warn_of_feature_gates(arguments);
+    load(&arguments.locations())
+}
+
+fn warn_of_feature_gates(arguments: &ConfigurationArguments) {
+    for gates in &arguments.feature_gates {
+        complain!("warning: `--feature-gates {gates}` has no effect: Sluice has no feature gates");
+    }
+}
 
 /// Reads, checks and plans. Prints errors and warnings, and returns a plan if there are no errors.
 pub(crate) fn load(locations: &[String]) -> (Result<Plan>, Sources) {
@@ -27,8 +40,9 @@ fn shown((plan, diagnostics): (Option<Plan>, Diagnostics)) -> (Result<Plan>, Sou
     (plan, diagnostics.sources)
 }
 
-pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
-    let plan = shown(plan::validate(locations, &SystemEnvironment)).0?;
+pub(crate) fn validate(arguments: &ConfigurationArguments) -> Result<ExitCode> {
+    warn_of_feature_gates(arguments);
+    let plan = shown(plan::validate(&arguments.locations(), &SystemEnvironment)).0?;
     let receivers = text::counted(plan.receivers.len() as u64, "receiver");
     let pipelines = text::counted(plan.pipelines.len() as u64, "pipeline");
     let deliveries = match plan.deliveries.len() {
@@ -38,8 +52,8 @@ pub(crate) fn validate(locations: &[String]) -> Result<ExitCode> {
     output::print(&format!("valid: {receivers}, {pipelines}, {deliveries}\n"))
 }
 
-pub(crate) fn plan(locations: &[String]) -> Result<ExitCode> {
-    let described = load(locations).0?.describe();
+pub(crate) fn plan(arguments: &ConfigurationArguments) -> Result<ExitCode> {
+    let described = load_for(arguments).0?.describe();
     output::print(&match text::terminal_width() {
         Some(width) => text::wrapped(&described, width),
         None => described,

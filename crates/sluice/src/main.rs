@@ -25,8 +25,8 @@ use crate::arguments::{Arguments, Command, Reference};
 fn main() -> ExitCode {
     let result = match Arguments::of_process().command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Validate(arguments) => configuration::validate(&arguments.locations()),
-        Command::Plan(arguments) => configuration::plan(&arguments.locations()),
+        Command::Validate(arguments) => configuration::validate(&arguments),
+        Command::Plan(arguments) => configuration::plan(&arguments),
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::LoadTest(arguments) => load_test::load_test(&arguments),
         Command::Log(command) => log::run(&command),

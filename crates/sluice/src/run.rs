@@ -20,7 +20,7 @@ use crate::{allocator, configuration};
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let (plan, sources) = configuration::load(&arguments.configuration.locations());
+    let (plan, sources) = configuration::load_for(&arguments.configuration);
     let plan = plan?;
     let logging = logging::install(&plan.logging).context("cannot open the log output")?;
     keep_pages_small();
@@ -68,7 +68,7 @@ async fn serve(
     let _not_deadly = signal(file_size)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        configuration = arguments.configuration.locations().join(", "),
+        configuration = shown(&arguments.configuration.locations()),
         health = plan.health_endpoints().join(", "),
         "sluice starts"
     );
@@ -94,6 +94,12 @@ async fn serve(
     tell(&parts.engine.shutdown(arguments.drain_timeout).await);
     parts.own_telemetry.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the configuration is. Text of the command line is left out: it may have secrets.
+fn shown(locations: &[String]) -> String {
+    let location = |it: &String| if it.starts_with("yaml:") { "yaml:…" } else { it }.to_owned();
+    locations.iter().map(location).collect::<Vec<_>>().join(", ")
 }
 
 /// The parts that a reload changes.

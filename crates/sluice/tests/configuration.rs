@@ -171,7 +171,7 @@ fn mistakes_are_named_where_they_are() {
         ),
         (
             "      insecure: true\nservice:\n",
-            &tls("curve_preferences: [P521]"),
+            &tls("curve_preferences: [P257]"),
             "11:27",
             &["`P256`"],
         ),
@@ -212,6 +212,44 @@ fn mistakes_are_named_where_they_are() {
         }
     }
     assert!(sluice(&["validate", &write(folder.path(), GOOD)]).status.success());
+}
+
+/// Scenario: command lines of the Collector. Guarantee: `--set` overrides the file, wherever it
+/// stands; a mistake in it is named; `--feature-gates` is taken with a warning.
+#[test]
+fn options_of_the_collectors_command_line_are_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = write(folder.path(), GOOD);
+    let plan = sluice(&["plan", "--set=exporters.otlp.sending_queue.num_consumers=3", &path]);
+    assert!(plan.status.success(), "{}", String::from_utf8_lossy(&plan.stderr));
+    let wrong = "--set=exporters.otlp.sending_queue.num_consumers=none";
+    for arguments in [&["validate", &path, wrong][..], &[wrong, "--config", &path]] {
+        let output = sluice(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("`exporters.otlp.sending_queue.num_consumers`"), "{said}");
+    }
+    let gates = sluice(&["validate", "--feature-gates=-a.b,+c", &path]);
+    let said = String::from_utf8_lossy(&gates.stderr);
+    assert!(gates.status.success() && said.contains("`--feature-gates -a.b,+c`"), "{said}");
+}
+
+/// Guarantee: the process's own lines of JSON have the Collector's keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_logs_in_json_are_as_the_collectors() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = format!(
+        "exporters:\n{}service:\n  telemetry: {{logs: {{encoding: json}}}}\n  pipelines:\n    \
+         traces: {{receivers: [otlp], exporters: [otlp/backend]}}\n",
+        exporter("backend", &backend)
+    );
+    let gateway = Gateway::start(&config).await;
+    gateway.wait_for_output("\"msg\":\"", 1).await;
+    let output = gateway.output();
+    let mut lines = output.lines().filter(|line| line.starts_with('{')).peekable();
+    assert!(lines.peek().is_some(), "{output}");
+    let is_right = |line: &str| line.starts_with("{\"level\":\"info\",\"ts\":\"20");
+    assert!(lines.all(is_right), "{output}");
 }
 
 /// Scenario: URLs with a user and a password, as they stand and from the environment, in every

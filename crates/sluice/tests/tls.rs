@@ -7,7 +7,7 @@ mod gateway;
 use std::path::Path;
 use std::sync::Arc;
 
-use doors::{Authority, Papers, connect, exchange_symlink, export, grpc, https, spans};
+use doors::{Authority, Papers, ask, connect, exchange_symlink, export, grpc, https, spans};
 use gateway::{Gateway, SOON, eventually, fan_out};
 use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
@@ -112,6 +112,27 @@ async fn replaced_certificate_files_take_effect() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_that_kubernetes_updates_takes_effect() {
     a_certificate_changes(mounted, |folder, _| exchange_symlink(folder, "..v2")).await;
+}
+
+/// Guarantee: a health check that has TLS answers over TLS, and over nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_health_check_may_have_tls() {
+    let authority = Authority::new("own");
+    let folder = written(&authority.issue());
+    let path = folder.path().display();
+    let check = format!(
+        "extensions: {{health_check: {{tls: {{cert_file: {path}/tls.crt, key_file: {path}/tls.key}}}}}}\n"
+    );
+    let backend = Backend::healthy().await.expect("a backend");
+    let config = check + &fan_out(Signal::Traces, 256, &[("backend", &backend)]);
+    let gateway = Gateway::start(&config).await;
+    let trusting = https(&authority, None, BOTH_VERSIONS);
+    let is_up = async || {
+        let Ok(mut stream) = connect(gateway.health, &trusting).await else { return false };
+        ask(&mut stream, "GET /", &[], b"").await.is_ok_and(|answer| answer.status == 200)
+    };
+    assert!(eventually(SOON, is_up).await, "{}", gateway.output());
+    assert_eq!(gateway.health().await.map(|(status, _)| status), None);
 }
 
 /// Scenario: half of a renewal (a certificate without its key), then a file that is no certificate,

@@ -1,6 +1,7 @@
 //! Structured logs, limited in rate by call site and component: an outage says what is wrong and
 //! fills no disk. A thread of its own writes them: an output that takes nothing stops nothing else.
 
+mod json;
 mod lines;
 mod tap;
 
@@ -22,6 +23,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::sampler::Sampler;
+use json::JsonLines;
 use lines::Lines;
 pub use tap::{LogQueue, LogTap, push_span};
 
@@ -95,10 +97,7 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone()).with_target(false);
     let layer = match options.is_json {
         false => layer.with_ansi(is_terminal).boxed(),
-        true => {
-            let layer = layer.json().flatten_event(true);
-            layer.with_current_span(false).with_span_list(false).boxed()
-        }
+        true => layer.event_format(JsonLines).boxed(),
     };
     let tap = Arc::<LogTap>::default();
     let layer = layer.and_then(tap::TapLayer(tap.clone())).with_filter(limit);

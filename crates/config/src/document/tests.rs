@@ -367,6 +367,16 @@ fn read_rest(rest: &str) -> (Document, Vec<String>) {
 mod telemetry;
 
 #[test]
+fn reads_the_levels_of_the_collector() {
+    for (level, expected) in
+        [("warning", "warn"), ("''", "info"), ("panic", "error"), ("Error", "error")]
+    {
+        let (document, _) = read_rest(&format!("  telemetry: {{logs: {{level: {level}}}}}"));
+        assert_eq!(document.telemetry.logs.level, expected, "{level}");
+    }
+}
+
+#[test]
 fn reads_the_buffer() {
     let (document, said) = read_rest(
         "buffer: {ack: durable, linger: 10ms, memory: {limit_mib: 256}, policy: drop_oldest, dead_letters: {limit_mib: 1}, directory: /d, flush_after: 1s, disk: {limit_mib: 100, segment_mib: 2}}",
@@ -428,6 +438,14 @@ fn says_what_is_wrong_beside_pipelines() {
             "c.yaml:5:34: error: `service.telemetry.metrics.address`: `localhost` is not an address `host:port`: the port is missing",
         ),
         (
+            "  telemetry: {metrics: {address: '1:2:3'}}",
+            "c.yaml:5:34: error: `service.telemetry.metrics.address`: `1:2:3` is not an address `host:port`: an IPv6 address needs brackets",
+        ),
+        (
+            "  telemetry: {metrics: {readers: []}}",
+            "c.yaml:5:34: error: `service.telemetry.metrics.readers` must not be empty: `level: none` turns own metrics off",
+        ),
+        (
             "  telemetry: {metrics: {level: detailed}}",
             "c.yaml:5:32: warning: `service.telemetry.metrics.level` makes no difference: the metrics are the same at every level but `none`",
         ),
@@ -448,8 +466,12 @@ fn says_what_is_wrong_beside_pipelines() {
             "c.yaml:5:87: warning: `service.telemetry.metrics.readers[0].pull.exporter.prometheus.without_scope_info` has no effect: there are no labels `otel_scope_*`",
         ),
         (
+            "  telemetry: {logs: {level: fatal}}",
+            "c.yaml:5:29: warning: `service.telemetry.logs.level` counts as `error`, which is Sluice's highest level",
+        ),
+        (
             "  telemetry: {logs: {level: inf}}",
-            "c.yaml:5:29: error: `service.telemetry.logs.level` must be one of `debug`, `info`, `warn`, `error`, not `inf` (did you mean `info`?)",
+            "c.yaml:5:29: error: `service.telemetry.logs.level` must be one of `debug`, `info`, `warn`, `error`, `warning`, `dpanic`, `panic`, `fatal`, not `inf` (did you mean `info`?)",
         ),
         (
             "  extension: [health_check]",

@@ -191,11 +191,71 @@ fn strings_keep_their_text() {
         assert_eq!(fields.integer("b", 1u16, 1..=u16::MAX, ""), 4317);
         assert_eq!(fields.optional_string("c", ""), Some(String::new()));
         assert_eq!(fields.integer("d", 7, 1..=9, ""), 7);
-        let map = [("k", "#pw"), ("l", "~"), ("m", "")];
-        assert_eq!(fields.string_map("e", ""), map.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        let map = fields.secret_map("e", "");
+        let map: Vec<_> = map.iter().map(|(k, v)| (k.as_str(), v.expose())).collect();
+        assert_eq!(map, [("k", "#pw"), ("l", "~"), ("m", "")]);
     });
     assert!(!diagnostics.has_errors());
     assert_eq!(diagnostics.warnings().count(), 2);
+}
+
+/// Scenario: passwords that YAML reads as null, a comment, an anchor, a list or a mapping, as they
+/// stand and with a reference in them. Guarantee: a string is the variable's text, as in the
+/// Collector; an option that wants a list gets the list.
+#[test]
+fn strings_are_the_text_of_a_variable_whatever_it_looks_like() {
+    for text in [
+        "#x",
+        "&x",
+        "*x",
+        "~",
+        "null",
+        "---",
+        "!x",
+        "%x",
+        "@x",
+        "`x",
+        "- x",
+        "{\"a\":1}",
+        "[x]",
+        "a: b",
+        "a: b: c",
+        "{",
+        "\"x\"",
+        "'x",
+        "0x1F",
+        "true",
+        " x ",
+        "x # y",
+        "{}",
+    ] {
+        let file = "a: ${env:V}\nb: {k: '${env:V}'}\nc: ['${env:V}']\nd: ${env:V}\n";
+        let environment = environment().variable("V", text).file("c.yaml", file);
+        let mut diagnostics = Diagnostics::default();
+        let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
+        let span = tree.span;
+        crate::Fields::read("x", &tree, span, &mut diagnostics, |fields| {
+            assert_eq!(fields.required_string("a", ""), text);
+            assert_eq!(fields.secret_map("b", "")[0].1.expose(), text);
+            assert_eq!(fields.secret_list("c", "")[0].expose(), text);
+            assert_eq!(fields.secret("d", "").unwrap().expose(), text);
+        });
+        assert_eq!(said(&diagnostics), Vec::<String>::new(), "{text}");
+    }
+    let environment = environment()
+        .variable("V", "{\"a\":\"${HOST}\",\"b\":\"$$\"}")
+        .file("c.yaml", "a: ${env:V}\nb: ${env:LIST}\nc: ${env:LIST}");
+    let mut diagnostics = Diagnostics::default();
+    let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
+    let span = tree.span;
+    crate::Fields::read("x", &tree, span, &mut diagnostics, |fields| {
+        let expected = "{\"a\":\"example.com\",\"b\":\"$\"}";
+        assert_eq!(fields.required_string("a", ""), expected);
+        assert_eq!(fields.required_string("b", ""), "[1, x, 'example.com']");
+        let list = fields.node("c", "list", "").and_then(|node| node.as_list());
+        assert_eq!(list.map(<[_]>::len), Some(3));
+    });
+    assert_eq!(said(&diagnostics), Vec::<String>::new());
 }
 
 #[test]

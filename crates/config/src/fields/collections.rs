@@ -34,26 +34,65 @@ impl<'a> Fields<'a> {
         Some(items.filter_map(read).collect())
     }
 
-    /// A list whose items are among `names`.
-    pub fn name_list(&mut self, key: &str, names: &[&str], doc: &str) -> Vec<String> {
+    /// A list whose items are among `names`. Items among `absent`, which only the Collector has,
+    /// are left out with a warning; without any item left, the default applies.
+    pub fn name_list(
+        &mut self,
+        key: &str,
+        names: &[&str],
+        absent: &[&str],
+        doc: &str,
+    ) -> Vec<String> {
         let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let shown = shown.join(", ");
         let option = OptionDoc::new(format!("list of {shown}"), "", doc);
         let given = self.placed_strings(key, option).unwrap_or_default();
-        for (span, name) in given.iter().filter(|(_, name)| !names.contains(&name.as_str())) {
-            let hint = did_you_mean(name, names.iter().copied())
+        let (known, other): (Vec<_>, Vec<_>) =
+            given.into_iter().partition(|(_, name)| names.contains(&name.as_str()));
+        let rest = match known.is_empty() {
+            true => "nothing is left of the list, so that the default applies",
+            false => "the rest of the list applies",
+        };
+        let path = self.path_of(key);
+        for (span, name) in other {
+            if absent.contains(&name.as_str()) {
+                let message =
+                    format!("`{path}` has `{name}`, which is not in this build of Sluice: {rest}");
+                self.push(Diagnostic::warning(span, message));
+                continue;
+            }
+            let hint = did_you_mean(&name, names.iter().copied())
                 .unwrap_or_else(|| format!("the values are {shown}"));
-            let message =
-                format!("`{}` has `{name}`, which is not one of its values", self.path_of(key));
-            self.push(Diagnostic::error(*span, message).with_hint(hint));
+            let message = format!("`{path}` has `{name}`, which is not one of its values");
+            self.push(Diagnostic::error(span, message).with_hint(hint));
         }
-        given.into_iter().map(|(_, name)| name).collect()
+        known.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// A mapping of strings to strings, in the file's order.
-    pub fn string_map(&mut self, key: &str, doc: &str) -> Vec<(String, String)> {
-        let entry = self.take(key, OptionDoc::new("map of strings", "", doc));
-        entry.map_or(Vec::new(), |entry| self.pairs_of(entry, false))
+    /// A mapping of strings to lists of strings, in the file's order: a pair for each item. One
+    /// string with commas is split, as the Collector does.
+    pub fn string_lists(&mut self, key: &str, doc: &str) -> Vec<(String, String)> {
+        let entry = self.take(key, OptionDoc::new("map of strings or lists of strings", "", doc));
+        let Some(entry) = entry else { return Vec::new() };
+        let Some(pairs) = entry.value.as_mapping() else {
+            return self.pairs_of(entry, false);
+        };
+        let mut found = Vec::new();
+        for Entry { key: name, value, .. } in pairs {
+            let path = format!("{}.{name}", self.path_of(key));
+            match value.as_list() {
+                Some(items) => found.extend(items.iter().filter_map(|item| {
+                    Some((name.clone(), self.string_at(&path, "a string", item, false)?))
+                })),
+                None => {
+                    let text = self.string_at(&path, "a string or a list", value, false);
+                    let text = text.unwrap_or_default();
+                    let items = text.split(',').map(|item| (name.clone(), item.to_owned()));
+                    found.extend(items);
+                }
+            }
+        }
+        found
     }
 
     /// A mapping of strings to secrets, for example headers: names are shown, values never.
@@ -131,7 +170,7 @@ impl<'a> Fields<'a> {
         node: &Node,
         is_secret: bool,
     ) -> Option<String> {
-        match node.as_scalar() {
+        match node.as_text() {
             Some(scalar) => self.check_scalar(path, node.span, scalar, is_secret, string_of),
             None => {
                 let message = format!("`{path}` must be {wanted}, not {}", node.kind());

@@ -15,6 +15,15 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A component of the Collector without effect here: all its options are accepted, with one
+    /// warning that says why.
+    pub fn whole_has_no_effect(&mut self, why: &str) {
+        if let Mode::Reading(reading) = &mut self.mode {
+            reading.known.extend(reading.entries.iter().map(|entry| entry.key.clone()));
+        }
+        self.warn(&format!("has no effect: {why}"));
+    }
+
     /// An option that a later release will have. Setting it is an error, except to nothing: null,
     /// false, an empty list or mapping, or a section that is not `enabled`.
     pub fn not_yet(&mut self, key: &str, what: &str) {
@@ -33,6 +42,11 @@ impl<'a> Fields<'a> {
     /// True if the file gives the option a value, which null is not. Does not declare it.
     pub fn is_given(&self, key: &str) -> bool {
         self.find(key).is_some_and(|entry| !entry.value.is_null())
+    }
+
+    /// True if the file gives the option an empty list. Does not declare it.
+    pub fn is_empty_list(&self, key: &str) -> bool {
+        self.find(key).and_then(|entry| entry.value.as_list()).is_some_and(<[_]>::is_empty)
     }
 
     /// The position of errors about the section as a whole. None when describing.
@@ -67,6 +81,11 @@ impl<'a> Fields<'a> {
     /// Reports a warning about an option. The message continues "`path.key` ".
     pub fn warn_at(&mut self, key: &str, message: &str) {
         self.remark(Severity::Warning, Some(key), message, None);
+    }
+
+    /// Reports a warning about the section as a whole. The message continues "`path` ".
+    pub fn warn(&mut self, message: &str) {
+        self.remark(Severity::Warning, None, message, None);
     }
 
     /// Reports that the section as a whole is wrong. The message continues "`path` ".

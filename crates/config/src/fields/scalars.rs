@@ -310,7 +310,7 @@ impl<'a> Fields<'a> {
 
     /// The entry's scalar; nothing if it is null; an error if it is a list or a mapping.
     fn scalar_of(&mut self, entry: &'a Entry) -> Option<&'a Scalar> {
-        let scalar = entry.value.as_scalar();
+        let scalar = entry.value.as_text();
         if scalar.is_none() {
             let message = format!("must be a single value, not {}", entry.value.kind());
             self.error_at(&entry.key, &message);

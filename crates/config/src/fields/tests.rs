@@ -47,7 +47,7 @@ fn read_everything(fields: &mut Fields<'_>) -> Everything {
         limit: fields.size("limit", 4 << 20, 1..=u64::MAX, "How much."),
         compression: fields.choice("compression", 1, &compressions, "How."),
         keys: fields.string_list("keys", &["a", "b"], "Which."),
-        labels: fields.string_map("labels", "Labels."),
+        labels: fields.string_lists("labels", "Labels."),
         headers: fields.secret_map("headers", "Headers."),
         tokens: fields.secret_list("tokens", "Tokens."),
         tls: fields.section("tls", "TLS.", |fields| fields.boolean("insecure", false, "No TLS.")),
@@ -73,7 +73,7 @@ timeout: 1m30s
 limit: 8MiB
 compression: zstd
 keys: [x, "y"]
-labels: {a: "1", b: x}
+labels: {a: "1", b: "x,y", c: ["p,q", r]}
 headers: {authorization: "Bearer abc"}
 tokens: ["a,b", c]
 tls:
@@ -96,7 +96,7 @@ named: {first: {n: 3}, second: }
         limit: 8 << 20,
         compression: 2,
         keys: vec!["x".to_owned(), "y".to_owned()],
-        labels: pairs(&[("a", "1"), ("b", "x")]),
+        labels: pairs(&[("a", "1"), ("b", "x"), ("b", "y"), ("c", "p,q"), ("c", "r")]),
         headers: vec![("authorization".to_owned(), Secret::new("Bearer abc"))],
         tokens: vec![Secret::new("a,b"), Secret::new("c")],
         tls: Some(false),
@@ -403,7 +403,7 @@ fn describes_every_option_in_order() {
         "limit | size (1 or more) | `4MiB` | How much.",
         "compression | one of `none`, `gzip`, `zstd` | `gzip` | How.",
         "keys | list of strings | `[a, b]` | Which.",
-        "labels | map of strings |  | Labels.",
+        "labels | map of strings or lists of strings |  | Labels.",
         "headers | map of secret strings |  | Headers.",
         "tokens | list of secret strings |  | Tokens.",
         "tls | section |  | TLS.",

@@ -178,7 +178,7 @@ impl Builder {
                     return Ok(());
                 }
                 let value = Value::Scalar(scalar(text, plain, tag.as_deref(), span)?);
-                self.finish(anchor, Finished { node: Node { value, span }, nodes: 1, depth: 0 })
+                self.finish(anchor, Finished { node: Node::new(value, span), nodes: 1, depth: 0 })
             }
             Event::SequenceStart(_, anchor, tag) => {
                 check_tag(tag.as_deref(), "seq", span)?;
@@ -238,7 +238,7 @@ impl Builder {
         };
         let span = Span { end: end.start.max(open.span.start), ..open.span };
         let (nodes, depth) = (self.nodes - open.nodes_before, open.depth);
-        self.finish(open.anchor, Finished { node: Node { value, span }, nodes, depth })
+        self.finish(open.anchor, Finished { node: Node::new(value, span), nodes, depth })
     }
 
     fn finish(&mut self, anchor: usize, finished: Finished) -> Step {

@@ -9,6 +9,8 @@ use crate::source::Span;
 pub struct Node {
     pub value: Value,
     pub span: Span,
+    /// For a list or a mapping that was a `${…}`: its text, for options that want a string.
+    pub text: Option<Box<Scalar>>,
 }
 
 #[derive(Clone)]
@@ -93,7 +95,11 @@ impl Scalar {
 impl Node {
     pub fn null(span: Span) -> Self {
         let (value, text) = (ScalarValue::Null, String::new());
-        Node { value: Value::Scalar(Scalar { value, text, expanded: false }), span }
+        Node::new(Value::Scalar(Scalar { value, text, expanded: false }), span)
+    }
+
+    pub fn new(value: Value, span: Span) -> Self {
+        Node { value, span, text: None }
     }
 
     pub fn is_null(&self) -> bool {
@@ -102,6 +108,11 @@ impl Node {
 
     pub fn as_scalar(&self) -> Option<&Scalar> {
         if let Value::Scalar(scalar) = &self.value { Some(scalar) } else { None }
+    }
+
+    /// The scalar, or the text of a `${…}` that is a list or a mapping.
+    pub fn as_text(&self) -> Option<&Scalar> {
+        self.as_scalar().or(self.text.as_deref())
     }
 
     pub fn as_list(&self) -> Option<&[Node]> {

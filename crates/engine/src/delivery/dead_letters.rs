@@ -362,7 +362,12 @@ mod tests {
         }
         assert_eq!(
             letters.totals(),
-            DeadLetterTotals { letters: 2, bytes: 2 * one, evicted_items: 30, ..Default::default() }
+            DeadLetterTotals {
+                letters: 2,
+                bytes: 2 * one,
+                evicted_items: 30,
+                ..Default::default()
+            }
         );
         assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
     }

@@ -137,25 +137,25 @@ impl Engine {
         let planned = AdminPlan::all(plan);
         let status = self.status.clone();
         for wanted in &planned {
-            if self.admin.contains_key(wanted) {
+            if self.admin.iter().any(|(running, _)| running == wanted) {
                 continue;
             }
             let mut started = wanted.serve(&status).await;
             let port = wanted.endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-            let ends_for_it = |(running, server): (&AdminPlan, &AdminServer)| {
+            let ends_for_it = |(running, server): &(AdminPlan, AdminServer)| {
                 !planned.contains(running) && port == Some(server.addr.port())
             };
             if started.is_err() && self.admin.iter().any(ends_for_it) {
-                self.admin.retain(|running, _| planned.contains(running));
+                self.admin.retain(|(running, _)| planned.contains(running));
                 let mut tries = 0..PORT_TRIES;
                 while started.is_err() && tries.next().is_some() {
                     tokio::time::sleep(PORT_PAUSE).await;
                     started = wanted.serve(&status).await;
                 }
             }
-            self.admin.insert(wanted.clone(), started?);
+            self.admin.push((wanted.clone(), started?));
         }
-        self.admin.retain(|running, _| planned.contains(running));
+        self.admin.retain(|(running, _)| planned.contains(running));
         Ok(())
     }
 }

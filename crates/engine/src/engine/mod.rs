@@ -99,7 +99,7 @@ pub struct Engine {
     files: Files,
     deliveries: BTreeMap<DeliveryId, RunningDelivery>,
     extensions: Extensions,
-    admin: BTreeMap<AdminPlan, AdminServer>,
+    admin: Vec<(AdminPlan, AdminServer)>,
     pub(crate) status: Arc<EngineStatus>,
 }
 
@@ -151,7 +151,7 @@ impl Engine {
             files: Files::default(),
             deliveries: BTreeMap::new(),
             extensions: Extensions::default(),
-            admin: BTreeMap::new(),
+            admin: Vec::new(),
             status,
         };
         match engine.apply(&plan).await {

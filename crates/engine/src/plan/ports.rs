@@ -58,7 +58,7 @@ fn listeners(document: &Document, read: &Read) -> Vec<Listener> {
         let address = Address::Tcp(endpoint.to_owned(), Family::Any);
         Listener { what, address, span, is_receiver: false }
     };
-    let metrics = super::metrics(document)
+    let metrics = super::metrics(document, &[])
         .map(|metrics| admin("service.telemetry.metrics".to_owned(), &metrics.endpoint, None));
     let health = document.extensions.iter().filter_map(|component| {
         let check = read.extensions.get(&component.id.to_string())?.health_check.as_ref()?;

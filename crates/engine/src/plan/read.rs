@@ -254,6 +254,8 @@ fn read_extensions(
 }
 
 fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
+    // Of a list that was a `${…}` a string option takes the text, which may change alone.
+    node.text.as_ref().map(|scalar| &scalar.text).hash(hasher);
     match &node.value {
         Value::Scalar(scalar) => (0u8, scalar.kind(), &scalar.text).hash(hasher),
         Value::List(items) => {
@@ -353,5 +355,6 @@ mod tests {
         };
         assert_eq!(fingerprint("first"), fingerprint("first"));
         assert_ne!(fingerprint("first"), fingerprint("second"));
+        assert_ne!(fingerprint("'${yaml:[a]}'"), fingerprint("'${yaml:[ a]}'"));
     }
 }

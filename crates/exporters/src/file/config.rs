@@ -1,7 +1,9 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sluice_config::Fields;
 
+use crate::client_options::{ZSTD_LEVELS, compression_level};
 use crate::json::Format;
 use crate::sending::Sending;
 
@@ -21,6 +23,7 @@ pub(crate) struct FileConfig {
     pub format: Format,
     /// zstd, a frame a request.
     pub compress: bool,
+    pub compression_level: Option<i32>,
     pub append: bool,
     pub create_directory: bool,
     /// Mode of a directory that is created.
@@ -41,6 +44,8 @@ impl FileConfig {
         let doc = "`zstd`: each request is one frame, preceded by its length in 4 bytes, big \
                    endian, in both formats.";
         let compress = fields.choice("compression", false, &[("zstd", true), ("", false)], doc);
+        let highest = if compress { ZSTD_LEVELS } else { None };
+        let compression_level = compression_level(fields, highest);
         let doc = "Append to the file of an earlier process; with `rotation` this is always so. If \
                    false, the first request empties the file.";
         let append = fields.boolean("append", false, doc);
@@ -51,8 +56,19 @@ impl FileConfig {
             |text: &str| u32::from_str_radix(text, 8).map_err(|_| "it must be octal".to_owned());
         let directory_mode =
             fields.parsed("directory_permissions", "octal mode", Some("0755"), doc, parse);
+        if directory_mode.is_some_and(|mode| mode > 0o777) {
+            fields.error_at("directory_permissions", "must be at most 0777");
+        } else if fields.is_given("directory_permissions") && !create_directory {
+            fields.error_at("directory_permissions", "needs `create_directory: true`");
+        }
         let sending = Sending::read_queue(fields);
-        fields.no_effect("flush_interval", "a request counts as delivered only once it is written");
+        let doc = "Has no effect, and causes a warning: a request counts as delivered only once it \
+                   is written.";
+        if fields.optional_duration("flush_interval", Duration::ZERO..=Duration::MAX, doc).is_some()
+        {
+            let message = "has no effect: a request counts as delivered only once it is written";
+            fields.warn_at("flush_interval", message);
+        }
         fields.not_yet("encoding", "encoding extensions");
         let doc = "A file for each value of a resource attribute.";
         let groups = fields.section("group_by", doc, |fields| {
@@ -71,6 +87,7 @@ impl FileConfig {
             path: PathBuf::from(path),
             format,
             compress,
+            compression_level,
             append,
             create_directory,
             directory_mode: directory_mode.unwrap_or(0o755),

@@ -127,10 +127,10 @@ impl FileExporter {
 
 impl Exporter for FileExporter {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let FileConfig { format, compress, .. } = *self.config;
+        let FileConfig { format, compress, compression_level, .. } = *self.config;
         let mut chunks = format.write(signal, chunks)?;
         if compress {
-            let packed = compress::compress(Encoding::Zstd, &chunks, None);
+            let packed = compress::compress(Encoding::Zstd, &chunks, compression_level);
             chunks = vec![packed.map_err(|error| error.to_string())?];
         }
         if format == Format::Json && !compress {

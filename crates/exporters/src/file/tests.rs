@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use sluice_flow::{Exporter, Outcome};
 
+use super::FileConfig;
 use crate::tests::{config, context, kind, one_span, packed, send};
 use crate::{BuildError, Files};
 
@@ -75,6 +76,41 @@ async fn messages_after_their_lengths() {
             assert_eq!(message, one_span());
         }
         assert!(rest.is_empty());
+    }
+}
+
+/// Guarantee: `compression_params.level` decides how much is spent on a smaller file.
+#[tokio::test]
+async fn the_level_of_compression_is_kept_to() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traces.bin");
+    let [least, most] = [1, 19].map(|level| {
+        format!("format: proto\ncompression: zstd\ncompression_params: {{level: {level}}}")
+    });
+    let bytes_at = async |options: &str| {
+        let exporter = exporter(&text(&path, options)).await;
+        // Words in no order: there is something to be found, at some expense.
+        let word =
+            |number: u64| format!("{:x} ", number.wrapping_mul(number) * 7919 % 1009 * 65_537);
+        let body = (0..40_000_u64).map(word);
+        let body = bytes::Bytes::from(body.collect::<String>());
+        let (chunks, _) = exporter.pack(sluice_otlp::Signal::Traces, vec![body]).expect("packs");
+        chunks.iter().map(bytes::Bytes::len).sum::<usize>()
+    };
+    assert!(bytes_at(&most).await < bytes_at(&least).await);
+}
+
+#[test]
+fn contradictions_are_errors() {
+    for more in [
+        "compression: zstd\ncompression_params: {level: 23}",
+        "flush_interval: -1s",
+        "directory_permissions: '0700'",
+        "create_directory: true\ndirectory_permissions: '7777'",
+    ] {
+        let text = text(Path::new("x"), more);
+        let (_, diagnostics) = sluice_config::read_text("exporters.file", &text, FileConfig::read);
+        assert!(diagnostics.has_errors(), "{more}");
     }
 }
 

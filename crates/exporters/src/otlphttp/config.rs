@@ -67,7 +67,8 @@ impl OtlpHttpConfig {
     ) -> OtlpHttpConfig {
         let coding = if is_packed { CODINGS[0] } else { UNPACKED };
         let http = HttpOptions::default();
-        OtlpHttpConfig { urls, format, coding, client, proxy_url: None, http }
+        let named_urls = Vec::new();
+        OtlpHttpConfig { urls, named_urls, format, coding, client, proxy_url: None, http }
     }
 
     pub(crate) fn read(fields: &mut Fields<'_>) -> OtlpHttpConfig {

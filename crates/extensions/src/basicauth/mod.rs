@@ -25,6 +25,16 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         let doc = "Credentials for requests to backends.";
         let client = fields.section("client_auth", doc, ClientConfig::read);
         let server = fields.section("htpasswd", "Users that receivers accept.", ServerConfig::read);
+        match (&client, &server) {
+            _ if fields.is_describing() => {}
+            (Some(_), Some(_)) => fields.error_at_with_hint(
+                "client_auth",
+                "cannot stand beside `htpasswd`",
+                "define two extensions, as `basicauth/client` and `basicauth/server`",
+            ),
+            (None, None) => fields.error("needs `client_auth` or `htpasswd`"),
+            _ => {}
+        }
         Extension {
             client: client.map(|it| ClientExtension::foundation(move || Ok(it.shown()))),
             server: server.map(|server| -> BuildServer {

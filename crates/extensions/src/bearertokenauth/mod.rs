@@ -5,6 +5,7 @@ mod server;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;
@@ -39,6 +40,8 @@ pub struct Config {
     pub tokens: Vec<Secret>,
     /// A file with a token a line. It wins over `tokens`.
     pub filename: Option<String>,
+    /// Receivers start without the file, and let in no sender until it is there.
+    pub waits_for_file: bool,
 }
 
 impl Config {
@@ -53,7 +56,7 @@ impl Config {
             }
         }
         if token.is_some() && !tokens.is_empty() {
-            fields.warn_at("token", "is ignored beside `tokens`: move it there to keep it");
+            fields.error_at("token", "cannot stand beside `tokens`: move it there");
         }
         let tokens = if tokens.is_empty() { token.into_iter().collect() } else { tokens };
         let doc = "File with one token on each line; read again when it changes. Takes precedence \
@@ -69,7 +72,8 @@ impl Config {
         if tokens.is_empty() && filename.is_none() {
             fields.error_missing("token");
         }
-        Config { header, scheme, tokens, filename }
+        let waits_for_file = read_retry(fields, filename.is_some());
+        Config { header, scheme, tokens, filename, waits_for_file }
     }
 
     /// The header that requests show, with the first token. A file has a token a line.
@@ -88,4 +92,38 @@ impl Config {
         let value = MadeFromSecrets::new("a bearer token", [token], make);
         SecretHeader { name: self.header.clone(), value }
     }
+}
+
+/// `retry_on_failure` and `wait_for_token_file`: whether a file that is missing stops a start.
+fn read_retry(fields: &mut Fields<'_>, has_file: bool) -> bool {
+    let doc = "Start without the file that `filename` names, if it is missing. It is looked for \
+               every second, without end; until it is there, receivers let in no sender.";
+    let is_enabled = fields.section_or_default("retry_on_failure", doc, |fields| {
+        let is_enabled = fields.boolean("enabled", false, "If false, the file must be there.");
+        let max_retries = fields.optional_integer("max_retries", 0..=i64::MAX, "Has no effect.");
+        if max_retries.is_some_and(|most| most > 0) {
+            fields.warn_at("max_retries", "has no effect: the file is looked for without end");
+        }
+        let doc = "Has no effect: the file is looked for every second.";
+        fields.optional_duration("interval", Duration::from_nanos(1)..=Duration::MAX, doc);
+        if is_enabled && !fields.is_given("interval") {
+            fields.error_missing("interval");
+        }
+        is_enabled
+    });
+    let doc = "Has no effect, and causes a warning: a start never waits for the file.";
+    let waits = fields.boolean("wait_for_token_file", false, doc);
+    for (key, is_set) in [("retry_on_failure", is_enabled), ("wait_for_token_file", waits)] {
+        if is_set && !has_file {
+            fields.error_at(key, "needs `filename`");
+        }
+    }
+    if waits && !is_enabled {
+        fields.error_at("wait_for_token_file", "needs `retry_on_failure` to be enabled");
+    } else if waits {
+        let message = "has no effect: the start does not wait; requests are refused or kept until \
+                       the file is there";
+        fields.warn_at("wait_for_token_file", message);
+    }
+    is_enabled
 }

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,7 +17,7 @@ use crate::digest::{
 pub struct BearerServer {
     header: HeaderName,
     scheme: String,
-    tokens: Arc<Reloading<Vec<Sha256Digest>>>,
+    pub(super) tokens: Arc<Reloading<Vec<Sha256Digest>>>,
     challenge: HeaderValue,
 }
 
@@ -25,16 +27,29 @@ impl BearerServer {
         // An empty token, as an unset variable makes it, would let in any request.
         let fixed = config.tokens.iter().map(|token| token.expose().as_bytes());
         let fixed: Vec<_> = fixed.filter(|token| !token.is_empty()).map(digest).collect();
+        let waits = config.waits_for_file;
+        let was_good = AtomicBool::new(false);
         let tokens = Reloading::start(
             "the bearer tokens",
             file.clone().into_iter().collect(),
             Some(CREDENTIALS_RELOAD_INTERVAL),
             move |snapshot: &Snapshot| {
-                let tokens = match &file {
-                    None => fixed.clone(),
-                    Some(path) => read_tokens(path, snapshot)?,
+                let read = match &file {
+                    None => Ok(fixed.clone()),
+                    Some(path) => read_tokens(path, snapshot),
                 };
-                if tokens.is_empty() { Err("there is no token".to_owned()) } else { Ok(tokens) }
+                let read = read.and_then(|tokens| match tokens.is_empty() {
+                    true => Err("there is no token".to_owned()),
+                    false => Ok(tokens),
+                });
+                match read {
+                    // An error keeps the tokens that were read before.
+                    Err(error) if waits && !was_good.load(Relaxed) => {
+                        tracing::error!(%error, "no sender is let in until there is a token");
+                        Ok(Vec::new())
+                    }
+                    read => read.inspect(|_| was_good.store(true, Relaxed)),
+                }
             },
         )?;
         let scheme = if config.scheme.is_empty() { "Bearer" } else { &config.scheme };

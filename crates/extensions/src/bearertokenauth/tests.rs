@@ -19,6 +19,7 @@ fn config(tokens: &[&str]) -> Config {
         scheme: "Bearer".to_owned(),
         tokens: tokens.iter().map(|token| Secret::new(*token)).collect(),
         filename: None,
+        waits_for_file: false,
     }
 }
 
@@ -80,6 +81,32 @@ async fn a_token_file_is_followed() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the new token was never taken");
+}
+
+/// Scenario: a receiver starts before its token file is there. Guarantee: it does not start, or
+/// with `retry_on_failure` lets in no sender until a token is there, and then those that show it.
+#[tokio::test]
+async fn a_receiver_may_start_before_its_token_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("tokens");
+    let options = Config { filename: Some(path.display().to_string()), ..config(&[]) };
+    assert!(BearerServer::new(&options).err().expect("is refused").contains("tokens"));
+    let options = Config { waits_for_file: true, ..options };
+    let authenticator = BearerServer::new(&options).expect("starts");
+    for (content, shown, expected) in [
+        (None, "Bearer ", Err(AuthError::Wrong)),
+        (None, "Bearer new", Err(AuthError::Wrong)),
+        (Some(""), "Bearer ", Err(AuthError::Wrong)),
+        (Some("new"), "Bearer new", Ok(())),
+        (Some(""), "Bearer new", Ok(())),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(&path, content).expect("is written");
+            authenticator.tokens.check();
+        }
+        let headers = headers("authorization", shown);
+        assert_eq!(authenticator.authenticate(&headers).await, expected, "{content:?} {shown}");
+    }
 }
 
 async fn shown(client: &SecretHeader) -> String {
@@ -156,21 +183,47 @@ async fn a_token_cannot_smuggle_headers() {
 }
 
 /// Scenario: `tokens` as the Collector has them, alone and beside `token`.
-/// Guarantee: they win over `token`, which a warning says: a token that was taken out of `tokens`
-/// lets no sender in.
+/// Guarantee: as there, both together are an error: one of them would be ignored.
 #[test]
-fn a_list_of_tokens_wins_over_the_token() {
-    for (text, expected, warnings) in [
+fn a_list_of_tokens_stands_alone() {
+    for (text, expected, errors) in [
         ("tokens: [a, b]", &["a", "b"][..], 0),
         ("{token: t, tokens: [a]}", &["a"], 1),
         ("{token: t, tokens: []}", &["t"], 0),
         ("token: t", &["t"], 0),
     ] {
         let (config, diagnostics) = read_text("extensions.bearertokenauth", text, Config::read);
-        assert!(diagnostics.errors().next().is_none(), "{text}");
-        assert_eq!(diagnostics.warnings().count(), warnings, "{text}");
+        assert_eq!(diagnostics.errors().count(), errors, "{text}");
+        assert_eq!(diagnostics.warnings().count(), 0, "{text}");
         let tokens: Vec<&str> = config.tokens.iter().map(Secret::expose).collect();
         assert_eq!(tokens, expected, "{text}");
+    }
+}
+
+/// Guarantee: options about a file that is missing are taken, with a warning for those without
+/// effect, and refused where the Collector refuses them.
+#[test]
+fn options_about_a_missing_file_are_read() {
+    for (text, waits, warnings, errors) in [
+        ("{filename: f}", false, 0, 0),
+        ("{filename: f, retry_on_failure: {enabled: true, interval: 2s}}", true, 0, 0),
+        ("{filename: f, retry_on_failure: {enabled: false}}", false, 0, 0),
+        (
+            "{filename: f, wait_for_token_file: true, \
+             retry_on_failure: {enabled: true, interval: 2s, max_retries: 5}}",
+            true,
+            2,
+            0,
+        ),
+        ("{filename: f, retry_on_failure: {enabled: true}}", true, 0, 1),
+        ("{filename: f, wait_for_token_file: true}", false, 0, 1),
+        ("{token: t, retry_on_failure: {enabled: true, interval: 2s}}", true, 0, 1),
+        ("{filename: f, retry_on_failure: {max_retries: -1}}", false, 0, 1),
+    ] {
+        let (config, diagnostics) = read_text("extensions.bearertokenauth", text, Config::read);
+        assert_eq!(config.waits_for_file, waits, "{text}");
+        let counts = (diagnostics.warnings().count(), diagnostics.errors().count());
+        assert_eq!(counts, (warnings, errors), "{text}");
     }
 }
 

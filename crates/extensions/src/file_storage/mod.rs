@@ -24,6 +24,10 @@ fn read(fields: &mut Fields<'_>) -> String {
         "the log always removes segments that no delivery needs, and rewrites those with little \
          live data",
     );
+    let doc = "Has no effect, and causes a warning: `buffer.disk.limit_mib` limits the log.";
+    if fields.optional_integer("max_size", 0..=i64::MAX, doc).is_some_and(|bytes| bytes > 0) {
+        fields.warn_at("max_size", "has no effect: `buffer.disk.limit_mib` limits the log");
+    }
     fields.no_effect("fsync", "every write is synced");
     fields.no_effect("create_directory", "the directory is created if it is missing");
     fields.no_effect("directory_permissions", "the directory is created with mode 0700");

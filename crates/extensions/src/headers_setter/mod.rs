@@ -69,6 +69,9 @@ impl Config {
         let headers = fields.sections("headers", doc, read_rule);
         let doc = "Another authentication extension whose headers are set first.";
         let additional_auth = fields.optional_string("additional_auth", doc);
+        if !fields.is_given("headers") || fields.is_empty_list("headers") {
+            fields.error_missing("headers");
+        }
         Config { headers: headers.into_iter().flatten().collect(), additional_auth }
     }
 }
@@ -95,10 +98,18 @@ fn read_rule(fields: &mut Fields<'_>) -> Option<HeaderRule> {
     }
     let from_context = from_context.map(|name| name.to_ascii_lowercase());
     if from_context.as_deref().is_some_and(|name| name.starts_with("auth.")) {
-        let message = "would be a header that senders choose: attributes of an authenticated \
-                       client (`auth.`) are not available; to know tenants apart, give each a \
-                       receiver of its own and a fixed `value`";
-        fields.error_at("from_context", message);
+        let message = "yields nothing: attributes of an authenticated client (`auth.`) are not in \
+                       this build of Sluice, and no sender may choose them; to know tenants \
+                       apart, give each a receiver of its own and a fixed `value`";
+        fields.warn_at("from_context", message);
+        let (value, default_value) = (default_value, None);
+        return name.map(|key| HeaderRule {
+            action,
+            key,
+            value,
+            from_context: None,
+            default_value,
+        });
     }
     name.map(|key| HeaderRule { action, key, value, from_context, default_value })
 }

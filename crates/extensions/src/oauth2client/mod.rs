@@ -31,6 +31,7 @@ pub struct Config {
     pub(crate) client_id: SecretSource,
     pub(crate) client_secret: SecretSource,
     pub scopes: Vec<String>,
+    /// A name may be there several times.
     pub endpoint_params: Vec<(String, String)>,
     /// A token is replaced this long before its end.
     pub expiry_buffer: Duration,
@@ -38,6 +39,17 @@ pub struct Config {
     pub timeout: Duration,
     pub tls: ClientTlsOptions,
 }
+
+/// Of the grant with a signed token.
+const JWT_OPTIONS: [&str; 7] = [
+    "client_certificate_key_id",
+    "client_certificate_key",
+    "client_certificate_key_file",
+    "signature_algorithm",
+    "iss",
+    "audience",
+    "claims",
+];
 
 impl Config {
     pub fn read(fields: &mut Fields<'_>) -> Config {
@@ -49,8 +61,9 @@ impl Config {
         let doc = "File with the client's secret; read again when it changes.";
         let secret_file = fields.non_empty_string("client_secret_file", doc);
         let scopes = fields.string_list("scopes", &[], "Scopes to ask for.");
-        let doc = "Further parameters of the token request, such as `audience`.";
-        let endpoint_params = fields.string_map("endpoint_params", doc);
+        let doc = "Further parameters of the token request, such as `audience`. A parameter with a \
+                   list, or a text with commas, is sent once for each item.";
+        let endpoint_params = fields.string_lists("endpoint_params", doc);
         let doc = "A token is replaced this long before it expires.";
         let expiry_buffer = fields.duration("expiry_buffer", Duration::from_secs(300), doc);
         let doc = "Time limit for one request to the token endpoint.";
@@ -65,9 +78,21 @@ impl Config {
             timeout,
             tls: ClientTlsOptions::read(fields),
         };
-        fields.not_yet("grant_type", "grants other than client credentials");
+        let doc = "Only `client_credentials` is in this build.";
+        let grant = fields.string("grant_type", "client_credentials", doc);
+        if !["", "client_credentials"].contains(&grant.as_str()) {
+            let message = "is not in this build of Sluice: grants other than client credentials";
+            fields.error_at("grant_type", message);
+        }
+        fields.hide("client_certificate_key");
+        for option in JWT_OPTIONS {
+            fields.no_effect(option, "the grant of client credentials does not use it");
+        }
         if config.client_id.is_unset() {
             fields.error_missing("client_id");
+        }
+        if config.client_secret.is_unset() {
+            fields.error_missing("client_secret");
         }
         match Origin::of(&config.token_url) {
             _ if config.token_url.is_empty() => {}

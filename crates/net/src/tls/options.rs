@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustls::ProtocolVersion::{self, TLSv1_2, TLSv1_3};
+use rustls::ProtocolVersion::{self, TLSv1_0, TLSv1_1, TLSv1_2, TLSv1_3};
 use rustls::pki_types::ServerName;
 use sluice_config::{Fields, Secret};
 
@@ -70,7 +70,35 @@ pub struct ClientTlsOptions {
     pub server_name_override: Option<String>,
 }
 
-const VERSIONS: [(&str, ProtocolVersion); 2] = [("1.2", TLSv1_2), ("1.3", TLSv1_3)];
+const VERSIONS: [(&str, ProtocolVersion); 4] =
+    [("1.2", TLSv1_2), ("1.3", TLSv1_3), ("1.1", TLSv1_1), ("1.0", TLSv1_0)];
+
+/// Cipher suites that the Collector has by default. They are weaker than those of this build.
+const OLD_SUITES: [&str; 4] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+];
+
+/// Those that it has with `include_insecure_cipher_suites`.
+const INSECURE_SUITES: [&str; 12] = [
+    "TLS_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+];
+
+/// Curves of the Collector that this build does not have.
+const OTHER_CURVES: [&str; 2] = ["P521", "X25519MLKEM768"];
 
 impl Pem {
     /// Reads PEM data that is in a file or stands in the configuration. `what` begins the options'
@@ -90,19 +118,45 @@ impl Pem {
 }
 
 impl TlsOptions {
+    /// Reads the section `tls` of a server.
+    pub fn read_server(fields: &mut Fields<'_>) -> TlsOptions {
+        let certificate =
+            Pem::read(fields, "cert_file", "cert_pem", "Our certificate, followed by its chain");
+        let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
+        let doc = "Senders must show a certificate of one of the authorities in this PEM file \
+                   (mTLS). It is read again when it changes.";
+        let client_ca_file = fields.non_empty_string("client_ca_file", doc);
+        let protocol = TlsOptions::read_protocol(fields);
+        fields.no_effect("client_ca_file_reload", "all files are read again when they change");
+        let why = "a server does not use it: `client_ca_file` names the authorities of senders";
+        fields.no_effect("ca_file", why);
+        fields.no_effect("ca_pem", why);
+        let why = "certificates of the system's authorities are never accepted from senders";
+        fields.no_effect("include_system_ca_certs_pool", why);
+        if certificate.is_none() || key.is_none() {
+            let hint = "set `cert_file` and `key_file`";
+            fields.error_with_hint("needs a certificate and its key", hint);
+        }
+        let authorities = client_ca_file.map(|path| Pem::File(PathBuf::from(path)));
+        TlsOptions { certificate, key, authorities, ..protocol }
+    }
+
     /// Reads the options of the protocol: versions, cipher suites, curves, and the interval for
     /// reading files again. The caller reads the options of the certificates.
     pub fn read_protocol(fields: &mut Fields<'_>) -> TlsOptions {
-        let min_version = fields.choice("min_version", TLSv1_2, &VERSIONS, "Lowest TLS version.");
-        let max_version = fields.choice("max_version", TLSv1_3, &VERSIONS, "Highest TLS version.");
+        let min_version = version(fields, "min_version", TLSv1_2, "Lowest TLS version.");
+        let max_version = version(fields, "max_version", TLSv1_3, "Highest TLS version.");
         let names = cipher_suite_names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let doc = "Cipher suites of TLS 1.2. Unset: all that are secure. Those of TLS 1.3 are \
                    always enabled.";
-        let cipher_suites = fields.name_list("cipher_suites", &names, doc);
+        let with_insecure = fields.is_present("include_insecure_cipher_suites");
+        let insecure = if with_insecure { &INSECURE_SUITES[..] } else { &[] };
+        let absent = [&OLD_SUITES[..], insecure].concat();
+        let cipher_suites = fields.name_list("cipher_suites", &names, &absent, doc);
         let doc = "Key exchange curves, the preferred one first. Unset: all.";
         let names = CURVES.map(|(name, _)| name);
-        let curve_preferences = fields.name_list("curve_preferences", &names, doc);
+        let curve_preferences = fields.name_list("curve_preferences", &names, &OTHER_CURVES, doc);
         let doc = "Interval at which the files are checked for changes. 0: never, which is the \
                    Collector's default.";
         let reload_interval = fields.duration("reload_interval", DEFAULT_RELOAD_INTERVAL, doc);
@@ -121,6 +175,23 @@ impl TlsOptions {
             ..TlsOptions::default()
         }
     }
+}
+
+/// A version of TLS. The Collector still has those that are older than 1.2.
+fn version(
+    fields: &mut Fields<'_>,
+    key: &str,
+    default: ProtocolVersion,
+    doc: &str,
+) -> ProtocolVersion {
+    let doc = format!("{doc} `1.0` and `1.1` count as `1.2`, with a warning.");
+    let choices = [&VERSIONS[..], &[("", default)]].concat();
+    let version = fields.choice(key, default, &choices, &doc);
+    if matches!(version, TLSv1_0 | TLSv1_1) {
+        fields.warn_at(key, "counts as `1.2`: Sluice has no older version of TLS");
+        return TLSv1_2;
+    }
+    version
 }
 
 impl ClientTlsOptions {

@@ -226,6 +226,45 @@ fn versions_suites_and_curves_are_kept_to() {
     assert!(ClientTls::new(old(&["TLS_RSA_WITH_RC4_128_SHA"])).is_err());
 }
 
+/// Scenario: versions, suites and curves that only the Collector has, and names that neither has.
+/// Guarantee: a warning for each of the former, after which the rest of a list applies, or the
+/// default; an error for each of the latter.
+#[test]
+fn what_only_the_collector_has_is_warned_of() {
+    const CBC: &str = "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA";
+    const GCM: &str = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+    const RC4: &str = "TLS_RSA_WITH_RC4_128_SHA";
+    let read = |text: &str| {
+        let text = format!("tls: {{{text}}}");
+        let (options, diagnostics) = sluice_config::read_text("x", &text, ClientTlsOptions::read);
+        (options.common, diagnostics.warnings().count(), diagnostics.errors().count())
+    };
+    for (text, warnings, errors) in [
+        ("min_version: '1.0'".to_owned(), 1, 0),
+        ("min_version: '1.0', max_version: '1.1'".to_owned(), 2, 0),
+        ("min_version: ''".to_owned(), 0, 0),
+        ("min_version: '1.4'".to_owned(), 0, 1),
+        (format!("cipher_suites: [{CBC}]"), 1, 0),
+        (format!("cipher_suites: [{RC4}]"), 0, 1),
+        (format!("cipher_suites: [{RC4}], include_insecure_cipher_suites: true"), 2, 0),
+        ("curve_preferences: [P521, X25519MLKEM768]".to_owned(), 2, 0),
+        ("curve_preferences: [P522]".to_owned(), 0, 1),
+    ] {
+        let (_, found_warnings, found_errors) = read(&text);
+        assert_eq!((found_warnings, found_errors), (warnings, errors), "{text}");
+    }
+    let (old, ..) = read("min_version: '1.0', max_version: '1.1'");
+    let only_1_2 = (ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_2);
+    assert_eq!((old.min_version, old.max_version), only_1_2);
+    let (mixed, ..) =
+        read(&format!("cipher_suites: [{CBC}, {GCM}], curve_preferences: [P521, P256]"));
+    assert_eq!(
+        (mixed.cipher_suites, mixed.curve_preferences),
+        (vec![GCM.into()], vec!["P256".into()])
+    );
+    assert!(read(&format!("cipher_suites: [{CBC}]")).0.cipher_suites.is_empty());
+}
+
 /// Scenario: the files are rotated, first halfway (the key of another certificate), then
 /// completely. Guarantee: the old certificate is shown until the new pair is whole, then the new
 /// one.

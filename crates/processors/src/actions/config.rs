@@ -122,6 +122,11 @@ fn read_source(fields: &mut Fields<'_>) -> Source {
                for which the receiver needs `include_metadata`. Several values are joined by `;`. \
                If there is none, `default_value` applies; without one, the action does nothing.";
     let from_context = fields.parsed("from_context", kind, None, doc, ContextKey::parse);
+    if from_context == Some(ContextKey::Authenticated) {
+        let message = "yields nothing: attributes of an authenticated client (`auth.`) are not in \
+                       this build of Sluice";
+        fields.warn_at("from_context", message);
+    }
     let doc = "The value if `from_context` and `from_attribute` yield none.";
     let default_value = read_value(fields, "default_value", doc);
     Source { value, from_context, from_attribute, default_value }

@@ -36,7 +36,11 @@ impl Source {
     pub(super) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.optional(self.value.as_deref());
         let from_context = self.from_context.as_ref();
-        fingerprint.optional(from_context.map(|key| key.metadata_key().unwrap_or("")));
+        fingerprint.optional(from_context.map(|key| match key {
+            ContextKey::ClientAddress => "",
+            ContextKey::Metadata(name) => name,
+            ContextKey::Authenticated => "auth.",
+        }));
         fingerprint.optional(self.from_attribute.as_deref());
         fingerprint.optional(self.default_value.as_deref());
     }
@@ -48,18 +52,19 @@ pub(crate) enum ContextKey {
     ClientAddress,
     /// Name of a request header (gRPC metadata), in lower case.
     Metadata(String),
+    /// An attribute of an authenticated client, of which Sluice has none.
+    Authenticated,
 }
 
 impl ContextKey {
     /// Reads `client.address`, `metadata.NAME`, or a bare NAME, which older configurations write.
+    /// `auth.NAME` is never a header, which senders choose, in any letter case.
     ///
     /// # Errors
-    /// Why it is not available.
+    /// Why it is no key.
     pub(crate) fn parse(text: &str) -> Result<ContextKey, String> {
         if text.to_lowercase().starts_with("auth.") {
-            let message = "attributes of an authenticated client (`auth.`) are not available; \
-                           possible are `client.address` and `metadata.NAME`";
-            return Err(message.to_owned());
+            return Ok(ContextKey::Authenticated);
         }
         if text == "client.address" {
             return Ok(ContextKey::ClientAddress);
@@ -73,7 +78,7 @@ impl ContextKey {
     /// The header that it stands for.
     pub(super) fn metadata_key(&self) -> Option<&str> {
         match self {
-            ContextKey::ClientAddress => None,
+            ContextKey::ClientAddress | ContextKey::Authenticated => None,
             ContextKey::Metadata(name) => Some(name),
         }
     }
@@ -86,6 +91,7 @@ impl ContextKey {
                 let address = peer.parse::<SocketAddr>().map(|it| it.ip().to_canonical());
                 Some(address.map_or(peer, |address| address.to_string()))
             }
+            ContextKey::Authenticated => None,
             ContextKey::Metadata(name) => {
                 let values = metadata.headers.iter().filter(|(header, _)| header == name);
                 let texts: Vec<_> = values.map(|(_, it)| String::from_utf8_lossy(it)).collect();
@@ -117,8 +123,11 @@ mod tests {
         assert_eq!(find("x-tenant").as_deref(), Some("a;b"));
         assert_eq!(find("metadata.absent"), None);
         assert_eq!(ContextKey::ClientAddress.find(&Metadata::default()).as_deref(), Some(""));
+        let sent = ("auth.subject".to_owned(), b"forged".to_vec());
+        let metadata = Metadata { headers: vec![sent], ..metadata() };
         for name in ["auth.subject", "Auth.subject"] {
-            assert!(ContextKey::parse(name).unwrap_err().contains("not available"));
+            let key = ContextKey::parse(name).unwrap();
+            assert_eq!((key.find(&metadata), key.metadata_key()), (None, None), "{name}");
         }
     }
 }

@@ -332,7 +332,6 @@ fn wrong_options_are_refused() {
             "not an option of the action `insert`",
         ),
         ("actions: [{key: k, action: delete, value: 1}]", "not an option of the action `delete`"),
-        ("actions: [{key: k, action: upsert, from_context: auth.subject}]", "not available"),
         ("actions: [{key: k, action: extract}]", "`a.actions[0].pattern` is required"),
         ("actions: [{key: k, action: extract, pattern: abc}]", "no named group"),
         ("actions: [{key: k, action: extract, pattern: '(?P<a>.)(.)'}]", "without a name"),

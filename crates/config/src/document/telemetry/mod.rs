@@ -107,7 +107,13 @@ fn read_metrics(fields: &mut Fields<'_>) -> (Vec<PrometheusReader>, Vec<Periodic
     let kind = "an address `host:port`";
     let address = fields.parsed("address", kind, None, doc, split_address);
     fields.no_effect("views", "the set of metrics and labels is fixed, and small");
+    if fields.is_given("views") && level != "detailed" {
+        fields.error_at("views", "can only be set with `level: detailed`");
+    }
     let has_readers = fields.is_given("readers");
+    if fields.is_empty_list("readers") && level != "none" {
+        fields.error_at("readers", "must not be empty: `level: none` turns own metrics off");
+    }
     let doc = "Where the metrics go: a listener (`pull`), and backends to which they are sent \
                (`periodic`). Unset: `localhost:8888`, with the Collector's default names.";
     let (mut readers, mut periodic) = (Vec::new(), Vec::new());
@@ -137,8 +143,15 @@ fn read_metrics(fields: &mut Fields<'_>) -> (Vec<PrometheusReader>, Vec<Periodic
 fn split_address(text: &str) -> Result<(String, u16), String> {
     let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
     let port = port.parse().map_err(|_| format!("`{port}` is not a port"))?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.contains(':') && !host.starts_with('[') {
+        return Err("an IPv6 address needs brackets".to_owned());
+    }
+    let host = without_brackets(host);
     Ok((if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port))
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 fn read_reader(fields: &mut Fields<'_>) -> Option<Reader> {
@@ -176,7 +189,8 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     }
     let doc = "Leave out units, such as `_seconds`.";
     PrometheusReader {
-        host: fields.string("host", "localhost", "Address to listen on."),
+        host: without_brackets(&fields.string("host", "localhost", "Address to listen on."))
+            .to_owned(),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
         without_type_suffix: fields.boolean("without_type_suffix", true, "Leave out `_total`."),
         without_units: fields.boolean("without_units", true, doc),
@@ -185,8 +199,7 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
 
 fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     let default = OwnLogs::default();
-    let levels = ["debug", "info", "warn", "error"].map(|level| (level, level));
-    let encodings = [("console", false), ("json", true)];
+    let encodings = [("console", false), ("json", true), ("", false)];
     fields.no_effect("development", "there is only one mode of logging");
     fields.no_effect("disable_caller", "log lines name the component, not the line of code");
     fields.no_effect("disable_stacktrace", "log lines have no stack traces");
@@ -202,11 +215,36 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
         fields.warn_at("output_paths", "has more than one: only the first is written to");
     }
     OwnLogs {
-        level: fields.choice("level", default.level, &levels, "The lowest level that is written."),
+        level: read_level(fields, default.level),
         is_json: fields.choice("encoding", default.is_json, &encodings, "The format of a line."),
         output: output_paths.into_iter().next().unwrap_or(default.output),
         sampling: read_sampling(fields),
         processors: processors.into_iter().flatten().collect(),
+    }
+}
+
+fn read_level(fields: &mut Fields<'_>, default: &'static str) -> &'static str {
+    const LEVELS: [(&str, &str); 9] = [
+        ("debug", "debug"),
+        ("info", "info"),
+        ("warn", "warn"),
+        ("error", "error"),
+        ("", "info"),
+        ("warning", "warn"),
+        ("dpanic", ABOVE_ERROR),
+        ("panic", ABOVE_ERROR),
+        ("fatal", ABOVE_ERROR),
+    ];
+    /// The Collector has levels above `error`, at which errors are not written.
+    const ABOVE_ERROR: &str = "above error";
+    let doc = "The lowest level that is written. `warning` is `warn`; `dpanic`, `panic` and \
+               `fatal` count as `error`, with a warning.";
+    match fields.choice("level", default, &LEVELS, doc) {
+        ABOVE_ERROR => {
+            fields.warn_at("level", "counts as `error`, which is Sluice's highest level");
+            "error"
+        }
+        level => level,
     }
 }
 

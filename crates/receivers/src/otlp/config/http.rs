@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::http::uri::PathAndQuery;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::headers;
@@ -24,7 +25,11 @@ const ENCODINGS: [(&str, Packing); 7] = [
 pub(super) fn read(fields: &mut Fields<'_>) -> HttpConfig {
     let address = address(fields, "localhost:4318");
     let url_paths = Signal::ALL.map(|signal| url_path(fields, signal));
-    fields.no_effect("profiles_url_path", "profiles are not received");
+    let doc = "Has no effect, and causes a warning: profiles are not received.";
+    if let Some(path) = fields.optional_string("profiles_url_path", doc) {
+        check_url_path(fields, "profiles_url_path", &path);
+        fields.warn_at("profiles_url_path", "has no effect: profiles are not received");
+    }
     let mut shared = SharedConfig::read(fields, address, Protocols::Http1AndHttp2);
     let doc = "Largest request in bytes, before and after decompression. Larger ones are answered \
                413. 0 means the default. (The Collector's default is 20 MiB; OTLP recommends 64 \
@@ -49,8 +54,17 @@ fn url_path(fields: &mut Fields<'_>, signal: Signal) -> String {
     let key = format!("{signal}_url_path");
     let doc = format!("URL path of requests with {signal}.");
     let path = fields.string(&key, signal.http_path(), &doc);
+    check_url_path(fields, &key, &path);
     // The Collector takes the path with or without its slash.
     if path.starts_with('/') { path } else { format!("/{path}") }
+}
+
+/// As Go reads a URL: what stands before a colon in the first part would be a scheme.
+fn check_url_path(fields: &mut Fields<'_>, key: &str, path: &str) {
+    let first = path.split('/').next().unwrap_or_default();
+    if first.contains(':') || PathAndQuery::try_from(format!("/{path}")).is_err() {
+        fields.error_at_with_hint(key, "is no path of a URL", "write it as `/v1/traces`");
+    }
 }
 
 fn timeouts(fields: &mut Fields<'_>, config: &mut SharedConfig) {

@@ -12,7 +12,7 @@ use ::http::HeaderMap;
 use sluice_config::Fields;
 use sluice_net::compress::Packing;
 use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerOptions};
-use sluice_net::tls::{Pem, TlsOptions};
+use sluice_net::tls::TlsOptions;
 
 use super::counters::Transport;
 
@@ -96,6 +96,7 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
     let doc = "`tcp4` and `tcp6` listen only on addresses of that family. With `unix`, `endpoint` \
                is a path, to which Sluice's own user and group may connect (mode 0660).";
     let family = fields.choice("transport", Some(Family::Any), &transports, doc);
+    fields.no_effect("dialer", "a receiver opens no connections");
     if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"))
     {
         return Address::Unix(PathBuf::from(path));
@@ -134,7 +135,7 @@ impl SharedConfig {
     /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
         let doc = "TLS. Unset: connections are not encrypted.";
-        let tls = fields.section_unless_empty("tls", doc, tls);
+        let tls = fields.section_unless_empty("tls", doc, TlsOptions::read_server);
         let authenticator = authenticator(fields);
         let doc = "Keep the request headers that `headers_setter`, `metadata_keys` or \
                    `from_context` name, and no others. Requests with different values of a header \
@@ -185,28 +186,6 @@ fn authenticator(fields: &mut Fields<'_>) -> Option<String> {
         name
     });
     name.filter(|name| !name.is_empty())
-}
-
-/// `tls` of a server.
-fn tls(fields: &mut Fields<'_>) -> TlsOptions {
-    let certificate =
-        Pem::read(fields, "cert_file", "cert_pem", "Our certificate, followed by its chain");
-    let key = Pem::read(fields, "key_file", "key_pem", "The private key of our certificate");
-    let doc = "Senders must show a certificate of one of the authorities in this PEM file (mTLS). \
-               It is read again when it changes.";
-    let client_ca_file = fields.non_empty_string("client_ca_file", doc);
-    let protocol = TlsOptions::read_protocol(fields);
-    fields.no_effect("client_ca_file_reload", "all files are read again when they change");
-    let why = "a server does not use it: `client_ca_file` names the authorities of senders";
-    fields.no_effect("ca_file", why);
-    fields.no_effect("ca_pem", why);
-    let why = "certificates of the system's authorities are never accepted from senders";
-    fields.no_effect("include_system_ca_certs_pool", why);
-    if certificate.is_none() || key.is_none() {
-        fields.error_with_hint("needs a certificate and its key", "set `cert_file` and `key_file`");
-    }
-    let authorities = client_ca_file.map(|path| Pem::File(PathBuf::from(path)));
-    TlsOptions { certificate, key, authorities, ..protocol }
 }
 
 #[cfg(test)]
