@@ -37,7 +37,8 @@ pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
     headers
 }
 
-/// Reads a map of headers, whose values are secrets. See [`checked`] for what is an error.
+/// Reads a map of headers, whose values are secrets. Names and values that HTTP does not allow, and
+/// reserved names, are errors.
 pub fn read(fields: &mut Fields<'_>, key: &str, doc: &str, reserved: &[&str]) -> HeaderMap {
     let given = fields.secret_map(key, doc);
     let (headers, problems) = checked(&given, reserved);
