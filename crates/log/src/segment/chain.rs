@@ -53,11 +53,13 @@ impl SegmentChain {
         }
     }
 
-    /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports.
+    /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports, and
+    /// the rest of one that the disk refuses to read.
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
                 Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
+                Err(FileError::Io { .. }) => self.current = None,
                 result => return result,
             }
         }
