@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_log::dead_letters::DeadLetters;
 use sluice_log::disk::Disk as _;
 use sluice_log::{DiskTrouble, Log, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
+use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced, input_output};
 use support::note::*;
 
 #[test]
@@ -164,6 +164,31 @@ fn another_file_system_is_left_alone() {
     assert!(durable.lock().len() == 1 && disk.contents().is_empty());
     disk.set_device(1);
     wait_durable(&durable, 2);
+}
+
+/// Scenario: the file system is unmounted for a while and mounted again, while a backlog is read.
+/// Guarantee: nothing of it counts as lost; all of it is delivered afterwards.
+#[test]
+fn what_is_not_mounted_is_not_gone() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    for value in 0..200 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_durable(&durable, 200);
+    wait_evicted(&log, 200);
+    disk.trouble(Trouble::unmounted());
+    assert!(log.read(id).entry().is_none());
+    wait_until("trouble", || log.trouble().is_some());
+    // Gives the threads time for more.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(log.read(id).entry().is_none());
+    disk.clear_fault();
+    let read = read_all(&log, id);
+    assert_eq!(values(&read), (0..200).collect::<Vec<_>>());
+    assert_eq!((log.lost_total(id).frames, log.stats().set_aside_files), (0, 0));
+    wait_until("no trouble", || log.trouble().is_none());
 }
 
 /// Guarantee: directories above that cannot be synced stop nothing, if they are not the log's.

@@ -29,7 +29,7 @@ enum Step {
     DropOldest { reader: usize, limit_bytes: u64 },
     DropUnwritten { reader: usize },
     Wait { milliseconds: u8 },
-    Trouble { trouble: Trouble, reads_only: bool },
+    Trouble { trouble: Trouble },
     /// From now on, for this many ticks.
     Spell { trouble: Trouble, ticks: u64 },
     FillUp { left_bytes: u64 },
@@ -104,7 +104,7 @@ fn trouble_of(operations: &'static [&'static [Operation]]) -> impl Strategy<Valu
 
 fn whole_disk() -> impl Strategy<Value = Trouble> {
     let away = lasts().prop_map(|lasts| Trouble { lasts, ..Trouble::new(&[], Errno::IO) });
-    prop_oneof![away, Just(Trouble::read_only())]
+    prop_oneof![away, Just(Trouble::read_only()), Just(Trouble::unmounted())]
 }
 
 fn power() -> impl Strategy<Value = Option<Unsynced>> {
@@ -114,7 +114,7 @@ fn power() -> impl Strategy<Value = Option<Unsynced>> {
 
 fn step() -> impl Strategy<Value = Step> {
     let reader = 0usize..3;
-    let trouble = |trouble, reads_only| Step::Trouble { trouble, reads_only };
+    let trouble = |trouble| Step::Trouble { trouble };
     let usual = prop_oneof![
         12 => (1u8..8, 0usize..3000, 1u8..30)
             .prop_map(|(mask, len, count)| Step::Append { mask, len, count }),
@@ -131,9 +131,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u8..15).prop_map(|milliseconds| Step::Wait { milliseconds }),
     ];
     let troubles = prop_oneof![
-        4 => trouble_of(&READS).prop_map(move |it| trouble(it, true)),
-        4 => trouble_of(&CHANGES).prop_map(move |it| trouble(it, false)),
-        1 => whole_disk().prop_map(move |it| trouble(it, false)),
+        4 => trouble_of(&READS).prop_map(trouble),
+        4 => trouble_of(&CHANGES).prop_map(trouble),
+        1 => whole_disk().prop_map(trouble),
         1 => (whole_disk(), 1u64..60).prop_map(|(trouble, ticks)| Step::Spell { trouble, ticks }),
         1 => (0u64..100_000).prop_map(|left_bytes| Step::FillUp { left_bytes }),
         5 => Just(Step::Heal),
@@ -165,8 +165,7 @@ fn apply(world: &mut World, step: Step) {
         Step::Wait { milliseconds } => {
             std::thread::sleep(Duration::from_millis(milliseconds.into()))
         }
-        Step::Trouble { trouble, reads_only: true } => world.trouble_reads(trouble),
-        Step::Trouble { trouble, reads_only: false } => world.trouble(trouble),
+        Step::Trouble { trouble } => world.trouble(trouble),
         Step::Spell { trouble, ticks } => {
             let now = world.disk.ticks();
             world.trouble(Trouble { lasts: Lasts::Ticks(now..now + ticks), ..trouble });

@@ -194,7 +194,10 @@ impl<T: Record> Maintenance<T> {
 
     /// Removes unneeded files, and those that could not be removed before.
     fn remove_unneeded(&mut self) {
-        let stays = |path: &PathBuf| remove_if_there(&*self.home.options.disk, path).is_err();
+        let stays = |path: &PathBuf| match remove_if_there(&*self.home.options.disk, path) {
+            Ok(was_there) => !was_there && !self.home.is_there(),
+            Err(_) => true,
+        };
         for run in &mut self.unremoved {
             let removed = run.iter().position(stays).unwrap_or(run.len());
             run.drain(..removed);

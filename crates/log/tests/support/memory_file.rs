@@ -173,6 +173,7 @@ impl MemoryFile {
 
     /// Flips bits of a byte that lies on the disk and in the page cache. False if there is none.
     pub fn rot(&mut self, position: u64, bits: u8) -> bool {
+        self.sync();
         let (index, within) = (position / PAGE_LEN_BYTES, (position % PAGE_LEN_BYTES) as usize);
         let is_there = position < self.len_bytes && self.pages.contains_key(&index);
         let pages = [self.pages.get_mut(&index), self.durable_pages.get_mut(&index)];

@@ -62,6 +62,14 @@ impl Trouble {
         Trouble { changes_only: true, ..Trouble::new(&[], Errno::ROFS) }
     }
 
+    /// The file system is not mounted: no path leads to it, and open files stay usable.
+    pub fn unmounted() -> Self {
+        use Operation::{CreateDirectory, CreateNew, Device, List, Open, RemoveFile, Rename};
+        let by_path =
+            [CreateDirectory, CreateNew, Device, List, Open, RemoveFile, Rename, Operation::SyncDirectory];
+        Trouble::new(&by_path, Errno::NOENT)
+    }
+
     fn meets(&self, call: &Call<'_>) -> bool {
         let is_of = |operations: &[Operation]| operations.contains(&call.operation);
         let is_at = |positions: &Range<u64>| {

@@ -56,7 +56,11 @@ pub(crate) struct World {
     masks: Vec<u8>,
     pub(crate) readers: [Reader; 3],
     hurts: Vec<Hurt>,
-    /// The counts of cursors are those of an orderly end, and the disk took every change since.
+    /// The cursors' files have exact counts: the last process ended in an orderly way.
+    is_stored_exactly: bool,
+    /// The counts were exact when the log was opened: what counts as lost is lost.
+    was_exact: bool,
+    /// The counts are exact by now: after a crash, once every reader came to the end.
     is_exact: bool,
     /// Values that were hurt at any time of this life.
     was_hurt: BTreeSet<u64>,
@@ -87,6 +91,8 @@ impl World {
             masks: Vec::new(),
             readers: Default::default(),
             hurts: Vec::new(),
+            is_stored_exactly: true,
+            was_exact: true,
             is_exact: true,
             was_hurt: BTreeSet::new(),
             reads_were_refused: false,
@@ -107,6 +113,9 @@ impl World {
     /// Opens the log. If troubles keep it from opening, they end.
     pub(crate) fn start(&mut self) {
         self.reads_were_refused = self.disk.is_troubled();
+        // If the disk refuses a slot of a cursor for long, the other one counts.
+        self.was_exact = self.is_stored_exactly && !self.disk.is_troubled();
+        self.is_exact = self.was_exact;
         if self.hangs {
             self.heal();
         }
@@ -141,20 +150,11 @@ impl World {
     pub(crate) fn trouble(&mut self, trouble: Trouble) {
         self.hangs |= trouble.answer == Answer::Hang;
         self.reads_were_refused = true;
-        self.is_exact = false;
         self.disk.trouble(trouble);
-    }
-
-    /// As [`World::trouble`], for troubles that meet reads only.
-    pub(crate) fn trouble_reads(&mut self, trouble: Trouble) {
-        let is_exact = self.is_exact;
-        self.trouble(trouble);
-        self.is_exact = is_exact;
     }
 
     pub(crate) fn fill_up(&mut self, left_bytes: u64) {
         self.disk.set_capacity(Some(self.disk.used_bytes() + left_bytes));
-        self.is_exact = false;
     }
 
     pub(crate) fn append(&mut self, mask: u8, len: usize) {
@@ -275,7 +275,7 @@ impl World {
         };
         self.note_dropped();
         drop(self.log.take());
-        self.is_exact = false;
+        self.is_stored_exactly = false;
         let durable = self.durable.lock();
         for reader in &mut self.readers {
             let lost: Vec<u64> = reader.owed.difference(&durable).copied().collect();
@@ -301,7 +301,7 @@ impl World {
         assert_eq!(log.close(PATIENCE).frames, 0, "{:?}", log.trouble());
         drop(log);
         self.disk = self.disk.kill_process();
-        self.is_exact = true;
+        self.is_stored_exactly = self.is_exact;
         let mut durable = self.durable.lock();
         self.readers.iter().for_each(|reader| durable.extend(&reader.owed));
     }

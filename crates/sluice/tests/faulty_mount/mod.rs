@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, DirEntryExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -83,7 +84,7 @@ impl Drop for FaultyMount {
     fn drop(&mut self) {
         self.behave(Behaviour::Healthy);
         // Lazily: a gateway may still use it after a failed test.
-        let _ = rustix::mount::unmount(self.folder.path(), rustix::mount::UnmountFlags::DETACH);
+        let _ = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
         drop(self.session.take());
     }
 }
