@@ -22,7 +22,8 @@ use crate::format::{
 };
 use crate::record::RecordFacts;
 use crate::segment::{
-    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_segments, random_u64,
+    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, cut_unused, list_segments,
+    random_u64,
 };
 use crate::types::{Charge, Holding};
 
@@ -397,7 +398,7 @@ impl DeadLetters {
                 self.disk.remove_file(&path).at(&path, "cannot remove")?;
                 return Ok(None);
             }
-            file.set_len(len_bytes).at(&path, "cannot truncate")?;
+            len_bytes = cut_unused(&*file, len_bytes).at(&path, "cannot truncate")?;
         }
         let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
         Ok(Some(Stored { name, len_bytes, totals, end }))

@@ -205,6 +205,28 @@ fn a_root_that_cannot_be_synced_stops_nothing() {
     wait_durable(&durable, 1);
 }
 
+/// Scenario: the file system is read-only for a moment while a log's directory is new. Guarantee:
+/// no frame is called durable before the directory's name is.
+#[test]
+fn a_name_that_could_not_be_synced_is_synced_later() {
+    let disk = FaultyDisk::new(1);
+    disk.make_directory(Path::new("/log"));
+    let (log, _) = open(&disk);
+    let mut is_first = true;
+    disk.set_fault(move |call| {
+        let is_it = call.operation == Operation::SyncDirectory && call.path == Path::new("/log");
+        let read_only = || std::io::ErrorKind::ReadOnlyFilesystem.into();
+        (is_it && std::mem::take(&mut is_first)).then(read_only)
+    });
+    let durable = Durable::default();
+    append(&log, 0, 100, &[subscribe(&log, "a")], &durable);
+    wait_durable(&durable, 1);
+    let disk = disk.cut_power(Unsynced::Lost);
+    disk.clear_fault();
+    let (log, _) = open(&disk);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
+}
+
 /// Guarantee: many answers that come late, but come, are no trouble.
 #[test]
 fn a_slow_disk_does_not_hang() {
@@ -237,6 +259,30 @@ fn the_names_of_new_directories_are_durable() {
     let disk = disk.cut_power(Unsynced::Lost);
     let (log, _) = open(&disk);
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
+}
+
+/// Scenario: the power fails while a start cuts the unused end of the newest segment. Guarantee: no
+/// block with durable frames is written again, since a torn one would lose them.
+#[test]
+fn a_start_writes_no_block_with_durable_frames() {
+    for seed in 0..60 {
+        let disk = FaultyDisk::new(seed);
+        let (log, _) = open(&disk);
+        let durable = Durable::default();
+        append(&log, 0, 100, &[subscribe(&log, "a")], &durable);
+        wait_durable(&durable, 1);
+        let disk = disk.kill_process();
+        disk.reset_counts();
+        disk.set_ignores_syncs(true);
+        let keep_interval = Duration::from_secs(3_600);
+        let log = Log::<Note>::open(OpenOptions { keep_interval, ..options(&disk) });
+        wait_until("cut", || disk.counts().of(Operation::SetLen) == 1);
+        let disk = disk.cut_power(Unsynced::Garbage);
+        disk.set_ignores_syncs(false);
+        drop(log);
+        let (log, _) = open(&disk);
+        assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0], "seed {seed}");
+    }
 }
 
 /// Scenario: the disk has less free than a segment's length. Guarantee: it is used to its end.

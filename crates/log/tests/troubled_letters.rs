@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,13 +107,21 @@ fn case(seed: u64) {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let directory = directory_of(Path::new(LOG), DELIVERY);
     let mut reader = DeadLetterReader::open(shared, &directory, 0).expect("it opens");
-    let mut read = BTreeMap::new();
-    while let Some((letter, refusal)) = reader.next_letter().expect("the troubles are over") {
-        let before = read.insert(letter.offset, refusal.refused_unix_ns);
-        assert_eq!(before, None, "seed {seed}: {} came twice", letter.offset);
+    let mut read = BTreeSet::new();
+    loop {
+        match reader.next_letter() {
+            // Another letter may have the same number, if its append failed.
+            Ok(Some((letter, refusal))) => {
+                assert!(read.insert((letter.offset, refusal.refused_unix_ns)), "seed {seed}: twice");
+            }
+            Ok(None) => break,
+            // A power cut left the name of a file that was never synced.
+            Err(FileError::NoSegment { .. }) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
     }
     for (number, value) in stored.range(removed_below..) {
-        assert_eq!(read.get(number), Some(value), "seed {seed}: {number} of {stored:?}");
+        assert!(read.contains(&(*number, *value)), "seed {seed}: {number} of {stored:?}");
     }
 }
 

@@ -15,7 +15,7 @@ use support::faulty_disk::{Answer, Lasts, Operation, Trouble, Unsynced};
 use troubled::World;
 
 /// Most of a case is waiting: more of them run at a time than the machine has processors.
-const AT_A_TIME: u32 = 16;
+const AT_A_TIME: u32 = 32;
 
 #[derive(Clone, Debug)]
 enum Step {

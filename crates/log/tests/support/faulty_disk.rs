@@ -377,7 +377,8 @@ impl State {
         }
         let operation = call.operation;
         let call = Call { number: self.counts.total(), ..call };
-        let error = self.fault.as_mut().and_then(|fault| fault(&call));
+        let fault = self.fault.as_mut().filter(|_| operation.is_counted());
+        let error = fault.and_then(|fault| fault(&call));
         let answer = self.troubles.answer(&call, self.ticks, &mut self.random);
         self.ticks += 1;
         self.dies_after = self.dies_after.map(|calls| calls - 1);

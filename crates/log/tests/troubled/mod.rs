@@ -43,6 +43,10 @@ pub(crate) struct Reader {
     aside: BTreeSet<u64>,
     /// It came to the end without these in this life.
     lost: BTreeSet<u64>,
+    /// They counted as lost before the last orderly end, and do not count again.
+    counted: BTreeSet<u64>,
+    /// One of those came in this life after all: the counts are too low by it.
+    has_regained: bool,
 }
 
 pub(crate) struct World {
@@ -136,6 +140,7 @@ impl World {
             reader.rewind();
             reader.resolved.clear();
             reader.lost.clear();
+            reader.has_regained = false;
             reader.aside = aside.intersection(&reader.owed).copied().collect();
         }
         self.log = Some(log);
@@ -183,6 +188,7 @@ impl World {
         assert!(!reader.resolved.contains(&value), "{name} got {value} after it resolved it");
         let is_possible = reader.owed.contains(&value) || reader.maybe.contains(&value);
         assert!(is_possible, "{name} got {value}");
+        reader.has_regained |= reader.counted.contains(&value);
         reader.last = Some(offset);
         reader.leased.insert(value, offset);
         reader.came.insert(value);
@@ -303,7 +309,10 @@ impl World {
         self.disk = self.disk.kill_process();
         self.is_stored_exactly = self.is_exact;
         let mut durable = self.durable.lock();
-        self.readers.iter().for_each(|reader| durable.extend(&reader.owed));
+        for reader in &mut self.readers {
+            durable.extend(&reader.owed);
+            reader.counted.extend(reader.lost.union(&reader.aside));
+        }
     }
 }
 
