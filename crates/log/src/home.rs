@@ -51,6 +51,13 @@ impl Home {
         SegmentWriter::create(&*self.options.disk, directory, header, len_bytes)
     }
 
+    /// False if the log's directory is not there or on another file system: a mount may be missing,
+    /// and a file that is not found may be there all the same.
+    pub(crate) fn is_there(&self) -> bool {
+        let device = self.options.disk.device(&self.options.directory);
+        device.is_ok_and(|device| device == self.devices.own)
+    }
+
     /// Opens a segment up to the end of its durable frames.
     pub(crate) fn open(&self, segment: &Segment, options: ReaderOptions) -> Result<SegmentReader> {
         let mut reader = SegmentReader::open_path(&*self.options.disk, &segment.path, options)?;

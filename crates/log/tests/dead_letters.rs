@@ -214,6 +214,23 @@ fn whichever_call_fails_no_stored_letter_is_lost_and_the_next_append_succeeds() 
     }
 }
 
+/// Scenario: the power fails while a start cuts the unused end of a file. Guarantee: no block with
+/// letters is written again, since a torn one would lose them.
+#[test]
+fn a_start_writes_no_block_with_letters() {
+    for seed in 0..60 {
+        let disk = FaultyDisk::new(seed);
+        open(&disk, 1 << 20).append(&[letter(7, b"kept")]).unwrap();
+        let disk = disk.kill_process();
+        disk.reset_counts();
+        disk.set_ignores_syncs(true);
+        open(&disk, 1 << 20);
+        assert_eq!(disk.counts().of(Operation::SetLen), 1);
+        let read = read(&disk.cut_power(Unsynced::Garbage), 0);
+        assert_eq!(read.len(), 1, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_an_error_that_passes() {
     let disk = FaultyDisk::new(1);

@@ -155,6 +155,20 @@ fn each_kind_of_damage_is_found_where_it_is() {
     }
 }
 
+/// Guarantee: a block that the disk refuses costs the list only the frames from there to the end of
+/// its segment.
+#[test]
+fn a_segment_with_a_bad_block_is_listed_with_the_others() {
+    let disk = filled();
+    disk.spoil(&Path::new(TRACES).join("0000000000000000.seg"), 4_096).expect("a block");
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let traces = &overview(&shared, Path::new(ROOT)).unwrap()[1];
+    assert_eq!(traces.cursors[0].held, holding(7, 50 + 11 + 12, 500 + 400));
+    assert_eq!(traces.cursors[1].held, holding(1, 10, 200));
+    let findings = verify(&disk, Path::new(ROOT), &mut |_, _| {}).unwrap().findings;
+    assert!(matches!(&findings[..], [Finding::Unreadable(_)]), "{findings:?}");
+}
+
 #[test]
 fn a_segment_that_vanishes_while_one_looks_is_no_error() {
     let disk = filled();

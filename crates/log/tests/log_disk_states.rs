@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_log::dead_letters::DeadLetters;
 use sluice_log::disk::Disk as _;
 use sluice_log::{DiskTrouble, Log, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
+use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced, input_output};
 use support::note::*;
 
 #[test]
@@ -166,6 +166,31 @@ fn another_file_system_is_left_alone() {
     wait_durable(&durable, 2);
 }
 
+/// Scenario: the file system is unmounted for a while and mounted again, while a backlog is read.
+/// Guarantee: nothing of it counts as lost; all of it is delivered afterwards.
+#[test]
+fn what_is_not_mounted_is_not_gone() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    for value in 0..200 {
+        append(&log, value, 1000, &[id], &durable);
+    }
+    wait_durable(&durable, 200);
+    wait_evicted(&log, 200);
+    disk.trouble(Trouble::unmounted());
+    assert!(log.read(id).entry().is_none());
+    wait_until("trouble", || log.trouble().is_some());
+    // Gives the threads time for more.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(log.read(id).entry().is_none());
+    disk.clear_fault();
+    let read = read_all(&log, id);
+    assert_eq!(values(&read), (0..200).collect::<Vec<_>>());
+    assert_eq!((log.lost_total(id).frames, log.stats().set_aside_files), (0, 0));
+    wait_until("no trouble", || log.trouble().is_none());
+}
+
 /// Guarantee: directories above that cannot be synced stop nothing, if they are not the log's.
 #[test]
 fn a_root_that_cannot_be_synced_stops_nothing() {
@@ -178,6 +203,28 @@ fn a_root_that_cannot_be_synced_stops_nothing() {
     let (id, durable) = (subscribe(&log, "a"), Durable::default());
     append(&log, 0, 100, &[id], &durable);
     wait_durable(&durable, 1);
+}
+
+/// Scenario: the file system is read-only for a moment while a log's directory is new. Guarantee:
+/// no frame is called durable before the directory's name is.
+#[test]
+fn a_name_that_could_not_be_synced_is_synced_later() {
+    let disk = FaultyDisk::new(1);
+    disk.make_directory(Path::new("/log"));
+    let (log, _) = open(&disk);
+    let mut is_first = true;
+    disk.set_fault(move |call| {
+        let is_it = call.operation == Operation::SyncDirectory && call.path == Path::new("/log");
+        let read_only = || std::io::ErrorKind::ReadOnlyFilesystem.into();
+        (is_it && std::mem::take(&mut is_first)).then(read_only)
+    });
+    let durable = Durable::default();
+    append(&log, 0, 100, &[subscribe(&log, "a")], &durable);
+    wait_durable(&durable, 1);
+    let disk = disk.cut_power(Unsynced::Lost);
+    disk.clear_fault();
+    let (log, _) = open(&disk);
+    assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
 }
 
 /// Guarantee: many answers that come late, but come, are no trouble.
@@ -212,6 +259,30 @@ fn the_names_of_new_directories_are_durable() {
     let disk = disk.cut_power(Unsynced::Lost);
     let (log, _) = open(&disk);
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
+}
+
+/// Scenario: the power fails while a start cuts the unused end of the newest segment. Guarantee: no
+/// block with durable frames is written again, since a torn one would lose them.
+#[test]
+fn a_start_writes_no_block_with_durable_frames() {
+    for seed in 0..60 {
+        let disk = FaultyDisk::new(seed);
+        let (log, _) = open(&disk);
+        let durable = Durable::default();
+        append(&log, 0, 100, &[subscribe(&log, "a")], &durable);
+        wait_durable(&durable, 1);
+        let disk = disk.kill_process();
+        disk.reset_counts();
+        disk.set_ignores_syncs(true);
+        let keep_interval = Duration::from_secs(3_600);
+        let log = Log::<Note>::open(OpenOptions { keep_interval, ..options(&disk) });
+        wait_until("cut", || disk.counts().of(Operation::SetLen) == 1);
+        let disk = disk.cut_power(Unsynced::Garbage);
+        disk.set_ignores_syncs(false);
+        drop(log);
+        let (log, _) = open(&disk);
+        assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0], "seed {seed}");
+    }
 }
 
 /// Scenario: the disk has less free than a segment's length. Guarantee: it is used to its end.

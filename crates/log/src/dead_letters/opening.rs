@@ -9,7 +9,9 @@ use crate::cursor_file::{CursorFile, UNREAD_OFFSETS};
 use crate::disk::{Access, Disk, create_if_missing};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{CursorState, FRAME_PREFIX_LEN_BYTES, Footer};
-use crate::segment::{ReaderOptions, SegmentName, SegmentReader, list_segments, random_u64};
+use crate::segment::{
+    ReaderOptions, SegmentName, SegmentReader, cut_unused, list_segments, random_u64,
+};
 
 /// What was missing or could not be read when a store was opened.
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ impl DeadLetters {
                 self.disk.remove_file(&path).at(&path, "cannot remove")?;
                 return Ok(None);
             }
-            file.set_len(len_bytes).at(&path, "cannot truncate")?;
+            len_bytes = cut_unused(&*file, len_bytes).at(&path, "cannot truncate")?;
         }
         let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
         Ok(Some(Stored { name, len_bytes, totals, end, is_unreadable: false }))

@@ -100,12 +100,13 @@ fn unless_there(created: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Makes the names of a directory and of those above it durable, within its file system and as far
-/// as this process may: a process that created them may have ended before it synced them.
+/// Makes the names of a directory and of those above it durable, within its file system: a process
+/// that created them may have ended before it synced them. The directory's own name has to be made
+/// durable, the others as far as this process may.
 pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     let device = disk.device(path)?;
-    for above in path.ancestors().skip(1) {
+    for (index, above) in path.ancestors().skip(1).enumerate() {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         if disk.device(above)? != device {
             break;
@@ -113,7 +114,9 @@ pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
         match disk.sync_directory(above) {
             // It is not this process that created it, or it cannot be changed.
             Err(error)
-                if [InvalidInput, PermissionDenied, ReadOnlyFilesystem].contains(&error.kind()) =>
+                if index > 0
+                    && [InvalidInput, PermissionDenied, ReadOnlyFilesystem]
+                        .contains(&error.kind()) =>
             {
                 break;
             }

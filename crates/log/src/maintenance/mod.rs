@@ -31,7 +31,7 @@ use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::segment::{SegmentName, SetAside};
+use crate::segment::{SegmentName, SetAside, cut_unused};
 use crate::types::Offset;
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -139,9 +139,10 @@ impl<T: Record> Maintenance<T> {
         for (first, path, end) in leftovers.tails {
             let file = self.home.options.disk.open(&path, Access::ReadWrite);
             // Synced before any cursor is stored: later starts do not scan this file.
-            if file.and_then(|file| file.set_len(end).and_then(|()| file.sync_data())).is_ok() {
+            if let Ok(len_bytes) = file.and_then(|file| cut_unused(&*file, end)) {
                 self.shared.with_store(|store| {
-                    store.segments.by_first.get_mut(&first).map(|segment| segment.len_bytes = end)
+                    let segment = store.segments.by_first.get_mut(&first);
+                    segment.map(|segment| segment.len_bytes = len_bytes)
                 });
             }
         }
@@ -194,7 +195,10 @@ impl<T: Record> Maintenance<T> {
 
     /// Removes unneeded files, and those that could not be removed before.
     fn remove_unneeded(&mut self) {
-        let stays = |path: &PathBuf| remove_if_there(&*self.home.options.disk, path).is_err();
+        let stays = |path: &PathBuf| match remove_if_there(&*self.home.options.disk, path) {
+            Ok(was_there) => !was_there && !self.home.is_there(),
+            Err(_) => true,
+        };
         for run in &mut self.unremoved {
             let removed = run.iter().position(stays).unwrap_or(run.len());
             run.drain(..removed);

@@ -202,6 +202,11 @@ impl<T: Record> Reader<T> {
         if !has_no_frames && !error.is_not_found() {
             return Err(error);
         }
+        if error.is_not_found() && !self.home.is_there() {
+            // It comes back, or is made anew if it was removed.
+            self.shared.with_store(|store| store.directory_is_lost = true);
+            return Err(error);
+        }
         let is_still_known = self.shared.with_store(|store| {
             let known = store.segments.at_or_after(task.from);
             known.is_some_and(|known| known.generation == task.segment.generation)

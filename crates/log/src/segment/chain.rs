@@ -62,13 +62,15 @@ impl SegmentChain {
         }
     }
 
-    /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports.
+    /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports, and
+    /// the rest of one that the disk refuses to read.
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
                 Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
                     self.unreadable.push(error);
                 }
+                Err(FileError::Io { .. }) => self.current = None,
                 result => return result,
             }
         }

@@ -19,9 +19,9 @@ pub use writer::SegmentWriter;
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::disk::{DirectoryEntry, Disk};
+use crate::disk::{DirectoryEntry, Disk, DiskFile, read_full_at};
 use crate::error::{IoContext as _, Result};
-use crate::format::SegmentHeader;
+use crate::format::{BLOCK_LEN_BYTES, SegmentHeader};
 
 /// A number that cannot be guessed, for epochs and log ids.
 pub(crate) fn random_u64() -> u64 {
@@ -30,6 +30,20 @@ pub(crate) fn random_u64() -> u64 {
     let filled = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()));
     filled.expect("every kernel since Linux 3.17 gives random bytes");
     u64::from_le_bytes(bytes)
+}
+
+/// Cuts a file that was not sealed behind its last whole frame, durably; returns its length. The
+/// rest of that frame's block stays: a block with durable frames is never written again. Only if
+/// other bytes follow in the block, its frames were never acknowledged, and they are cut.
+pub(crate) fn cut_unused(file: &dyn DiskFile, end: u64) -> io::Result<u64> {
+    let mut rest = [0; BLOCK_LEN_BYTES as usize];
+    let rest = &mut rest[..(end.next_multiple_of(BLOCK_LEN_BYTES) - end) as usize];
+    let len = read_full_at(file, rest, end)?;
+    let is_unused = rest[..len].iter().all(|&byte| byte == 0);
+    let len_bytes = if is_unused { end + len as u64 } else { end };
+    file.set_len(len_bytes)?;
+    file.sync_data()?;
+    Ok(len_bytes)
 }
 
 /// The entries of a directory, none if it is not there.

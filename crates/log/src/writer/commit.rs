@@ -158,8 +158,10 @@ impl<T: Record> Writer<T> {
             }
         }
         if self.has_unsynced_names {
-            let directory = &self.home.cursors_directory;
-            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+            let directory = &options.directory;
+            for own in [&self.home.cursors_directory, directory] {
+                disk.sync_directory(own).at(own, "cannot sync the directory")?;
+            }
             sync_above(disk, directory).at(directory, "cannot sync the directories above")?;
             self.has_unsynced_names = false;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// One kind of system call.
@@ -20,15 +21,44 @@ pub enum Operation {
     Allocate,
     SetLen,
     Len,
+    /// Whether a file has a name. Not counted.
+    Linked,
+    /// The file system's number. Not counted.
+    Device,
+}
+
+impl Operation {
+    fn changes(self) -> bool {
+        use Operation::{Device, Len, Linked, List, Open, Read};
+        ![Open, List, Read, Len, Linked, Device].contains(&self)
+    }
+
+    pub fn is_counted(self) -> bool {
+        !matches!(self, Operation::Linked | Operation::Device)
+    }
 }
 
 /// A call that is about to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Call<'a> {
     /// Number of calls made before, counted from the last [`FaultyDisk::reset_counts`].
     pub number: u64,
     pub operation: Operation,
     pub path: &'a Path,
+    /// The bytes that are read or written; empty for other operations.
+    pub positions: Range<u64>,
+    /// It changes something, or opens a file to change it.
+    pub changes: bool,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(operation: Operation, path: &'a Path) -> Self {
+        Call { number: 0, operation, path, positions: 0..0, changes: operation.changes() }
+    }
+
+    pub fn at(self, position: u64, len: usize) -> Self {
+        Call { positions: position..position.saturating_add(len as u64), ..self }
+    }
 }
 
 /// The error of a full disk.

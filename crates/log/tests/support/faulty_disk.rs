@@ -9,47 +9,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use sluice_log::disk::{Access, DirectoryEntry, Disk, DiskFile};
 
+use super::at_rest::BadPages;
 pub use super::calls::{Call, Counts, Operation, input_output, no_space, too_many_open_files};
+use super::faulty_file::FaultyFile;
 use super::memory_file::MemoryFile;
 pub use super::memory_file::Unsynced;
 use super::names::{NameChange, Node};
+pub use super::troubles::{Answer, Lasts, Trouble};
+use super::troubles::{Troubles, error_of};
+
+/// A call without an answer looks this often whether the trouble is over.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 type Fault = Box<dyn FnMut(&Call<'_>) -> Option<io::Error> + Send>;
 type ReadGate = Arc<dyn Fn(&Path) + Send + Sync>;
 
-struct State {
-    files: Vec<MemoryFile>,
-    names: BTreeMap<PathBuf, Node>,
-    durable_names: BTreeMap<PathBuf, Node>,
-    name_changes: Vec<NameChange>,
-    open_files: usize,
+pub(super) struct State {
+    pub(super) files: Vec<MemoryFile>,
+    pub(super) names: BTreeMap<PathBuf, Node>,
+    pub(super) durable_names: BTreeMap<PathBuf, Node>,
+    pub(super) name_changes: Vec<NameChange>,
+    pub(super) open_files: usize,
     /// Handles of an earlier generation are dead: their process or their power is gone.
-    generation: u64,
-    random: Rng,
-    fault: Option<Fault>,
+    pub(super) generation: u64,
+    pub(super) random: Rng,
+    pub(super) fault: Option<Fault>,
+    pub(super) troubles: Troubles,
+    pub(super) bad_pages: BadPages,
+    /// One for each call.
+    pub(super) ticks: u64,
+    /// The process dies before the call after this many more.
+    pub(super) dies_after: Option<u64>,
     /// End of the names of files, and the positions in them that cannot be read.
-    unreadable: Option<(String, Range<u64>)>,
-    counts: Counts,
-    capacity_bytes: Option<u64>,
-    file_limit: Option<usize>,
-    open_files_limit: Option<usize>,
-    short_calls: bool,
-    sync_delay: Duration,
-    read_delay: Duration,
-    read_gate: Option<ReadGate>,
-    delayed_reads: u64,
-    ignores_syncs: bool,
-    device: u64,
+    pub(super) unreadable: Option<(String, Range<u64>)>,
+    pub(super) counts: Counts,
+    pub(super) capacity_bytes: Option<u64>,
+    pub(super) file_limit: Option<usize>,
+    pub(super) open_files_limit: Option<usize>,
+    pub(super) short_calls: bool,
+    pub(super) sync_delay: Duration,
+    pub(super) read_delay: Duration,
+    pub(super) read_gate: Option<ReadGate>,
+    pub(super) delayed_reads: u64,
+    pub(super) ignores_syncs: bool,
+    pub(super) device: u64,
 }
 
 /// A handle on the disk; clones are the same disk.
 #[derive(Clone)]
 pub struct FaultyDisk {
-    state: Arc<Mutex<State>>,
-    generation: u64,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) generation: u64,
+    look_again: Arc<Condvar>,
 }
 
 impl FaultyDisk {
@@ -64,6 +78,10 @@ impl FaultyDisk {
             generation: 0,
             random: Rng::with_seed(seed),
             fault: None,
+            troubles: Troubles::default(),
+            bad_pages: BadPages::default(),
+            ticks: 0,
+            dies_after: None,
             unreadable: None,
             counts: Counts::default(),
             capacity_bytes: None,
@@ -77,7 +95,8 @@ impl FaultyDisk {
             ignores_syncs: false,
             device: 1,
         };
-        FaultyDisk { state: Arc::new(Mutex::new(state)), generation: 0 }
+        let (state, look_again) = (Arc::new(Mutex::new(state)), Arc::default());
+        FaultyDisk { state, generation: 0, look_again }
     }
 
     /// Kill -9: the files stay as they are. This handle and every file opened through it are dead;
@@ -85,7 +104,7 @@ impl FaultyDisk {
     pub fn kill_process(&self) -> FaultyDisk {
         let mut state = self.state.lock();
         state.start_generation();
-        FaultyDisk { state: self.state.clone(), generation: state.generation }
+        FaultyDisk { generation: state.generation, ..self.clone() }
     }
 
     /// As [`FaultyDisk::kill_process`], and unsynced pages are lost or torn.
@@ -111,7 +130,7 @@ impl FaultyDisk {
             file.cut_power(unsynced, &mut state.random);
         }
         state.start_generation();
-        FaultyDisk { state: self.state.clone(), generation: state.generation }
+        FaultyDisk { generation: state.generation, ..self.clone() }
     }
 
     /// Asked before every call. If it returns an error, the call returns that error and does
@@ -147,9 +166,51 @@ impl FaultyDisk {
         paths.into_iter().rev().for_each(|path| state.change_name(NameChange::Remove(path)));
     }
 
+    /// Ends all faults and troubles. Pages that are bad stay bad.
     pub fn clear_fault(&self) {
         let mut state = self.state.lock();
         (state.fault, state.unreadable) = (None, None);
+        state.troubles.end();
+        self.look_again.notify_all();
+    }
+
+    /// Adds a trouble to those that the disk has.
+    pub fn trouble(&self, trouble: Trouble) {
+        self.state.lock().troubles.add(trouble);
+    }
+
+    /// The disk's clock: the number of calls so far, and of ticks that passed otherwise.
+    pub fn ticks(&self) -> u64 {
+        self.state.lock().ticks
+    }
+
+    pub fn pass_ticks(&self, ticks: u64) {
+        self.state.lock().ticks += ticks;
+    }
+
+    /// Number of calls that a trouble met.
+    pub fn troubled_calls(&self) -> u64 {
+        self.state.lock().troubles.met
+    }
+
+    /// The process is dead or will be, without the disk's doing.
+    pub fn is_dying(&self) -> bool {
+        let state = self.state.lock();
+        state.generation != self.generation || state.dies_after.is_some()
+    }
+
+    /// It may refuse calls.
+    pub fn is_troubled(&self) -> bool {
+        let state = self.state.lock();
+        let has_fault = state.fault.is_some() || state.unreadable.is_some();
+        let is_short = state.capacity_bytes.is_some();
+        let is_dead = state.generation != self.generation;
+        has_fault || is_short || is_dead || !state.troubles.is_none()
+    }
+
+    /// The process dies after this many more calls: the next one is not made.
+    pub fn die_after(&self, calls: u64) {
+        self.state.lock().dies_after = Some(calls);
     }
 
     /// Makes only the call with this number fail (see [`Call::number`]).
@@ -262,20 +323,34 @@ impl FaultyDisk {
         }
     }
 
-    /// Begins a call: counts it and asks the fault for an error.
-    fn call(
-        &self,
-        operation: Operation,
-        path: &Path,
-    ) -> io::Result<parking_lot::MutexGuard<'_, State>> {
+    /// Begins a call that is to be made.
+    pub(super) fn call(&self, call: Call<'_>) -> io::Result<MutexGuard<'_, State>> {
+        let (state, begun) = self.begin(call);
+        begun.map(|()| state)
+    }
+
+    /// Begins a call: counts it and asks the troubles for an answer.
+    pub(super) fn begin(&self, call: Call<'_>) -> (MutexGuard<'_, State>, io::Result<()>) {
         let mut state = self.state.lock();
-        state.begin(self.generation, operation, path)?;
-        Ok(state)
+        let answer = match state.answer(self.generation, call) {
+            Ok(None) => Ok(()),
+            Ok(Some(Answer::Error(error))) => Err(error_of(error)),
+            Ok(Some(Answer::Hang)) => {
+                let ended = state.troubles.ended;
+                while state.troubles.ended == ended && state.generation == self.generation {
+                    self.look_again.wait_for(&mut state, LOOK_AGAIN);
+                }
+                let is_dead = state.generation != self.generation;
+                if is_dead { Err(input_output()) } else { Ok(()) }
+            }
+            Err(error) => Err(error),
+        };
+        (state, answer)
     }
 
     fn handle(
         &self,
-        mut state: parking_lot::MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         index: usize,
         path: &Path,
         access: Access,
@@ -286,22 +361,34 @@ impl FaultyDisk {
 }
 
 impl State {
-    fn start_generation(&mut self) {
+    pub(super) fn start_generation(&mut self) {
         self.generation += 1;
         self.open_files = 0;
+        self.dies_after = None;
     }
 
-    fn begin(&mut self, generation: u64, operation: Operation, path: &Path) -> io::Result<()> {
+    /// The answer of the fault or of a trouble to a call.
+    fn answer(&mut self, generation: u64, call: Call<'_>) -> io::Result<Option<Answer>> {
+        if self.dies_after == Some(0) {
+            self.start_generation();
+        }
         if generation != self.generation {
             return Err(input_output());
         }
-        let call = Call { number: self.counts.total(), operation, path };
-        let error = self.fault.as_mut().and_then(|fault| fault(&call));
-        *self.counts.calls.entry(operation).or_default() += 1;
-        error.map_or(Ok(()), Err)
+        let operation = call.operation;
+        let call = Call { number: self.counts.total(), ..call };
+        let fault = self.fault.as_mut().filter(|_| operation.is_counted());
+        let error = fault.and_then(|fault| fault(&call));
+        let answer = self.troubles.answer(&call, self.ticks, &mut self.random);
+        self.ticks += 1;
+        self.dies_after = self.dies_after.map(|calls| calls - 1);
+        if operation.is_counted() {
+            *self.counts.calls.entry(operation).or_default() += 1;
+        }
+        error.map_or(Ok(answer), Err)
     }
 
-    fn used_bytes(&self) -> u64 {
+    pub(super) fn used_bytes(&self) -> u64 {
         let live = self.names.values().filter_map(|node| match node {
             Node::File(index) => Some(self.files[*index].used_bytes()),
             Node::Directory => None,
@@ -310,12 +397,12 @@ impl State {
     }
 
     /// True if a file may grow from its present use to `used_bytes`.
-    fn has_room(&self, index: usize, used_bytes: u64) -> bool {
+    pub(super) fn has_room(&self, index: usize, used_bytes: u64) -> bool {
         let more = used_bytes.saturating_sub(self.files[index].used_bytes());
         more == 0 || self.capacity_bytes.is_none_or(|capacity| self.used_bytes() + more <= capacity)
     }
 
-    fn check_descriptors(&self) -> io::Result<()> {
+    pub(super) fn check_descriptors(&self) -> io::Result<()> {
         if self.open_files_limit.is_some_and(|limit| self.open_files >= limit) {
             return Err(too_many_open_files());
         }
@@ -327,7 +414,7 @@ impl State {
         self.name_changes.push(change);
     }
 
-    fn file_at(&self, path: &Path) -> io::Result<usize> {
+    pub(super) fn file_at(&self, path: &Path) -> io::Result<usize> {
         match self.names.get(path) {
             Some(Node::File(index)) => Ok(*index),
             Some(Node::Directory) => Err(io::ErrorKind::IsADirectory.into()),
@@ -341,7 +428,7 @@ impl State {
     }
 
     /// The part of `len` bytes that a call does this time.
-    fn part_of(&mut self, len: usize) -> io::Result<usize> {
+    pub(super) fn part_of(&mut self, len: usize) -> io::Result<usize> {
         if !self.short_calls || len == 0 {
             return Ok(len);
         }
@@ -355,7 +442,7 @@ impl State {
 
 impl Disk for FaultyDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.call(Operation::CreateNew, path)?;
+        let mut state = self.call(Call::new(Operation::CreateNew, path))?;
         state.check_parent(path)?;
         state.check_descriptors()?;
         if state.names.contains_key(path) {
@@ -372,14 +459,15 @@ impl Disk for FaultyDisk {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let state = self.call(Operation::Open, path)?;
+        let changes = access == Access::ReadWrite;
+        let state = self.call(Call { changes, ..Call::new(Operation::Open, path) })?;
         state.check_descriptors()?;
         let index = state.file_at(path)?;
         Ok(self.handle(state, index, path, access))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.call(Operation::CreateDirectory, path)?;
+        let mut state = self.call(Call::new(Operation::CreateDirectory, path))?;
         if state.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -389,7 +477,7 @@ impl Disk for FaultyDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
-        let state = self.call(Operation::List, path)?;
+        let state = self.call(Call::new(Operation::List, path))?;
         if state.names.get(path) != Some(&Node::Directory) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -407,14 +495,14 @@ impl Disk for FaultyDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.call(Operation::RemoveFile, path)?;
+        let mut state = self.call(Call::new(Operation::RemoveFile, path))?;
         state.file_at(path)?;
         state.change_name(NameChange::Remove(path.to_owned()));
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.call(Operation::Rename, to)?;
+        let mut state = self.call(Call::new(Operation::Rename, to))?;
         state.file_at(from)?;
         state.check_parent(to)?;
         state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
@@ -422,7 +510,7 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.call(Operation::SyncDirectory, path)?;
+        let mut state = self.call(Call::new(Operation::SyncDirectory, path))?;
         let state = &mut *state;
         if state.ignores_syncs {
             return Ok(());
@@ -436,131 +524,10 @@ impl Disk for FaultyDisk {
     }
 
     fn device(&self, path: &Path) -> io::Result<u64> {
-        let state = self.state.lock();
+        let state = self.call(Call::new(Operation::Device, path))?;
         match state.names.get(path) {
             Some(_) => Ok(state.device),
             None => Err(io::ErrorKind::NotFound.into()),
         }
-    }
-}
-
-struct FaultyFile {
-    disk: FaultyDisk,
-    index: usize,
-    path: PathBuf,
-    access: Access,
-}
-
-impl Drop for FaultyFile {
-    fn drop(&mut self) {
-        let mut state = self.disk.state.lock();
-        if state.generation == self.disk.generation {
-            state.open_files -= 1;
-        }
-    }
-}
-
-impl FaultyFile {
-    /// Begins a call that changes the file.
-    fn change(&self, operation: Operation) -> io::Result<parking_lot::MutexGuard<'_, State>> {
-        let state = self.disk.call(operation, &self.path)?;
-        if self.access == Access::Read {
-            Err(io::ErrorKind::PermissionDenied.into())
-        } else {
-            Ok(state)
-        }
-    }
-
-    fn sync(&self, operation: Operation) -> io::Result<()> {
-        let delay = self.disk.state.lock().sync_delay;
-        if !delay.is_zero() {
-            std::thread::sleep(delay);
-        }
-        let mut state = self.disk.state.lock();
-        let state = &mut *state;
-        let begun = state.begin(self.disk.generation, operation, &self.path);
-        let is_alive = state.generation == self.disk.generation;
-        let file = &mut state.files[self.index];
-        match &begun {
-            Ok(()) if !state.ignores_syncs => file.sync(),
-            Err(_) if is_alive => file.fail_sync(&mut state.random),
-            _ => {}
-        }
-        begun
-    }
-}
-
-impl DiskFile for FaultyFile {
-    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
-        let mut state = self.change(Operation::Write)?;
-        let mut len = state.part_of(bytes.len())?;
-        while len > 0
-            && !state.has_room(
-                self.index,
-                state.files[self.index].used_after_write(position, position + len as u64),
-            )
-        {
-            // A disk that is nearly full writes the whole pages that fit.
-            len = len.saturating_sub(4096);
-        }
-        if len == 0 && !bytes.is_empty() {
-            return Err(no_space());
-        }
-        state.files[self.index].write(&bytes[..len], position);
-        state.counts.written_bytes += len as u64;
-        Ok(len)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let delay = self.disk.state.lock().read_delay;
-        if !delay.is_zero() {
-            self.disk.state.lock().delayed_reads += 1;
-            std::thread::sleep(delay);
-        }
-        let gate = self.disk.state.lock().read_gate.clone();
-        if let Some(gate) = gate {
-            gate(&self.path);
-        }
-        let mut state = self.disk.call(Operation::Read, &self.path)?;
-        let len = state.part_of(buffer.len())?;
-        if let Some((name_ends, bad)) = &state.unreadable
-            && self.path.to_string_lossy().ends_with(name_ends.as_str())
-            && position < bad.end
-            && position + len as u64 > bad.start
-        {
-            return Err(input_output());
-        }
-        let read = state.files[self.index].read(&mut buffer[..len], position);
-        state.counts.read_bytes += read as u64;
-        Ok(read)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.sync(Operation::SyncData)
-    }
-
-    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
-        let mut state = self.change(Operation::Allocate)?;
-        if !state.has_room(self.index, state.files[self.index].used_after_allocation(len_bytes)) {
-            return Err(no_space());
-        }
-        state.files[self.index].allocate(len_bytes);
-        Ok(())
-    }
-
-    fn is_linked(&self) -> io::Result<bool> {
-        let state = self.disk.state.lock();
-        Ok(state.names.values().any(|node| *node == Node::File(self.index)))
-    }
-
-    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
-        let mut state = self.change(Operation::SetLen)?;
-        state.files[self.index].set_len(len_bytes);
-        Ok(())
-    }
-
-    fn len_bytes(&self) -> io::Result<u64> {
-        let state = self.disk.call(Operation::Len, &self.path)?;
-        Ok(state.files[self.index].len_bytes())
     }
 }

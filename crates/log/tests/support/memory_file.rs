@@ -171,6 +171,18 @@ impl MemoryFile {
         }
     }
 
+    /// Flips bits of a byte that lies on the disk and in the page cache. False if there is none.
+    pub fn rot(&mut self, position: u64, bits: u8) -> bool {
+        self.sync();
+        let (index, within) = (position / PAGE_LEN_BYTES, (position % PAGE_LEN_BYTES) as usize);
+        let is_there = position < self.len_bytes && self.pages.contains_key(&index);
+        let pages = [self.pages.get_mut(&index), self.durable_pages.get_mut(&index)];
+        for page in pages.into_iter().flatten().filter(|_| is_there) {
+            Arc::make_mut(page)[within] ^= bits;
+        }
+        is_there
+    }
+
     fn make_durable(&mut self, index: u64) {
         match self.pages.get(&index) {
             Some(page) => self.durable_pages.insert(index, page.clone()),
