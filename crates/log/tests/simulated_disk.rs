@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use sluice_log::disk::{Access, Disk, DiskFile, read_full_at, write_all_at};
-use support::faulty_disk::{Answer, FaultyDisk, Lasts, Operation, Trouble, Unsynced};
+use support::faulty_disk::{Answer, FaultyDisk, Operation, Trouble, Unsynced};
 use support::note::wait_until;
+use support::troubles::Lasts;
 
 const FILE: &str = "/a.seg";
 

@@ -14,7 +14,8 @@ use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, direct
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::{FileError, RecordFacts};
-use support::faulty_disk::{FaultyDisk, Lasts, Operation, Trouble, Unsynced};
+use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced};
+use support::troubles::Lasts;
 
 const LOG: &str = "/log/traces";
 const DELIVERY: &str = "traces/a → otlp/b";
@@ -45,8 +46,19 @@ fn open(disk: &FaultyDisk) -> DeadLetters {
 fn trouble(random: &mut Rng) -> Trouble {
     use Operation::*;
     let operations = [
-        Read, Open, Len, List, Write, SyncData, SyncDirectory, Allocate, CreateNew, Rename, RemoveFile,
-        SetLen, Linked,
+        Read,
+        Open,
+        Len,
+        List,
+        Write,
+        SyncData,
+        SyncDirectory,
+        Allocate,
+        CreateNew,
+        Rename,
+        RemoveFile,
+        SetLen,
+        Linked,
     ];
     let errors = [Errno::IO, Errno::NOSPC, Errno::MFILE, Errno::INTR, Errno::ROFS];
     let from = random.u64(..6);
@@ -112,7 +124,10 @@ fn case(seed: u64) {
         match reader.next_letter() {
             // Another letter may have the same number, if its append failed.
             Ok(Some((letter, refusal))) => {
-                assert!(read.insert((letter.offset, refusal.refused_unix_ns)), "seed {seed}: twice");
+                assert!(
+                    read.insert((letter.offset, refusal.refused_unix_ns)),
+                    "seed {seed}: twice"
+                );
             }
             Ok(None) => break,
             // A power cut left the name of a file that was never synced.

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rustix::io::Errno;
 use sluice_log::Keep;
-use support::faulty_disk::{Answer, Lasts, Operation, Trouble, Unsynced};
+use support::faulty_disk::{Answer, Operation, Trouble, Unsynced};
+use support::troubles::Lasts;
 use troubled::World;
 
 /// Most of a case is waiting: more of them run at a time than the machine has processors.
@@ -19,28 +20,70 @@ const AT_A_TIME: u32 = 32;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { mask: u8, len: usize, count: u8 },
-    Read { reader: usize, count: u8 },
-    Resolve { reader: usize, pick: usize },
-    ResolveAll { reader: usize },
-    Rewind { reader: usize },
-    Leave { reader: usize },
-    Forget { reader: usize },
-    DropOldest { reader: usize, limit_bytes: u64 },
-    DropUnwritten { reader: usize },
-    Wait { milliseconds: u8 },
-    Trouble { trouble: Trouble },
+    Append {
+        mask: u8,
+        len: usize,
+        count: u8,
+    },
+    Read {
+        reader: usize,
+        count: u8,
+    },
+    Resolve {
+        reader: usize,
+        pick: usize,
+    },
+    ResolveAll {
+        reader: usize,
+    },
+    Rewind {
+        reader: usize,
+    },
+    Leave {
+        reader: usize,
+    },
+    Forget {
+        reader: usize,
+    },
+    DropOldest {
+        reader: usize,
+        limit_bytes: u64,
+    },
+    DropUnwritten {
+        reader: usize,
+    },
+    Wait {
+        milliseconds: u8,
+    },
+    Trouble {
+        trouble: Trouble,
+    },
     /// From now on, for this many ticks.
-    Spell { trouble: Trouble, ticks: u64 },
-    FillUp { left_bytes: u64 },
+    Spell {
+        trouble: Trouble,
+        ticks: u64,
+    },
+    FillUp {
+        left_bytes: u64,
+    },
     Heal,
-    Damage { pick: usize, at: u64, is_bad_page: bool },
+    Damage {
+        pick: usize,
+        at: u64,
+        is_bad_page: bool,
+    },
     Restore,
-    DieAfter { calls: u64 },
+    DieAfter {
+        calls: u64,
+    },
     /// Troubles go on at the start.
-    Crash { power: Option<Unsynced> },
+    Crash {
+        power: Option<Unsynced>,
+    },
     CleanEnd,
-    Repair { power: Option<Unsynced> },
+    Repair {
+        power: Option<Unsynced>,
+    },
     Settle,
 }
 
@@ -89,7 +132,8 @@ fn positions() -> impl Strategy<Value = Range<u64>> {
 /// A trouble of some of these operations.
 fn trouble_of(operations: &'static [&'static [Operation]]) -> impl Strategy<Value = Trouble> {
     let operations = proptest::sample::select(operations);
-    let (path, error) = (proptest::sample::select(&PATHS[..]), proptest::sample::select(&ERRORS[..]));
+    let (path, error) =
+        (proptest::sample::select(&PATHS[..]), proptest::sample::select(&ERRORS[..]));
     (operations, path, error, positions(), lasts(), 0u8..8).prop_map(
         |(operations, path_part, error, positions, lasts, hangs)| {
             let answer = if hangs == 0 { Answer::Hang } else { Answer::Error(error) };

@@ -18,7 +18,7 @@ use super::faulty_file::FaultyFile;
 use super::memory_file::MemoryFile;
 pub use super::memory_file::Unsynced;
 use super::names::{NameChange, Node};
-pub use super::troubles::{Answer, Lasts, Trouble};
+pub use super::troubles::{Answer, Trouble};
 use super::troubles::{Troubles, error_of};
 
 /// A call without an answer looks this often whether the trouble is over.

@@ -65,8 +65,16 @@ impl Trouble {
     /// The file system is not mounted: no path leads to it, and open files stay usable.
     pub fn unmounted() -> Self {
         use Operation::{CreateDirectory, CreateNew, Device, List, Open, RemoveFile, Rename};
-        let by_path =
-            [CreateDirectory, CreateNew, Device, List, Open, RemoveFile, Rename, Operation::SyncDirectory];
+        let by_path = [
+            CreateDirectory,
+            CreateNew,
+            Device,
+            List,
+            Open,
+            RemoveFile,
+            Rename,
+            Operation::SyncDirectory,
+        ];
         Trouble::new(&by_path, Errno::NOENT)
     }
 

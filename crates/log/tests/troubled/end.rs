@@ -110,7 +110,11 @@ impl World {
     pub(crate) fn finish(mut self, is_killed: bool) {
         self.settle_if_alive();
         for round in 0.. {
-            if is_killed && round == 0 { self.crash(None) } else { self.end() }
+            if is_killed && round == 0 {
+                self.crash(None)
+            } else {
+                self.end()
+            }
             self.restore_all();
             let is_done = self.repair();
             self.start();
@@ -127,10 +131,10 @@ impl World {
         }
         self.end();
         self.start();
-        for index in 0..3 {
+        for (index, name) in NAMES.iter().enumerate() {
             self.read_to_the_end(index);
-            assert!(self.readers[index].came.is_empty(), "{} gets no more", NAMES[index]);
-            assert_eq!(self.log().held(self.id(index)), Holding::default(), "{}", NAMES[index]);
+            assert!(self.readers[index].came.is_empty(), "{name} gets no more");
+            assert_eq!(self.log().held(self.id(index)), Holding::default(), "{name}");
         }
     }
 }

@@ -170,7 +170,9 @@ impl World {
         let offset = append(self.log(), value, len, &ids, &self.durable);
         self.masks.push(mask);
         self.appended.push((offset, charge.into()));
-        chosen.iter().for_each(|&index| drop(self.readers[index].owed.insert(value)));
+        for index in chosen {
+            self.readers[index].owed.insert(value);
+        }
     }
 
     /// Reads one frame, if there is one now.

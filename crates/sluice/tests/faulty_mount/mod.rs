@@ -379,14 +379,7 @@ impl Filesystem for Served {
         }, written => reply.written(written));
     }
 
-    fn flush(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
 
