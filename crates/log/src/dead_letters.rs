@@ -171,7 +171,7 @@ impl DeadLetters {
         self.stored.iter().filter(|segment| segment.is_unreadable).count() as u64
     }
 
-    /// What was missing or could not be read when the store was opened.
+    /// Problems of earlier runs' letters, as they were when the store was opened.
     pub fn found(&self) -> &FoundLetters {
         &self.found
     }

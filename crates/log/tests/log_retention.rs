@@ -77,10 +77,9 @@ fn a_reader_that_is_dead_pins_its_own_frames_and_not_those_of_others() {
     assert_eq!(values(&read_all(&log, dead)), for_dead);
 }
 
-/// Scenario: senders are slow, so each commit has one small frame and fills a block; the backend of
-/// a reader is dead, and memory has room for all of it.
-/// Guarantee: the backlog soon takes little more disk than its charge, and is all there after a
-/// restart.
+/// Scenario: each commit has one small frame and fills a block; one reader resolves hardly any,
+/// and memory has room for all. Guarantee: the backlog soon takes little more disk than its charge,
+/// and is all there after a restart.
 #[test]
 fn small_commits_of_a_backlog_take_little_more_than_their_charge() {
     const FRAMES: u64 = 1_000;
@@ -122,7 +121,7 @@ fn small_commits_of_a_backlog_take_little_more_than_their_charge() {
         let waiting = |(_, value): &&(u64, u64)| *value >= taken;
         let values = values(&read.iter().filter(waiting).copied().collect::<Vec<_>>());
         assert_eq!(values, (taken..FRAMES).collect::<Vec<_>>());
-        // What the other one resolved last may be forgotten.
+        // The last progress of the other one may be forgotten.
         let alive = subscribe(&log, "alive");
         let read_again = read_all(&log, alive);
         for (id, offset) in read

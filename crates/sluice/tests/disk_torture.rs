@@ -1,5 +1,6 @@
-//! A disk that misbehaves for an hour: it fails, is full, slow, hangs, and is read-only for a while,
-//! in random order.
+//! A disk that misbehaves for an hour (`SLUICE_TORTURE_SECONDS`): it fails, is full, slow, hangs and
+//! is read-only for seconds each, in random order, under load with three backends of which one is
+//! dead. Then that one comes back.
 
 mod disk;
 mod faulty_mount;
@@ -75,11 +76,8 @@ fn config(directory: &Path, backends: &[(&str, &Backend)], disk_mib: u64) -> Str
     disk::config(directory, "delivered_or_durable", backends, &buffer)
 }
 
-/// Scenario: for an hour (`SLUICE_TORTURE_SECONDS`) a disk fails, is full, slow, hangs and is
-/// read-only for seconds each, in random order, under load with three backends of which one is
-/// dead; then that one comes back. Guarantee: everything acknowledged arrives at the healthy ones;
-/// of the dead one's, exactly that is missing which counts as dropped; the process goes on by
-/// itself, within its memory.
+/// Guarantee: everything acknowledged arrives at the healthy backends; of the dead one's, exactly
+/// that is missing which counts as dropped; the process goes on by itself, within its memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "an hour long"]
 async fn torture_a_disk_that_misbehaves() {

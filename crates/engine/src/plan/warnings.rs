@@ -169,7 +169,8 @@ mod tests {
     fn warnings(header: &str, buffer: &str) -> Vec<String> {
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: {{include_metadata: true}}}}}}}}\n\
-             processors:\n  attributes: {{actions: [{{key: a, action: insert, from_context: {header}}}]}}\n  \
+             processors:\n  attributes:\n    \
+             actions: [{{key: a, action: insert, from_context: {header}}}]\n  \
              batch: {{metadata_keys: [{header}]}}\n\
              extensions: {{headers_setter: {{headers: [{{key: a, from_context: {header}}}]}}}}\n\
              exporters:\n  otlp:\n    endpoint: localhost:1\n    tls: {{insecure: true}}\n    \

@@ -13,7 +13,7 @@ use crate::segment::{
     ReaderOptions, SegmentName, SegmentReader, cut_unused, list_segments, random_u64,
 };
 
-/// What was missing or could not be read when a store was opened.
+/// Problems that were found when a store was opened.
 #[derive(Debug, Default)]
 pub struct FoundLetters {
     /// Which letters were removed, and how many were dropped, is not known: all letters that are

@@ -336,7 +336,7 @@ fn merged<'a>(
     Some(sums)
 }
 
-/// What a reader pins in a file in which its frames are not counted, and none of them in memory.
+/// The pin of a reader in a file in which its frames are not counted and none is in memory.
 fn uncounted<T>(cursor: &Cursor<T>, first: Offset, last: Offset) -> Pin {
     Pin { held: cursor.leased_on_disk(first..=last), may_be_more: cursor.next <= last }
 }

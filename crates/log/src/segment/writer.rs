@@ -44,9 +44,9 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     /// Creates a file in a directory that exists; its name gets the next free attempt. `len_bytes`
-    /// are reserved; the directory entry and `header`, whose epoch has to be random, are durable. So
-    /// a file with frames and without a header is damaged; one of zeros only is unfinished. After
-    /// an error the file is removed.
+    /// are reserved; the directory entry and `header`, whose epoch has to be random, are durable.
+    /// So a file with frames and without a header is damaged; one of zeros only is unfinished.
+    /// After an error the file is removed.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,

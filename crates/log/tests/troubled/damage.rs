@@ -78,7 +78,7 @@ impl World {
         } else if frames.is_sealed {
             self.disk.rot(path, position, 1 << (at % 8))
         } else {
-            // What is damaged behind all that is known to be durable passes for a torn write.
+            // Damage behind all that is known to be durable passes for a torn write.
             None
         };
         self.hurts.extend(at.map(|at| Hurt { at, values }));

@@ -1,4 +1,4 @@
-//! What has to hold when the troubles are over: at the end of a case, and now and then before.
+//! Checks when the troubles are over: at the end of a case, and now and then before.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A log on a disk with troubles and damage, and a model of what it owes to its readers.
 //!
 //! The log owes a reader each frame for it that became durable and that the reader has neither
-//! resolved, dropped nor forgotten. While its bytes cannot be read, it counts as lost or its file is
-//! kept. Once they can be read again, it is delivered.
+//! resolved, dropped nor forgotten. While its bytes cannot be read, it counts as lost or its file
+//! is kept. Once they can be read again, it is delivered.
 
 pub(crate) mod damage;
 pub(crate) mod end;
@@ -254,7 +254,7 @@ impl World {
         self.note_dropped();
     }
 
-    /// What was dropped by policy is not owed any more.
+    /// Frames that were dropped by policy are not owed any more.
     fn note_dropped(&mut self) {
         let Some(log) = &self.log else { return };
         for reader in &mut self.readers {

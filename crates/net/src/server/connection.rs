@@ -174,7 +174,7 @@ async fn drive<H: Handler>(
         let (context, known) = (Arc::clone(context), Arc::clone(&known));
         Box::pin(async move {
             if is_pipelined {
-                // Hundreds of requests fit into one read: another connection has a turn before each.
+                // Hundreds of requests fit into one read: another connection is let in first.
                 context.serving.resources.scheduler.let_another_in();
                 yield_now().await;
             }

@@ -1,8 +1,8 @@
 //! A file system that hands every call to another directory, and fails when a test says so: with
 //! errors, slowly, not at all, or as one that is mounted read-only.
 //!
-//! It is served by this process through FUSE. Files are read and written past the kernel's cache, so
-//! that every call of the gateway meets the faults.
+//! It is served by this process through FUSE. Files are read and written past the kernel's cache,
+//! so that every call of the gateway meets the faults.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
