@@ -134,8 +134,8 @@ fn tell(report: &ShutdownReport) {
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.lost {
         tracing::error!(
             %pipeline, %exporter, items, bytes,
-            "not delivered before the end, and memory does not survive it: lost, unless its \
-             senders still wait for an answer, and send it again"
+            "lost: not delivered before the end, and only in memory; senders that still wait for \
+             an answer get none, and send it again"
         );
     }
     for Undelivered { delivery: DeliveryId { pipeline, exporter }, items, bytes } in &report.kept {
@@ -145,8 +145,8 @@ fn tell(report: &ShutdownReport) {
     for (signal, items, bytes) in &report.unwritten {
         tracing::error!(
             %signal, items, bytes,
-            "not delivered before the end, and the disk did not take it: lost, unless its senders \
-             still wait for an answer, and send it again"
+            "lost: not delivered before the end, and not taken by the disk; senders that still \
+             wait for an answer get none, and send it again"
         );
     }
 }

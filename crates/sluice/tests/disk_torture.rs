@@ -1,6 +1,6 @@
-//! A disk that misbehaves for an hour (`SLUICE_TORTURE_SECONDS`): it fails, is full, slow, hangs and
-//! is read-only for seconds each, in random order, under load with three backends of which one is
-//! dead. Then that one comes back.
+//! A disk that misbehaves for an hour (`SLUICE_TORTURE_SECONDS`): it fails, is full, slow, hangs
+//! and is read-only for seconds each, in random order, under load with three backends of which one
+//! is dead. Then that one comes back.
 
 mod disk;
 mod faulty_mount;
