@@ -53,7 +53,7 @@ fn own_metrics_are_on_unless_turned_off() {
 
 #[test]
 fn turns_own_metrics_off() {
-    for metrics in ["{level: none}", "{readers: []}"] {
+    for metrics in ["{level: none}", "{level: none, readers: []}"] {
         let (document, said) = read_rest(&format!("  telemetry: {{metrics: {metrics}}}"));
         assert_eq!((document.telemetry.readers, said), (Vec::new(), Vec::new()), "{metrics}");
     }
