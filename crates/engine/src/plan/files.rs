@@ -8,7 +8,7 @@ use sluice_config::{Component, Diagnostic, Diagnostics};
 use sluice_net::tls::{TlsError, TlsOptions, check_client, check_server};
 
 use super::ports::{listening, span_at};
-use super::read::Read;
+use super::read::{Read, component};
 
 pub(super) fn check(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
     for (component, listening) in listening(document, read) {
@@ -19,7 +19,7 @@ pub(super) fn check(document: &Document, read: &Read, diagnostics: &mut Diagnost
         }
     }
     for (id, planned) in &read.exporters {
-        let component = document.exporters.iter().find(|it| it.id.to_string() == *id);
+        let component = component(&document.exporters, id);
         let (Some(component), Some(client)) = (component, planned.config.client()) else {
             continue;
         };

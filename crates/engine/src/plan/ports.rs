@@ -9,7 +9,7 @@ use sluice_net::client::Target;
 use sluice_net::server::{Address, Family};
 use sluice_receivers::Listening;
 
-use super::read::Read;
+use super::read::{Read, component};
 use super::{MIB, MemoryPlan};
 
 /// An address that the process listens on.
@@ -41,7 +41,7 @@ pub(super) fn listening<'a>(
     read: &'a Read,
 ) -> impl Iterator<Item = (&'a Component, Listening<'a>)> {
     read.receivers.iter().flat_map(|planned| {
-        let component = document.receivers.iter().find(|it| it.id.to_string() == planned.id);
+        let component = component(&document.receivers, &planned.id);
         let listening = planned.config.listening().into_iter();
         listening.filter_map(move |listening| Some((component?, listening)))
     })
@@ -94,7 +94,7 @@ fn warn_of_circles(
     diagnostics: &mut Diagnostics,
 ) {
     for (id, planned) in &read.exporters {
-        let component = document.exporters.iter().find(|it| it.id.to_string() == *id);
+        let component = component(&document.exporters, id);
         for destination in planned.config.destinations() {
             let (Some(component), Some(target)) = (component, &destination.target) else {
                 continue;

@@ -235,7 +235,12 @@ fn options<C, M: Copy>(
 
 /// An extension as the document defines it, started or not.
 pub(super) fn extension<'a>(document: &'a Document, id: &str) -> Option<&'a Component> {
-    document.extensions.iter().find(|extension| extension.id.to_string() == id)
+    component(&document.extensions, id)
+}
+
+/// A component as the document defines it.
+pub(super) fn component<'a>(components: &'a [Component], id: &str) -> Option<&'a Component> {
+    components.iter().find(|component| component.id.to_string() == id)
 }
 
 /// The extensions that `service.extensions` starts. The rest are read too, to show their errors.

@@ -8,7 +8,7 @@ use sluice_config::{Diagnostic, Diagnostics};
 use sluice_exporters::sending::Sizer;
 use sluice_processors::ProcessorConfig;
 
-use super::read::Read;
+use super::read::{Read, component};
 use super::routes::{self, by_receiver};
 use super::{DeliveryPlan, MIB};
 use crate::delivery::DeliveryId;
@@ -65,9 +65,7 @@ pub(super) fn of_credentials_on_disk(
         .chain(of_extension.map(|place| (&document.extensions, place)));
     let mut said = BTreeSet::new();
     for (components, (id, keys)) in places {
-        let Some(component) = components.iter().find(|it| it.id.to_string() == *id) else {
-            continue;
-        };
+        let Some(component) = component(components, id) else { continue };
         let is_credential = |key: &&String| CREDENTIALS.iter().any(|part| key.contains(part));
         for key in keys.iter().filter(is_credential) {
             if !said.insert((&component.path, key.clone())) {
