@@ -322,6 +322,13 @@ impl<'a, T> Recovery<'a, T> {
             next = offset + 1;
             self.count(reader.readers(), offset, located.header.charge);
         }
+        // Nothing before a footer is what a crash left of a write.
+        if let Some((position, footer)) = reader.footer_within()
+            && footer.frames > 0
+        {
+            scanned.durable_last = scanned.durable_last.max(Some(footer.last_offset));
+            scanned.durable_end = scanned.durable_end.max(position);
+        }
         Ok(scanned)
     }
 

@@ -89,6 +89,11 @@ pub struct SegmentReader {
     position: u64,
     current: Option<Located>,
     readers: Vec<u32>,
+    /// The highest offset of all frames so far.
+    last_offset: Option<u64>,
+    /// The footer of a file that was sealed and whose space behind it was not freed, and its
+    /// position.
+    footer_within: Option<(u64, Footer)>,
     damage: Damage,
     first_damage: Option<u64>,
     /// Positions of the damage since the last [`SegmentReader::take_damaged_at`].
@@ -109,6 +114,8 @@ impl SegmentReader {
             position: SEGMENT_HEADER_LEN_BYTES,
             current: None,
             readers: Vec::new(),
+            last_offset: None,
+            footer_within: None,
             damage: Damage::default(),
             first_damage: None,
             damaged_at: Vec::new(),
@@ -182,18 +189,39 @@ impl SegmentReader {
             self.position = start;
             return Err(error).at(&self.path, "cannot read");
         }
-        if let Some(last) = last_foreign_byte
-            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
-        {
-            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
-        } else if last_foreign_byte.is_none() && self.info.footer.is_some() {
-            // A sealed file has no whole block of zeros.
-            let bytes = self.position.saturating_sub(start.next_multiple_of(BLOCK_LEN_BYTES));
-            if bytes > 0 {
-                self.count_damage(start, Damage { frames: 0, regions: 1, bytes });
-            }
+        let lost_bytes = self.lost_bytes(start, found.is_some(), last_foreign_byte);
+        if lost_bytes > 0 {
+            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: lost_bytes });
         }
         Ok(found.and_then(|header| self.accept(header)))
+    }
+
+    /// Bytes from `start` to the position that are damaged: they had frames, or may have had.
+    fn lost_bytes(&mut self, start: u64, is_frame_behind: bool, last_foreign: Option<u64>) -> u64 {
+        let foreign_bytes = last_foreign.map_or(0, |last| last + 1 - start);
+        if let Some(footer) = self.info.footer {
+            // A sealed file has no whole block of zeros.
+            let block = start.next_multiple_of(BLOCK_LEN_BYTES);
+            let zero_bytes = self.position.saturating_sub(block);
+            let all_bytes = match !is_frame_behind && self.is_frame_missing(&footer) {
+                true => self.position - start,
+                false => 0,
+            };
+            return if foreign_bytes > 0 { foreign_bytes } else { zero_bytes.max(all_bytes) };
+        }
+        if foreign_bytes > 0 && !is_frame_behind {
+            self.footer_within = self.footer_behind(start).unwrap_or_default();
+            let is_whole = |(_, footer): &(u64, Footer)| !self.is_frame_missing(footer);
+            if self.footer_within.as_ref().is_some_and(is_whole) {
+                return 0;
+            }
+        }
+        foreign_bytes
+    }
+
+    /// Whether the last frame that a footer tells of was not found.
+    fn is_frame_missing(&self, footer: &Footer) -> bool {
+        footer.frames > 0 && self.last_offset < Some(footer.last_offset)
     }
 
     /// The reader ids of the frame that [`SegmentReader::next_frame`] returned last.
@@ -225,6 +253,12 @@ impl SegmentReader {
             self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
         }
         Ok(whole)
+    }
+
+    /// The footer of a file that was sealed and whose space behind it was not freed, and its
+    /// position. None before the end was reached.
+    pub(crate) fn footer_within(&self) -> Option<(u64, Footer)> {
+        self.footer_within
     }
 
     /// Damage found so far.
@@ -260,6 +294,7 @@ impl SegmentReader {
         }
         self.current = Some(located);
         self.position = located.end();
+        self.last_offset = self.last_offset.max(Some(located.header.offset));
         Some(located)
     }
 
@@ -281,11 +316,11 @@ impl SegmentReader {
         }
     }
 
-    /// True if a footer is in the first block behind `from`: the file was not cut behind it.
-    fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
+    /// The footer in the first block behind `from`, if one is there, and its position.
+    fn footer_behind(&mut self, from: u64) -> Result<Option<(u64, Footer)>> {
         let (epoch, position) = (self.info.header.epoch, from.next_multiple_of(BLOCK_LEN_BYTES));
         let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
-        Ok(Footer::decode(bytes, epoch, position).is_some())
+        Ok(Footer::decode(bytes, epoch, position).map(|footer| (position, footer)))
     }
 
     /// Moves from a position without a frame to the next one where a frame may begin, or to the end
