@@ -107,7 +107,7 @@ fn frame_of<'a>(letter: &'a DeadLetter, offset: u64, metadata: &'a [u8]) -> Fram
 impl DeadLetters {
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
-    /// an error none, some or all are stored, and the call can be repeated.
+    /// an error none, some or all are stored, and the call can be repeated, with higher numbers.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut too_large = Holding::default();
@@ -153,10 +153,11 @@ impl DeadLetters {
 
     /// Number of letters that are left. Those in segments that the disk refuses are not counted.
     pub fn letters(&self) -> u64 {
-        let left =
-            |totals: Footer, end: u64| totals.frames.min(end.saturating_sub(self.state.floor));
-        let stored = self.stored.iter().map(|segment| left(segment.totals, segment.end));
-        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals(), self.head));
+        let left = |totals: Footer| {
+            totals.frames.min((totals.last_offset + 1).saturating_sub(self.state.floor))
+        };
+        let stored = self.stored.iter().map(|segment| left(segment.totals));
+        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals()));
         stored.sum::<u64>() + written
     }
 
@@ -202,8 +203,10 @@ impl DeadLetters {
         }
         self.make_room(&frame)?;
         if let Some(writer) = &mut self.writer {
-            writer.append(&frame)?;
-            self.head += 1;
+            let appended = writer.append(&frame);
+            // After a failed write the letter may be on disk all the same.
+            self.head += u64::from(appended.is_ok() || writer.is_failed());
+            appended?;
         }
         Ok(())
     }
@@ -252,24 +255,19 @@ impl DeadLetters {
         sealed
     }
 
-    /// Stops writing to the open segment. If it failed, only its durable letters stay, and the
-    /// numbers of the other letters are given again.
+    /// Stops writing to the open segment. If it failed, only its durable letters stay. The numbers
+    /// of the others are not given again: a power cut may bring these back.
     fn put_away(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         let (name, totals, path) =
             (writer.name(), writer.durable_totals(), writer.path().to_owned());
         let mut len_bytes = writer.len_bytes();
-        let mut is_clean = true;
         if writer.is_failed() {
             len_bytes = writer.durable_end();
-            is_clean = writer.abandon();
+            // Best effort: the other letters may stay, with numbers of their own.
+            writer.abandon();
         }
-        let is_empty = totals.frames == 0;
-        let is_gone = is_empty && self.disk.remove_file(&path).is_ok();
-        if is_clean || is_gone {
-            self.head = if is_empty { name.first_offset } else { totals.last_offset + 1 };
-        }
-        if !is_gone {
+        if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
             let (end, is_unreadable) = (self.head, false);
             self.stored.push_back(Stored { name, len_bytes, totals, end, is_unreadable });
         }
