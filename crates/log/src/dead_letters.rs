@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 pub use opening::FoundLetters;
+use opening::Walked;
 pub use reader::DeadLetterReader;
 
 use crate::cursor_file::{CursorFile, escape, file_name};
@@ -22,10 +23,8 @@ use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
 };
-use crate::record::RecordFacts;
-use crate::segment::{
-    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64,
-};
+use crate::record::{RecordFacts, StoredRecord};
+use crate::segment::{ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64};
 use crate::types::{Charge, Holding};
 
 /// Folder of all dead letters within a log's directory.
@@ -51,12 +50,12 @@ pub struct DeadLetter {
 struct Stored {
     name: SegmentName,
     len_bytes: u64,
-    /// Totals of its letters; zero if the disk refused to read it.
+    /// Totals of its letters that can be read.
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
-    /// Its letters are not counted.
-    is_unreadable: bool,
+    /// Something in it could not be read and is not counted.
+    has_more: bool,
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -70,7 +69,7 @@ pub struct DeadLetters {
     state: CursorState,
     /// Number of the next letter.
     head: u64,
-    /// Segments that were dropped without being read and counted.
+    /// Segments that were dropped although something in them was not read and counted.
     uncounted: u64,
     found: FoundLetters,
 }
@@ -83,6 +82,11 @@ pub fn directory_of(log_directory: &Path, delivery: &str) -> PathBuf {
 /// Path of the file that says what was removed.
 pub(crate) fn state_path(directory: &Path) -> PathBuf {
     directory.join(file_name(STATE_NAME))
+}
+
+/// Whether a whole frame of a store has a refusal. Without one it cannot be replayed.
+pub(crate) fn is_letter(stored: &StoredRecord) -> bool {
+    Refusal::decode(&stored.metadata).is_some()
 }
 
 fn metadata_of(letter: &DeadLetter) -> Vec<u8> {
@@ -151,7 +155,7 @@ impl DeadLetters {
         (self.state.floor, self.head)
     }
 
-    /// Number of letters that are left. Those in segments that the disk refuses are not counted.
+    /// Number of letters that are left and can be read, as far as the start could read them.
     pub fn letters(&self) -> u64 {
         let left = |totals: Footer| {
             totals.frames.min((totals.last_offset + 1).saturating_sub(self.state.floor))
@@ -161,15 +165,15 @@ impl DeadLetters {
         stored.sum::<u64>() + written
     }
 
-    /// Segments dropped since the last call whose letters were not counted, because the disk
-    /// refused to read them.
+    /// Segments dropped since the last call of which something was not counted, because it could
+    /// not be read.
     pub fn take_uncounted(&mut self) -> u64 {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// Files that are there and whose letters are not counted.
+    /// Files that are there and of which something is not counted, because it cannot be read.
     pub fn unreadable_files(&self) -> u64 {
-        self.stored.iter().filter(|segment| segment.is_unreadable).count() as u64
+        self.stored.iter().filter(|segment| segment.has_more).count() as u64
     }
 
     /// Problems of earlier runs' letters, as they were when the store was opened.
@@ -268,8 +272,8 @@ impl DeadLetters {
             writer.abandon();
         }
         if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
-            let (end, is_unreadable) = (self.head, false);
-            self.stored.push_back(Stored { name, len_bytes, totals, end, is_unreadable });
+            let (end, has_more) = (self.head, false);
+            self.stored.push_back(Stored { name, len_bytes, totals, end, has_more });
         }
     }
 
@@ -281,9 +285,8 @@ impl DeadLetters {
         };
         let end = oldest.end;
         // A segment that cannot be counted goes all the same: newer letters would wait for it.
-        let dropped = self.left_in(oldest);
-        self.uncounted += u64::from(dropped.is_err());
-        let dropped = dropped.unwrap_or_default();
+        let (dropped, has_more) = self.left_in(oldest).unwrap_or((Holding::default(), true));
+        self.uncounted += u64::from(has_more);
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
             let ranges = &mut self.state.dropped_ranges;
@@ -304,21 +307,21 @@ impl DeadLetters {
         kept.map(|segment| segment.len_bytes).sum()
     }
 
-    /// Letters of a segment at or above the floor.
-    fn left_in(&self, segment: &Stored) -> Result<Holding> {
-        let Footer { frames, first_offset, items, charged_bytes, .. } = segment.totals;
-        if frames > 0 && first_offset >= self.state.floor {
-            return Ok(Holding { frames, items, bytes: charged_bytes });
+    /// Letters of a segment at or above the floor, and whether something in it cannot be read.
+    fn left_in(&self, segment: &Stored) -> Result<(Holding, bool)> {
+        let holding = |totals: Footer| {
+            let Footer { frames, items, charged_bytes: bytes, .. } = totals;
+            Holding { frames, items, bytes }
+        };
+        let totals = segment.totals;
+        if totals.frames > 0 && totals.first_offset >= self.state.floor {
+            return Ok((holding(totals), segment.has_more));
         }
         let path = self.directory.join(segment.name.to_string());
         let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
-        let mut left = Holding::default();
-        while let Some(Located { header, .. }) = reader.next_frame()? {
-            if header.offset >= self.state.floor {
-                left.add(header.charge);
-            }
-        }
-        Ok(left)
+        let mut walked = Walked::default();
+        walked.walk(&mut reader, self.state.floor)?;
+        Ok((holding(walked.totals), !walked.damage.is_none()))
     }
 
     fn store_state(&mut self) -> Result<()> {

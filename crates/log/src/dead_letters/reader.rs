@@ -17,6 +17,8 @@ pub struct DeadLetterReader {
     /// The file with the state is gone or damaged: nothing counts as removed.
     pub(crate) is_state_lost: bool,
     pub(crate) segments: SegmentChain,
+    /// Whole frames without a refusal, which no replay can use.
+    strange: Damage,
 }
 
 impl DeadLetterReader {
@@ -28,7 +30,7 @@ impl DeadLetterReader {
             state => (state?, false),
         };
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
-        Ok(DeadLetterReader { state, is_state_lost, segments })
+        Ok(DeadLetterReader { state, is_state_lost, segments, strange: Damage::default() })
     }
 
     /// The name of the delivery: that of the folder stands for it if the state is lost.
@@ -47,17 +49,41 @@ impl DeadLetterReader {
     /// The next letter, with the metadata that it had in the log, and its refusal; None after the
     /// last one. Damaged letters are passed over and counted.
     pub fn next_letter(&mut self) -> Result<Option<(StoredRecord, Refusal)>> {
-        while self.segments.next_frame()?.is_some() {
+        while let Some(located) = self.segments.next_frame()? {
             let Some(stored) = self.segments.body()? else { continue };
-            let Some((refusal, len)) = Refusal::decode(&stored.metadata) else { continue };
+            let Some((refusal, len)) = Refusal::decode(&stored.metadata) else {
+                let bytes = located.header.frame_len_bytes();
+                self.strange.add(Damage { frames: 1, regions: 0, bytes });
+                continue;
+            };
             let metadata = stored.metadata.slice(len..);
             return Ok(Some((StoredRecord { metadata, ..stored }, refusal)));
         }
         Ok(None)
     }
 
+    /// As [`DeadLetterReader::next_letter`], but goes on behind a segment, or the rest of one, that
+    /// cannot be read. Its error is kept.
+    pub(crate) fn next_readable(
+        &mut self,
+        unreadable: &mut Vec<FileError>,
+    ) -> Result<Option<StoredRecord>> {
+        use FileError::{Io, NewerVersion, NoSegment};
+        loop {
+            match self.next_letter() {
+                Err(error @ (Io { .. } | NewerVersion { .. } | NoSegment { .. })) => {
+                    self.segments.skip_segment();
+                    unreadable.push(error);
+                }
+                letter => return Ok(letter?.map(|(letter, _)| letter)),
+            }
+        }
+    }
+
     /// Damage that was passed over so far.
     pub fn damage(&self) -> Damage {
-        self.segments.damage()
+        let mut damage = self.segments.damage();
+        damage.add(self.strange);
+        damage
     }
 }

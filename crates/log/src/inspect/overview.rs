@@ -12,8 +12,8 @@ use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, SetAside,
-    list_if_there, list_segments, list_set_aside, segment_before,
+    Damage, Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader,
+    SetAside, list_if_there, list_segments, list_set_aside, segment_before,
 };
 use crate::types::Holding;
 
@@ -57,17 +57,20 @@ pub struct DeadLetterOverview {
     pub directory: PathBuf,
     /// Name of the delivery; the folder's name if it is not known.
     pub delivery: String,
-    /// The letters that are left, with the bytes of their payloads.
+    /// The letters that are left and can be read, with the bytes of their payloads.
     pub held: Holding,
     /// All letters that were ever dropped: to make room, or as larger than the store.
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
-    /// Segments whose letters are not counted.
+    /// Segments that cannot be read, or not to their end: letters in them are not counted.
     pub unreadable: Vec<FileError>,
+    /// Letters and places in other segments that cannot be read and are not counted.
+    pub damage: Damage,
 }
 
-/// Every log below `directory`. Reads headers of segments, and headers of frames if necessary.
+/// Every log below `directory`. Reads headers of segments, headers of frames if necessary, and all
+/// dead letters.
 pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
     let logs = log_directories(&**disk, directory)?.into_iter();
     let overview = |(name, directory): (String, PathBuf)| {
@@ -216,11 +219,10 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let mut reader = DeadLetterReader::open(disk.clone(), &directory, 0)?;
-        let mut held = Holding::default();
-        while let Some(Located { header, .. }) = reader.segments.next_readable()? {
-            held.add(header.charge);
+        let (mut held, mut unreadable) = (Holding::default(), Vec::new());
+        while let Some(letter) = reader.next_readable(&mut unreadable)? {
+            held.add(letter.charge);
         }
-        let unreadable = std::mem::take(&mut reader.segments.unreadable);
         overviews.push(DeadLetterOverview {
             directory,
             delivery: reader.delivery(&name),
@@ -228,6 +230,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
             dropped: reader.state().dropped,
             is_state_lost: reader.is_state_lost && (held.frames > 0 || !unreadable.is_empty()),
             unreadable,
+            damage: reader.damage(),
         });
     }
     Ok(overviews)
