@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 pub use opening::FoundLetters;
 use opening::Walked;
-pub use reader::DeadLetterReader;
+pub use reader::{DeadLetterReader, name_of_folder};
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Disk, remove_if_there};

@@ -63,7 +63,8 @@ pub struct DeadLetterOverview {
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
-    /// Segments that cannot be read, or not to their end: letters in them are not counted.
+    /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
+    /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
     /// Letters and places in other segments that cannot be read and are not counted.
     pub damage: Damage,
@@ -218,8 +219,8 @@ fn add_written_since(
 fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
-        let mut reader = DeadLetterReader::open(disk.clone(), &directory, 0)?;
         let (mut held, mut unreadable) = (Holding::default(), Vec::new());
+        let mut reader = DeadLetterReader::open_in_part(disk.clone(), &directory, &mut unreadable)?;
         while let Some(letter) = reader.next_readable(&mut unreadable)? {
             held.add(letter.charge);
         }
