@@ -191,24 +191,39 @@ fn has_frames(disk: &dyn Disk, log_directory: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Adds the frames that stand in the log at or above each reader's head.
+/// Adds the frames that stand in the log at or above each reader's head, and those that count as
+/// lost and can be read.
 fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
 ) -> Result<()> {
+    let written_off = |cursor: &CursorOverview| {
+        cursor.state.as_ref().map_or(crate::RangeSet::default(), CursorState::written_off)
+    };
+    let written_off: Vec<_> = cursors.iter().map(written_off).collect();
+    let starts = written_off.iter().filter_map(|ranges| ranges.iter().next()).map(|(from, _)| from);
     let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
-    let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
-    let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
+    let heads = states.map(|state| state.head);
+    let Some(lowest) = heads.chain(starts).min() else { return Ok(()) };
+    let mut chain = SegmentChain::open(disk.clone(), directory, lowest)?;
     // The same frame may stand in two segments after a failed write.
     let mut seen = crate::RangeSet::default();
     while let Some(Located { header, .. }) = chain.next_readable()? {
         if !seen.insert(header.offset) {
             continue;
         }
-        for cursor in cursors.iter_mut() {
+        let readers = chain.readers().to_vec();
+        let mut is_whole = None;
+        for (cursor, written_off) in cursors.iter_mut().zip(&written_off) {
             let Ok(state) = &cursor.state else { continue };
-            if header.offset >= state.head && chain.readers().contains(&state.id) {
+            if !readers.contains(&state.id) {
+                continue;
+            }
+            // A file that was put back has it.
+            let is_back = written_off.contains(header.offset)
+                && *is_whole.get_or_insert_with(|| matches!(chain.body(), Ok(Some(_))));
+            if header.offset >= state.head || is_back {
                 cursor.held.add(header.charge);
             }
         }
