@@ -24,7 +24,9 @@ use crate::format::{
     SegmentHeader, VERSION,
 };
 use crate::record::{RecordFacts, StoredRecord};
-use crate::segment::{ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64};
+use crate::segment::{
+    ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_set_aside, random_u64, set_aside,
+};
 use crate::types::{Charge, Holding};
 
 /// Folder of all dead letters within a log's directory.
@@ -54,8 +56,11 @@ struct Stored {
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
-    /// Something in it could not be read and is not counted.
+    /// Something in it could not be read and is not counted. It is not removed with its letters,
+    /// but set aside.
     has_more: bool,
+    /// It made room, or all letters were dropped: it is removed whatever is in it.
+    is_dropped: bool,
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -135,7 +140,8 @@ impl DeadLetters {
         appended.map(|()| first)
     }
 
-    /// Removes all letters below a number. Durable when this returns.
+    /// Removes all letters below a number. Durable when this returns. A file in which something
+    /// cannot be read is set aside when it has no other letter.
     pub fn remove_below(&mut self, number: u64) -> Result<()> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
@@ -144,6 +150,17 @@ impl DeadLetters {
             self.finish_segment()?;
         }
         self.remove_resolved()
+    }
+
+    /// Removes all letters and all that cannot be read, also what was set aside.
+    pub fn drop_all(&mut self) -> Result<()> {
+        self.finish_segment()?;
+        self.stored.iter_mut().for_each(|segment| segment.is_dropped = true);
+        self.remove_below(self.head)?;
+        for file in list_set_aside(&*self.disk, &self.directory)? {
+            remove_if_there(&*self.disk, &file.path).at(&file.path, "cannot remove")?;
+        }
+        Ok(())
     }
 
     pub fn set_limit(&mut self, limit_bytes: u64) {
@@ -273,16 +290,25 @@ impl DeadLetters {
         }
         if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
             let (end, has_more) = (self.head, false);
-            self.stored.push_back(Stored { name, len_bytes, totals, end, has_more });
+            self.stored.push_back(Stored {
+                name,
+                len_bytes,
+                totals,
+                end,
+                has_more,
+                is_dropped: false,
+            });
         }
     }
 
     /// Drops the oldest segment of letters. False if there is none.
     fn drop_oldest(&mut self) -> Result<bool> {
         let floor = self.state.floor;
-        let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {
+        let Some(index) = self.stored.iter().position(|segment| segment.end > floor) else {
             return Ok(false);
         };
+        self.stored[index].is_dropped = true;
+        let oldest = &self.stored[index];
         let end = oldest.end;
         // A segment that cannot be counted goes all the same: newer letters would wait for it.
         let (dropped, has_more) = self.left_in(oldest).unwrap_or((Holding::default(), true));
@@ -329,8 +355,8 @@ impl DeadLetters {
         self.state_file.store(&*self.disk, &self.state)
     }
 
-    /// Removes the segments that are wholly below the floor. If some cannot be removed they stay,
-    /// and the last error is returned.
+    /// Removes the segments that are wholly below the floor, or sets them aside. If that fails they
+    /// stay, and the last error is returned.
     fn remove_resolved(&mut self) -> Result<()> {
         let mut result = Ok(());
         self.stored.retain(|segment| {
@@ -338,7 +364,10 @@ impl DeadLetters {
                 return true;
             }
             let path = self.directory.join(segment.name.to_string());
-            let removed = remove_if_there(&*self.disk, &path).at(&path, "cannot remove");
+            let removed = match segment.has_more && !segment.is_dropped {
+                true => set_aside(&*self.disk, &path).map(drop),
+                false => remove_if_there(&*self.disk, &path).at(&path, "cannot remove").map(drop),
+            };
             if let Err(error) = removed {
                 result = Err(error);
                 return true;

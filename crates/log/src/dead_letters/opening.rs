@@ -65,7 +65,7 @@ impl DeadLetters {
                 Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
                     letters.found.unreadable.push(error);
                     let totals = Footer::default();
-                    Some(Stored { name, len_bytes, totals, end, has_more: true })
+                    Some(Stored { name, len_bytes, totals, end, has_more: true, is_dropped: false })
                 }
                 looked => looked?,
             };
@@ -104,7 +104,14 @@ impl DeadLetters {
         if let Err(error) = walked.walk(&mut reader, self.state.floor) {
             self.found.unreadable.push(error);
             let totals = walked.totals;
-            return Ok(Some(Stored { name, len_bytes, totals, end, has_more: true }));
+            return Ok(Some(Stored {
+                name,
+                len_bytes,
+                totals,
+                end,
+                has_more: true,
+                is_dropped: false,
+            }));
         }
         if footer.is_none() {
             if walked.end == SEGMENT_HEADER_LEN_BYTES {
@@ -123,7 +130,14 @@ impl DeadLetters {
         }
         let sealed_end = footer.filter(|footer| footer.frames > 0).map(|it| it.last_offset + 1);
         let end = sealed_end.unwrap_or(walked.next_number).max(name.first_offset);
-        Ok(Some(Stored { name, len_bytes, totals: walked.totals, end, has_more }))
+        Ok(Some(Stored {
+            name,
+            len_bytes,
+            totals: walked.totals,
+            end,
+            has_more,
+            is_dropped: false,
+        }))
     }
 }
 

@@ -63,6 +63,9 @@ pub struct DeadLetterOverview {
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
+    /// Files that are kept because something in them could not be read when their letters were
+    /// removed.
+    pub set_aside: Vec<SetAside>,
     /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
     /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
@@ -240,6 +243,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
             held.add(letter.charge);
         }
         overviews.push(DeadLetterOverview {
+            set_aside: list_set_aside(&**disk, &directory)?,
             directory,
             delivery: reader.delivery(&name),
             held,

@@ -9,7 +9,7 @@ use crate::cursor_list;
 use crate::dead_letters::{is_letter, state_path};
 use crate::disk::{Access, Disk};
 use crate::error::{FileError, Result};
-use crate::segment::{Damage, list_segments, list_set_aside, open_if_there};
+use crate::segment::{Damage, SetAside, list_segments, list_set_aside, open_if_there};
 
 /// `progress` is called about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
@@ -36,6 +36,9 @@ pub enum Finding {
     LostState { path: PathBuf },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },
+    /// A file of dead letters that is kept because something in it could not be read when its
+    /// letters were removed.
+    LettersSetAside { path: PathBuf },
     /// A file that cannot be read at all.
     Unreadable(FileError),
 }
@@ -50,6 +53,7 @@ impl Finding {
             | Finding::LostCursor { .. }
             | Finding::LostState { .. }
             | Finding::SetAside { .. }
+            | Finding::LettersSetAside { .. }
             | Finding::Unreadable(_) => true,
         }
     }
@@ -91,6 +95,9 @@ pub fn verify(
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
         for directory in &directories {
+            let set_aside = list_set_aside(disk, directory)?.into_iter();
+            let finding = |file: SetAside| Finding::LettersSetAside { path: file.path };
+            verification.findings.extend(set_aside.map(finding));
             let path = state_path(directory);
             // A process creates the state before the first letter.
             let has_letters = !list_segments(disk, directory)?.is_empty();
