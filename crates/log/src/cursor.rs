@@ -69,6 +69,8 @@ pub(crate) struct Cursor<T> {
     /// Offsets that this reader passed because they could not be read. Its file says that they are
     /// unresolved: the reader gets them once the file that has them can be read.
     pub(crate) passed: RangeSet,
+    /// Those of them that count as lost: `unread` does not have them.
+    pub(crate) written_off: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// Frames that were given to the reader and are not resolved.
     pub(crate) leased: Holding,
@@ -133,6 +135,7 @@ impl<T> Cursor<T> {
             resolved: RangeSet::default(),
             untaken: RangeSet::default(),
             passed: RangeSet::default(),
+            written_off: RangeSet::default(),
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
@@ -195,6 +198,34 @@ impl<T> Cursor<T> {
         while self.passed.len() > PASSED_RANGES_LIMIT {
             self.passed.join_lowest();
         }
+    }
+
+    /// Nothing is left to read: all that was passed counts as lost from now on.
+    pub(crate) fn write_off_passed(&mut self) {
+        let (passed, written_off) = (&self.passed, &mut self.written_off);
+        for (start, end) in passed.iter() {
+            if written_off.end_of_run_at(start).is_none_or(|known| known < end) {
+                written_off.insert_run(start, end);
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// The untaken ranges for its file, where unresolved ones are those that count as lost.
+    pub(crate) fn stored_untaken(
+        &self,
+        floor: Offset,
+        resolved: &[(Offset, Offset)],
+    ) -> Vec<(Offset, Offset)> {
+        let mut untaken = self.untaken.clone();
+        let mut unresolved_from = floor;
+        for &(start, end) in resolved {
+            untaken.remove_run(unresolved_from, start);
+            unresolved_from = end;
+        }
+        untaken.remove_run(unresolved_from, Offset::MAX);
+        self.written_off.iter().for_each(|(start, end)| untaken.insert_run(start, end));
+        untaken.iter().collect()
     }
 
     /// The floor and the resolved ranges for its file: what it passed unread is unresolved there.

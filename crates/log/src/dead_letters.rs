@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 pub use opening::FoundLetters;
-pub use reader::DeadLetterReader;
+use opening::Walked;
+pub use reader::{DeadLetterReader, name_of_folder};
 
 use crate::cursor_file::{CursorFile, escape, file_name};
 use crate::disk::{Disk, remove_if_there};
@@ -22,9 +23,9 @@ use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
     SegmentHeader, VERSION,
 };
-use crate::record::RecordFacts;
+use crate::record::{RecordFacts, StoredRecord};
 use crate::segment::{
-    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64,
+    ReaderOptions, SegmentName, SegmentReader, SegmentWriter, list_set_aside, random_u64, set_aside,
 };
 use crate::types::{Charge, Holding};
 
@@ -51,12 +52,15 @@ pub struct DeadLetter {
 struct Stored {
     name: SegmentName,
     len_bytes: u64,
-    /// Totals of its letters; zero if the disk refused to read it.
+    /// Totals of its letters that can be read.
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
-    /// Its letters are not counted.
-    is_unreadable: bool,
+    /// Something in it could not be read and is not counted. It is not removed with its letters,
+    /// but set aside.
+    has_more: bool,
+    /// It made room, or all letters were dropped: it is removed whatever is in it.
+    is_dropped: bool,
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -70,7 +74,7 @@ pub struct DeadLetters {
     state: CursorState,
     /// Number of the next letter.
     head: u64,
-    /// Segments that were dropped without being read and counted.
+    /// Segments that were dropped although something in them was not read and counted.
     uncounted: u64,
     found: FoundLetters,
 }
@@ -83,6 +87,11 @@ pub fn directory_of(log_directory: &Path, delivery: &str) -> PathBuf {
 /// Path of the file that says what was removed.
 pub(crate) fn state_path(directory: &Path) -> PathBuf {
     directory.join(file_name(STATE_NAME))
+}
+
+/// Whether a whole frame of a store has a refusal. Without one it cannot be replayed.
+pub(crate) fn is_letter(stored: &StoredRecord) -> bool {
+    Refusal::decode(&stored.metadata).is_some()
 }
 
 fn metadata_of(letter: &DeadLetter) -> Vec<u8> {
@@ -107,7 +116,7 @@ fn frame_of<'a>(letter: &'a DeadLetter, offset: u64, metadata: &'a [u8]) -> Fram
 impl DeadLetters {
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
-    /// an error none, some or all are stored, and the call can be repeated.
+    /// an error none, some or all are stored, and the call can be repeated, with higher numbers.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut too_large = Holding::default();
@@ -131,7 +140,8 @@ impl DeadLetters {
         appended.map(|()| first)
     }
 
-    /// Removes all letters below a number. Durable when this returns.
+    /// Removes all letters below a number. Durable when this returns. A file in which something
+    /// cannot be read is set aside when it has no other letter.
     pub fn remove_below(&mut self, number: u64) -> Result<()> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
@@ -140,6 +150,17 @@ impl DeadLetters {
             self.finish_segment()?;
         }
         self.remove_resolved()
+    }
+
+    /// Removes all letters and all that cannot be read, also what was set aside.
+    pub fn drop_all(&mut self) -> Result<()> {
+        self.finish_segment()?;
+        self.stored.iter_mut().for_each(|segment| segment.is_dropped = true);
+        self.remove_below(self.head)?;
+        for file in list_set_aside(&*self.disk, &self.directory)? {
+            remove_if_there(&*self.disk, &file.path).at(&file.path, "cannot remove")?;
+        }
+        Ok(())
     }
 
     pub fn set_limit(&mut self, limit_bytes: u64) {
@@ -151,24 +172,25 @@ impl DeadLetters {
         (self.state.floor, self.head)
     }
 
-    /// Number of letters that are left. Those in segments that the disk refuses are not counted.
+    /// Number of letters that are left and can be read, as far as the start could read them.
     pub fn letters(&self) -> u64 {
-        let left =
-            |totals: Footer, end: u64| totals.frames.min(end.saturating_sub(self.state.floor));
-        let stored = self.stored.iter().map(|segment| left(segment.totals, segment.end));
-        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals(), self.head));
+        let left = |totals: Footer| {
+            totals.frames.min((totals.last_offset + 1).saturating_sub(self.state.floor))
+        };
+        let stored = self.stored.iter().map(|segment| left(segment.totals));
+        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals()));
         stored.sum::<u64>() + written
     }
 
-    /// Segments dropped since the last call whose letters were not counted, because the disk
-    /// refused to read them.
+    /// Segments dropped since the last call of which something was not counted, because it could
+    /// not be read.
     pub fn take_uncounted(&mut self) -> u64 {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// Files that are there and whose letters are not counted.
+    /// Files that are there and of which something is not counted, because it cannot be read.
     pub fn unreadable_files(&self) -> u64 {
-        self.stored.iter().filter(|segment| segment.is_unreadable).count() as u64
+        self.stored.iter().filter(|segment| segment.has_more).count() as u64
     }
 
     /// Problems of earlier runs' letters, as they were when the store was opened.
@@ -202,8 +224,10 @@ impl DeadLetters {
         }
         self.make_room(&frame)?;
         if let Some(writer) = &mut self.writer {
-            writer.append(&frame)?;
-            self.head += 1;
+            let appended = writer.append(&frame);
+            // After a failed write the letter may be on disk all the same.
+            self.head += u64::from(appended.is_ok() || writer.is_failed());
+            appended?;
         }
         Ok(())
     }
@@ -252,40 +276,43 @@ impl DeadLetters {
         sealed
     }
 
-    /// Stops writing to the open segment. If it failed, only its durable letters stay, and the
-    /// numbers of the other letters are given again.
+    /// Stops writing to the open segment. If it failed, only its durable letters stay. The numbers
+    /// of the others are not given again: a power cut may bring these back.
     fn put_away(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         let (name, totals, path) =
             (writer.name(), writer.durable_totals(), writer.path().to_owned());
         let mut len_bytes = writer.len_bytes();
-        let mut is_clean = true;
         if writer.is_failed() {
             len_bytes = writer.durable_end();
-            is_clean = writer.abandon();
+            // Best effort: the other letters may stay, with numbers of their own.
+            writer.abandon();
         }
-        let is_empty = totals.frames == 0;
-        let is_gone = is_empty && self.disk.remove_file(&path).is_ok();
-        if is_clean || is_gone {
-            self.head = if is_empty { name.first_offset } else { totals.last_offset + 1 };
-        }
-        if !is_gone {
-            let (end, is_unreadable) = (self.head, false);
-            self.stored.push_back(Stored { name, len_bytes, totals, end, is_unreadable });
+        if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
+            let (end, has_more) = (self.head, false);
+            self.stored.push_back(Stored {
+                name,
+                len_bytes,
+                totals,
+                end,
+                has_more,
+                is_dropped: false,
+            });
         }
     }
 
     /// Drops the oldest segment of letters. False if there is none.
     fn drop_oldest(&mut self) -> Result<bool> {
         let floor = self.state.floor;
-        let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {
+        let Some(index) = self.stored.iter().position(|segment| segment.end > floor) else {
             return Ok(false);
         };
+        self.stored[index].is_dropped = true;
+        let oldest = &self.stored[index];
         let end = oldest.end;
         // A segment that cannot be counted goes all the same: newer letters would wait for it.
-        let dropped = self.left_in(oldest);
-        self.uncounted += u64::from(dropped.is_err());
-        let dropped = dropped.unwrap_or_default();
+        let (dropped, has_more) = self.left_in(oldest).unwrap_or((Holding::default(), true));
+        self.uncounted += u64::from(has_more);
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
             let ranges = &mut self.state.dropped_ranges;
@@ -306,21 +333,21 @@ impl DeadLetters {
         kept.map(|segment| segment.len_bytes).sum()
     }
 
-    /// Letters of a segment at or above the floor.
-    fn left_in(&self, segment: &Stored) -> Result<Holding> {
-        let Footer { frames, first_offset, items, charged_bytes, .. } = segment.totals;
-        if frames > 0 && first_offset >= self.state.floor {
-            return Ok(Holding { frames, items, bytes: charged_bytes });
+    /// Letters of a segment at or above the floor, and whether something in it cannot be read.
+    fn left_in(&self, segment: &Stored) -> Result<(Holding, bool)> {
+        let holding = |totals: Footer| {
+            let Footer { frames, items, charged_bytes: bytes, .. } = totals;
+            Holding { frames, items, bytes }
+        };
+        let totals = segment.totals;
+        if totals.frames > 0 && totals.first_offset >= self.state.floor {
+            return Ok((holding(totals), segment.has_more));
         }
         let path = self.directory.join(segment.name.to_string());
         let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
-        let mut left = Holding::default();
-        while let Some(Located { header, .. }) = reader.next_frame()? {
-            if header.offset >= self.state.floor {
-                left.add(header.charge);
-            }
-        }
-        Ok(left)
+        let mut walked = Walked::default();
+        walked.walk(&mut reader, self.state.floor)?;
+        Ok((holding(walked.totals), !walked.damage.is_none()))
     }
 
     fn store_state(&mut self) -> Result<()> {
@@ -328,8 +355,8 @@ impl DeadLetters {
         self.state_file.store(&*self.disk, &self.state)
     }
 
-    /// Removes the segments that are wholly below the floor. If some cannot be removed they stay,
-    /// and the last error is returned.
+    /// Removes the segments that are wholly below the floor, or sets them aside. If that fails they
+    /// stay, and the last error is returned.
     fn remove_resolved(&mut self) -> Result<()> {
         let mut result = Ok(());
         self.stored.retain(|segment| {
@@ -337,7 +364,10 @@ impl DeadLetters {
                 return true;
             }
             let path = self.directory.join(segment.name.to_string());
-            let removed = remove_if_there(&*self.disk, &path).at(&path, "cannot remove");
+            let removed = match segment.has_more && !segment.is_dropped {
+                true => set_aside(&*self.disk, &path).map(drop),
+                false => remove_if_there(&*self.disk, &path).at(&path, "cannot remove").map(drop),
+            };
             if let Err(error) = removed {
                 result = Err(error);
                 return true;

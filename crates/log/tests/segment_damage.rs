@@ -112,33 +112,6 @@ fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
     }
 }
 
-/// Scenario: the last frame of a sealed file is overwritten in its first bytes, or with zeros; the
-/// space behind the footer was freed, or a power cut kept it. The damage counts: a footer says how
-/// far the frames went.
-#[test]
-fn a_last_frame_that_is_gone_is_missed_by_the_footer() {
-    for (is_freed, fill) in [(true, 0xff), (true, 0), (false, 0xff)] {
-        let disk = FaultyDisk::new(1);
-        let frames = small_frames();
-        let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
-        frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
-        let frames_end = SEGMENT_HEADER_LEN_BYTES
-            + frames.iter().map(|frame| frame.as_ref().frame_len_bytes()).sum::<u64>();
-        let last_len = frames[frames.len() - 1].as_ref().frame_len_bytes();
-        writer.seal().unwrap();
-        let (_, mut bytes) = disk.contents().remove(0);
-        let last = (frames_end - last_len) as usize..frames_end as usize;
-        bytes[last].fill(fill);
-        if !is_freed {
-            bytes.resize(64 << 10, 0);
-        }
-        disk.put(writer.path(), &bytes);
-        let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
-        assert_eq!(read, frames[..frames.len() - 1]);
-        assert_eq!(damage.regions, 1, "freed: {is_freed}, {fill:#x}: {damage:?}");
-    }
-}
-
 /// Overwrites, zeroes, moves or cuts a few ranges of a file.
 fn damage_somewhere(bytes: &mut Vec<u8>, random: &mut Rng) {
     for _ in 0..random.usize(1..5) {
@@ -369,4 +342,58 @@ fn reading_goes_on_where_it_stopped_while_the_segment_grows() {
     }
     assert_eq!(read, frames);
     assert!(reader.damage().is_none());
+}
+
+/// Scenario: a frame is overwritten with zeros, in a file that was sealed or not. Guarantee: zeros
+/// within a block before another frame count as damage, since padding ends with its block; so do
+/// those before a footer that tells of a frame there.
+#[test]
+fn zeros_between_frames_of_a_sync_are_damage() {
+    for is_sealed in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let frames = small_frames();
+        let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+        frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
+        if is_sealed {
+            writer.seal().unwrap()
+        } else {
+            writer.sync().unwrap()
+        }
+        let whole = disk.contents().remove(0).1;
+        let mut position = SEGMENT_HEADER_LEN_BYTES as usize;
+        for (index, frame) in frames.iter().enumerate() {
+            let end = position + frame.as_ref().frame_len_bytes() as usize;
+            let mut bytes = whole.clone();
+            bytes[position..end].fill(0);
+            disk.put(writer.path(), &bytes);
+            let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
+            assert_eq!(read.len(), frames.len() - 1);
+            // Behind the last frame, zeros are padding, unless a footer tells of a frame there.
+            let is_damage = is_sealed || index + 1 < frames.len();
+            assert_eq!((damage.frames, damage.regions), (0, u64::from(is_damage)), "{index}");
+            position = end;
+        }
+    }
+}
+
+/// Scenario: a file was not cut behind its footer, and the header of the last frame before it is
+/// damaged. Guarantee: that is damage; without it there is none.
+#[test]
+fn a_damaged_frame_before_a_footer_that_was_not_cut_is_seen() {
+    let disk = FaultyDisk::new(1);
+    let frames = small_frames();
+    let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+    frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
+    disk.fail_operation(Operation::SetLen, input_output);
+    assert!(writer.seal().is_err());
+    disk.clear_fault();
+    let mut reader = open(&disk, writer.path(), small_read_ahead());
+    let mut last = 0;
+    while let Some(located) = reader.next_frame().unwrap() {
+        last = located.position;
+    }
+    assert!(reader.damage().is_none());
+    disk.flip_bit(writer.path(), (last + 20) * 8);
+    let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
+    assert_eq!((read.len(), damage.regions), (frames.len() - 1, 1));
 }

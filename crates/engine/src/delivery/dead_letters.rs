@@ -58,7 +58,7 @@ pub(crate) struct DeadLetterTotals {
     pub bytes: u64,
     /// Removed to make room, or larger than all letters may be.
     pub evicted_items: u64,
-    /// Files whose letters are not counted.
+    /// Files of which something is not counted, because it cannot be read.
     pub unreadable_files: u64,
 }
 
@@ -249,6 +249,15 @@ impl OnDisk {
                 delivery = self.delivery, %problem,
                 "dead letters of earlier runs cannot be read and are not counted: their file stays \
                  until newer letters need its room"
+            );
+        }
+        for (file, damage) in &found.damaged {
+            tracing::error!(
+                delivery = self.delivery, file = %file.display(), letters = damage.frames,
+                places = damage.regions,
+                "dead letters of earlier runs are damaged and are not counted: their file stays as \
+                 it is until newer letters need its room. A place at the end of the newest file \
+                 may be what a crash left of a letter that was never stored"
             );
         }
     }

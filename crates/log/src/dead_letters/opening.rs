@@ -1,16 +1,17 @@
 //! Opening a store: its state, and the letters of earlier runs.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{DeadLetters, Stored, directory_of, state_path};
+use super::{DeadLetters, Stored, directory_of, is_letter, state_path};
 use crate::cursor_file::{CursorFile, UNREAD_OFFSETS};
 use crate::disk::{Access, Disk, create_if_missing};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::{CursorState, FRAME_PREFIX_LEN_BYTES, Footer};
+use crate::format::{CursorState, FRAME_PREFIX_LEN_BYTES, Footer, SEGMENT_HEADER_LEN_BYTES};
 use crate::segment::{
-    ReaderOptions, SegmentName, SegmentReader, cut_unused, list_segments, random_u64,
+    Damage, Located, ReaderOptions, SegmentName, SegmentReader, cut_unused, list_segments,
+    random_u64,
 };
 
 /// Problems that were found when a store was opened.
@@ -19,9 +20,12 @@ pub struct FoundLetters {
     /// Which letters were removed, and how many were dropped, is not known: all letters that are
     /// there count as left.
     pub is_state_lost: bool,
-    /// Segments of which no letter could be read. They are kept until they are the oldest when room
-    /// is needed, and their letters are not counted.
+    /// Segments that the disk refuses to read, or of which no letter can be read. They are kept
+    /// until they are the oldest when room is needed. Letters that were not read are not counted.
     pub unreadable: Vec<FileError>,
+    /// Segments with damage between or in their letters. They are kept in the same way, damage and
+    /// all: if it is the end of the newest one, a crash may have left it of an append.
+    pub damaged: Vec<(PathBuf, Damage)>,
 }
 
 impl DeadLetters {
@@ -37,8 +41,8 @@ impl DeadLetters {
         create_directory(&*disk, log_directory, &directory)?;
         let segments = list_segments(&*disk, &directory)?;
         let (state_file, state, is_lost) = open_state(&*disk, &directory, delivery)?;
-        let found =
-            FoundLetters { is_state_lost: is_lost && !segments.is_empty(), unreadable: Vec::new() };
+        let is_state_lost = is_lost && !segments.is_empty();
+        let found = FoundLetters { is_state_lost, ..FoundLetters::default() };
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -53,15 +57,15 @@ impl DeadLetters {
         };
         let mut segments = segments.into_iter().peekable();
         while let Some((name, len_bytes)) = segments.next() {
-            let stored = match letters.look_into(name) {
+            let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
+            let next = segments.peek().map(|(next, _)| next.first_offset);
+            let end = next.unwrap_or(name.first_offset + most);
+            let stored = match letters.look_into(name, end) {
                 // It stays until it is the oldest when room is needed.
                 Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
-                    let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
-                    let next = segments.peek().map(|(next, _)| next.first_offset);
-                    let end = next.unwrap_or(name.first_offset + most);
                     letters.found.unreadable.push(error);
                     let totals = Footer::default();
-                    Some(Stored { name, len_bytes, totals, end, is_unreadable: true })
+                    Some(Stored { name, len_bytes, totals, end, has_more: true, is_dropped: false })
                 }
                 looked => looked?,
             };
@@ -82,9 +86,10 @@ impl DeadLetters {
         if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
     }
 
-    /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment
-    /// does not count.
-    fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
+    /// Totals of the letters of an earlier run's segment that can be read. Its unused space is cut
+    /// off, which is zeros only. None if the segment does not count. If the disk refuses a part of
+    /// it, `end` says where its numbers end.
+    fn look_into(&mut self, name: SegmentName, end: u64) -> Result<Option<Stored>> {
         let path = self.directory.join(name.to_string());
         let file = self.disk.open(&path, Access::ReadWrite).at(&path, "cannot open")?;
         let mut reader = match SegmentReader::open(file.clone(), &path, ReaderOptions::default()) {
@@ -94,24 +99,85 @@ impl DeadLetters {
             }
             reader => reader?,
         };
-        let (mut totals, mut len_bytes) = (Footer::default(), reader.info().len_bytes);
-        if let Some(footer) = reader.info().footer {
-            totals = footer;
-        } else {
-            len_bytes = reader.position();
-            while let Some(located) = reader.next_frame()? {
-                totals.count(located.header.offset, located.header.charge);
-                len_bytes = located.end();
-            }
-            if totals.frames == 0 && reader.damage().is_none() {
+        let (footer, mut len_bytes) = (reader.info().footer, reader.info().len_bytes);
+        let mut walked = Walked::default();
+        if let Err(error) = walked.walk(&mut reader, self.state.floor) {
+            self.found.unreadable.push(error);
+            let totals = walked.totals;
+            return Ok(Some(Stored {
+                name,
+                len_bytes,
+                totals,
+                end,
+                has_more: true,
+                is_dropped: false,
+            }));
+        }
+        if footer.is_none() {
+            if walked.end == SEGMENT_HEADER_LEN_BYTES {
                 // A failed write may leave such a file.
                 self.disk.remove_file(&path).at(&path, "cannot remove")?;
                 return Ok(None);
             }
-            len_bytes = cut_unused(&*file, len_bytes).at(&path, "cannot truncate")?;
+            len_bytes = cut_unused(&*file, walked.end).at(&path, "cannot truncate")?;
         }
-        let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
-        Ok(Some(Stored { name, len_bytes, totals, end, is_unreadable: false }))
+        let missing = footer.map_or(0, |footer| footer.frames.saturating_sub(walked.seen));
+        let mut damage = walked.damage;
+        damage.regions += u64::from(damage.regions == 0 && missing > 0);
+        let has_more = !damage.is_none();
+        if has_more {
+            self.found.damaged.push((path, damage));
+        }
+        let sealed_end = footer.filter(|footer| footer.frames > 0).map(|it| it.last_offset + 1);
+        let end = sealed_end.unwrap_or(walked.next_number).max(name.first_offset);
+        Ok(Some(Stored {
+            name,
+            len_bytes,
+            totals: walked.totals,
+            end,
+            has_more,
+            is_dropped: false,
+        }))
+    }
+}
+
+/// The letters of a segment, and what else is in it.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// Of the letters at or above the floor that can be read.
+    pub(super) totals: Footer,
+    pub(super) damage: Damage,
+    /// Headers that can be read.
+    seen: u64,
+    /// No letter in the segment has a number from here on, whether it can be read or not.
+    next_number: u64,
+    /// Position behind the last byte that is not unused.
+    end: u64,
+}
+
+impl Walked {
+    pub(super) fn walk(&mut self, reader: &mut SegmentReader, floor: u64) -> Result<()> {
+        self.end = reader.position();
+        while let Some(Located { position, header }) = reader.next_frame()? {
+            self.seen += 1;
+            self.next_number = self.next_number.max(header.offset + 1);
+            self.end = position + header.frame_len_bytes();
+            let letter = reader.body()?;
+            let is_letter = letter.as_ref().is_some_and(is_letter);
+            if is_letter && header.offset >= floor {
+                self.totals.count(header.offset, header.charge);
+            }
+            self.damage.frames += u64::from(letter.is_some() && !is_letter);
+        }
+        let damage_end = reader.damage_end();
+        if damage_end > self.end {
+            let most = (damage_end - self.end).div_ceil(FRAME_PREFIX_LEN_BYTES as u64);
+            self.next_number =
+                self.next_number.max(reader.info().header.first_offset).saturating_add(most);
+            self.end = damage_end;
+        }
+        self.damage.add(reader.damage());
+        Ok(())
     }
 }
 

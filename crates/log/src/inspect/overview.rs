@@ -12,8 +12,8 @@ use crate::disk::{DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{
-    Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader, SetAside,
-    list_if_there, list_segments, list_set_aside, segment_before,
+    Damage, Located, ReaderOptions, SegmentChain, SegmentInfo, SegmentName, SegmentReader,
+    SetAside, list_if_there, list_segments, list_set_aside, segment_before,
 };
 use crate::types::Holding;
 
@@ -57,17 +57,24 @@ pub struct DeadLetterOverview {
     pub directory: PathBuf,
     /// Name of the delivery; the folder's name if it is not known.
     pub delivery: String,
-    /// The letters that are left, with the bytes of their payloads.
+    /// The letters that are left and can be read, with the bytes of their payloads.
     pub held: Holding,
     /// All letters that were ever dropped: to make room, or as larger than the store.
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
-    /// Segments whose letters are not counted.
+    /// Files that are kept because something in them could not be read when their letters were
+    /// removed.
+    pub set_aside: Vec<SetAside>,
+    /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
+    /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
+    /// Letters and places in other segments that cannot be read and are not counted.
+    pub damage: Damage,
 }
 
-/// Every log below `directory`. Reads headers of segments, and headers of frames if necessary.
+/// Every log below `directory`. Reads headers of segments, headers of frames if necessary, and all
+/// dead letters.
 pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
     let logs = log_directories(&**disk, directory)?.into_iter();
     let overview = |(name, directory): (String, PathBuf)| {
@@ -187,24 +194,39 @@ fn has_frames(disk: &dyn Disk, log_directory: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Adds the frames that stand in the log at or above each reader's head.
+/// Adds the frames that stand in the log at or above each reader's head, and those that count as
+/// lost and can be read.
 fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
 ) -> Result<()> {
+    let written_off = |cursor: &CursorOverview| {
+        cursor.state.as_ref().map_or(crate::RangeSet::default(), CursorState::written_off)
+    };
+    let written_off: Vec<_> = cursors.iter().map(written_off).collect();
+    let starts = written_off.iter().filter_map(|ranges| ranges.iter().next()).map(|(from, _)| from);
     let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
-    let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
-    let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
+    let heads = states.map(|state| state.head);
+    let Some(lowest) = heads.chain(starts).min() else { return Ok(()) };
+    let mut chain = SegmentChain::open(disk.clone(), directory, lowest)?;
     // The same frame may stand in two segments after a failed write.
     let mut seen = crate::RangeSet::default();
     while let Some(Located { header, .. }) = chain.next_readable()? {
         if !seen.insert(header.offset) {
             continue;
         }
-        for cursor in cursors.iter_mut() {
+        let readers = chain.readers().to_vec();
+        let mut is_whole = None;
+        for (cursor, written_off) in cursors.iter_mut().zip(&written_off) {
             let Ok(state) = &cursor.state else { continue };
-            if header.offset >= state.head && chain.readers().contains(&state.id) {
+            if !readers.contains(&state.id) {
+                continue;
+            }
+            // A file that was put back has it.
+            let is_back = written_off.contains(header.offset)
+                && *is_whole.get_or_insert_with(|| matches!(chain.body(), Ok(Some(_))));
+            if header.offset >= state.head || is_back {
                 cursor.held.add(header.charge);
             }
         }
@@ -215,19 +237,20 @@ fn add_written_since(
 fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
-        let mut reader = DeadLetterReader::open(disk.clone(), &directory, 0)?;
-        let mut held = Holding::default();
-        while let Some(Located { header, .. }) = reader.segments.next_readable()? {
-            held.add(header.charge);
+        let (mut held, mut unreadable) = (Holding::default(), Vec::new());
+        let mut reader = DeadLetterReader::open_in_part(disk.clone(), &directory, &mut unreadable)?;
+        while let Some(letter) = reader.next_readable(&mut unreadable)? {
+            held.add(letter.charge);
         }
-        let unreadable = std::mem::take(&mut reader.segments.unreadable);
         overviews.push(DeadLetterOverview {
+            set_aside: list_set_aside(&**disk, &directory)?,
             directory,
             delivery: reader.delivery(&name),
             held,
             dropped: reader.state().dropped,
             is_state_lost: reader.is_state_lost && (held.frames > 0 || !unreadable.is_empty()),
             unreadable,
+            damage: reader.damage(),
         });
     }
     Ok(overviews)

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use super::overview::{cursor_paths, dead_letter_directories, log_directories, missing_cursors};
 use crate::cursor_file::damaged_slots;
 use crate::cursor_list;
-use crate::dead_letters::state_path;
+use crate::dead_letters::{is_letter, state_path};
 use crate::disk::{Access, Disk};
 use crate::error::{FileError, Result};
-use crate::segment::{Damage, list_segments, list_set_aside, open_if_there};
+use crate::segment::{Damage, SetAside, list_segments, list_set_aside, open_if_there};
 
 /// `progress` is called about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
@@ -36,6 +36,9 @@ pub enum Finding {
     LostState { path: PathBuf },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },
+    /// A file of dead letters that is kept because something in it could not be read when its
+    /// letters were removed.
+    LettersSetAside { path: PathBuf },
     /// A file that cannot be read at all.
     Unreadable(FileError),
 }
@@ -50,6 +53,7 @@ impl Finding {
             | Finding::LostCursor { .. }
             | Finding::LostState { .. }
             | Finding::SetAside { .. }
+            | Finding::LettersSetAside { .. }
             | Finding::Unreadable(_) => true,
         }
     }
@@ -91,6 +95,9 @@ pub fn verify(
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
         for directory in &directories {
+            let set_aside = list_set_aside(disk, directory)?.into_iter();
+            let finding = |file: SetAside| Finding::LettersSetAside { path: file.path };
+            verification.findings.extend(set_aside.map(finding));
             let path = state_path(directory);
             // A process creates the state before the first letter.
             let has_letters = !list_segments(disk, directory)?.is_empty();
@@ -102,18 +109,19 @@ pub fn verify(
             }
         }
         directories.insert(0, log_directory);
-        for directory in directories {
+        for (index, directory) in directories.into_iter().enumerate() {
             for (name, len_bytes) in list_segments(disk, &directory)? {
-                segments.push((directory.join(name.to_string()), len_bytes));
+                segments.push((directory.join(name.to_string()), len_bytes, index > 0));
             }
         }
     }
-    let total_bytes = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
-    for (path, len_bytes) in segments {
+    let total_bytes = segments.iter().map(|(_, len_bytes, _)| len_bytes).sum();
+    for (path, len_bytes, are_letters) in segments {
         let done_bytes = verification.bytes;
-        let verified = verify_segment(disk, &path, &mut verification, &mut |position| {
+        let mut of_segment = |position: u64| {
             progress(done_bytes + position.min(len_bytes), total_bytes);
-        });
+        };
+        let verified = verify_segment(disk, &path, are_letters, &mut verification, &mut of_segment);
         if let Err(error) = verified {
             verification.findings.push(Finding::Unreadable(error));
         }
@@ -129,6 +137,7 @@ pub fn verify(
 fn verify_segment(
     disk: &dyn Disk,
     path: &Path,
+    are_letters: bool,
     verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
@@ -136,10 +145,17 @@ fn verify_segment(
     verification.segments += 1;
     let mut frames = 0;
     let mut told_at = 0;
+    let (mut strange, mut first_strange) = (Damage::default(), None);
     while let Some(located) = reader.next_frame()? {
-        if reader.body()?.is_some() {
-            frames += 1;
-            verification.items += located.header.charge.items;
+        if let Some(stored) = reader.body()? {
+            if are_letters && !is_letter(&stored) {
+                let bytes = located.header.frame_len_bytes();
+                strange.add(Damage { frames: 1, regions: 0, bytes });
+                first_strange.get_or_insert(located.position);
+            } else {
+                frames += 1;
+                verification.items += located.header.charge.items;
+            }
         }
         if reader.position() >= told_at + PROGRESS_EVERY_BYTES {
             told_at = reader.position();
@@ -147,12 +163,14 @@ fn verify_segment(
         }
     }
     verification.frames += frames;
-    let damage = reader.damage();
+    let mut damage = reader.damage();
+    damage.add(strange);
+    let position = reader.first_damage().into_iter().chain(first_strange).min();
     let footer = reader.info().footer;
     if !damage.is_none() {
         verification.findings.push(Finding::DamagedSegment {
             path: path.to_owned(),
-            position: reader.first_damage().unwrap_or_default(),
+            position: position.unwrap_or_default(),
             damage,
             is_sealed: footer.is_some(),
         });

@@ -148,13 +148,14 @@ pub(crate) fn cursor_state<T>(inner: &Inner<T>, id: CursorId, log_id: u128) -> O
     let mut held = cursor.held();
     held.remove(cursor.unwritten);
     let (floor, resolved) = cursor.stored_progress();
+    let untaken = cursor.stored_untaken(floor, &resolved);
     Some(CursorState {
         id: cursor.persistent_id,
         name: cursor.name.clone(),
         log_id,
         floor,
         resolved,
-        untaken: cursor.untaken.iter().collect(),
+        untaken,
         head: inner.store.as_ref()?.durable_below,
         held,
         dropped: cursor.dropped,

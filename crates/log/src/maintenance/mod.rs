@@ -17,21 +17,19 @@ mod cursors;
 mod rewrite;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use cursors::{cursor_state, remove_gone, restore_directory};
 
-use crate::aside;
-use crate::disk::{Access, Disk, remove_if_there};
-use crate::error::{IoContext as _, Result};
+use crate::disk::{Access, remove_if_there};
 use crate::home::Home;
 use crate::log::segments::{Pin, Segment};
 use crate::log::store::Ends;
 use crate::log::{Inner, Shared};
 use crate::record::Record;
-use crate::segment::{SegmentName, SetAside, cut_unused};
+use crate::segment::{cut_unused, set_aside};
 use crate::types::Offset;
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -166,7 +164,10 @@ impl<T: Record> Maintenance<T> {
         let first = lowest.into_iter().chain(aside).chain(goes_aside).min();
         let first = first.unwrap_or(store.durable_below);
         let cursors = inner.cursors.iter_mut().flatten();
-        cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
+        cursors.for_each(|cursor| {
+            cursor.untaken.forget_ended(first);
+            cursor.written_off.forget_ended(first);
+        });
         // At the end all have left, and may come back at the next start.
         if !at_the_end {
             inner.forget_unneeded();
@@ -207,24 +208,6 @@ impl<T: Record> Maintenance<T> {
         let failures = self.unremoved.len() as u64;
         self.shared.with_store(|store| store.stats.failures += failures);
     }
-}
-
-/// Renames a file. None if it is not there any more. If the new name is lost in a power cut, the
-/// next start reads the file again.
-fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
-    let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
-        return Ok(None);
-    };
-    let entries = disk.list(directory).at(directory, "cannot list")?;
-    let file_name = file_name.to_string_lossy();
-    let entry = entries.iter().find(|entry| entry.name == file_name);
-    let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
-    let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
-    let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
-    let aside = directory.join(aside::free_name(&file_name, is_taken));
-    disk.rename(path, &aside).at(path, "cannot set aside")?;
-    let _ = disk.sync_directory(directory);
-    Ok(Some(SetAside { name, path: aside, len_bytes }))
 }
 
 impl<T> Inner<T> {

@@ -14,6 +14,7 @@ use crate::format::CursorState;
 use crate::log::segments::{Passed, Pin, Segment, Segments};
 use crate::maintenance::Leftovers;
 use crate::options::Recovered;
+use crate::record::Record;
 use crate::segment::{
     ReaderOptions, SegmentReader, SetAside, list_if_there, list_segments, list_set_aside,
 };
@@ -46,7 +47,7 @@ pub(super) struct Recovery<'a, T> {
     counted_from: Offset,
 }
 
-impl<'a, T> Recovery<'a, T> {
+impl<'a, T: Record> Recovery<'a, T> {
     pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path, patience: Duration) -> Self {
         Recovery {
             disk,
@@ -185,6 +186,12 @@ impl<'a, T> Recovery<'a, T> {
             }
         }
         (self.found.segments, self.found.disk_bytes) = self.segments.size();
+        let segments = self.segments.by_first.values();
+        let places: Vec<_> = segments.map(|it| (it.path.clone(), it.first, it.last)).collect();
+        for (path, first, last) in places {
+            // Readers find out what is wrong with the file.
+            let _ = self.count_put_back(&path, first, last);
+        }
         self.go_on_behind_set_aside();
         Ok(())
     }
@@ -332,6 +339,38 @@ impl<'a, T> Recovery<'a, T> {
         Ok(scanned)
     }
 
+    /// Counts the frames of a file that was put back as unread: those that can be read and that
+    /// count as lost by the files of their readers.
+    fn count_put_back(&mut self, path: &Path, first: Offset, last: Offset) -> Result<()> {
+        let end = last.saturating_add(1);
+        if !self.cursors.iter().any(|(_, cursor)| cursor.written_off.overlaps(first, end)) {
+            return Ok(());
+        }
+        let open = || SegmentReader::open_path(self.disk, path, ReaderOptions::default());
+        let mut reader = self.patiently(open)?;
+        reader.check_name(first)?;
+        while let Some(located) = self.patiently(|| reader.next_frame())? {
+            let (offset, charge) = (located.header.offset, located.header.charge);
+            let readers = reader.readers().to_vec();
+            let waits = |cursor: &Cursor<T>| {
+                let is_reader = readers.contains(&cursor.persistent_id);
+                offset <= last && is_reader && cursor.written_off.contains(offset)
+            };
+            if !self.cursors.iter().any(|(_, cursor)| waits(cursor)) {
+                continue;
+            }
+            let record = self.patiently(|| reader.body())?;
+            if record.is_none_or(|record| T::decode(record).is_err()) {
+                continue;
+            }
+            for (_, cursor) in self.cursors.iter_mut().filter(|(_, cursor)| waits(cursor)) {
+                cursor.unread.add(charge);
+                cursor.written_off.remove_run(offset, offset + 1);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a segment that could not be read: its readers wait for the disk there. Its frames are
     /// missing in their counts, as after a crash.
     fn keep_unread(&mut self, segment: Segment, last: Option<Offset>) {
@@ -418,7 +457,9 @@ impl<T> Cursor<T> {
 
     /// A cursor with the state of its file. Published after the frames that it did not count.
     fn from_state(state: CursorState) -> Self {
+        let written_off = state.written_off();
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
+        cursor.written_off = written_off;
         state.resolved.iter().for_each(|&(start, end)| cursor.resolve_run(start, end));
         cursor.next = cursor.floor;
         cursor.unread = state.held;

@@ -19,6 +19,7 @@ pub use writer::SegmentWriter;
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::aside::free_name;
 use crate::disk::{DirectoryEntry, Disk, DiskFile, read_full_at};
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, SegmentHeader};
@@ -87,6 +88,24 @@ pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>
         .collect();
     files.sort_by_key(|file| file.name);
     Ok(files)
+}
+
+/// Renames a file. None if it is not there any more. If the new name is lost in a power cut, the
+/// next start reads the file again.
+pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
+    let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let entries = disk.list(directory).at(directory, "cannot list")?;
+    let file_name = file_name.to_string_lossy();
+    let entry = entries.iter().find(|entry| entry.name == file_name);
+    let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
+    let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
+    let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
+    let aside = directory.join(free_name(&file_name, is_taken));
+    disk.rename(path, &aside).at(path, "cannot set aside")?;
+    let _ = disk.sync_directory(directory);
+    Ok(Some(SetAside { name, path: aside, len_bytes }))
 }
 
 /// Facts of a segment that are known without reading its frames.

@@ -1,8 +1,9 @@
 //! Reads a segment's frames from front to back, and passes over damage.
 //!
 //! Without a whole header at its position, a reader searches for the next one by the marker and the
-//! file's epoch. Zeros that it passes over are no damage where the file was not sealed: they are
-//! space that was reserved and not used, or pages that were never acknowledged.
+//! file's epoch. Zeros that it passes over are no damage up to the end of a block, where a sync
+//! ended; nor are further blocks where the file was not sealed: they are space that was reserved
+//! and not used, or pages that were never acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,8 @@ pub struct SegmentReader {
     footer_within: Option<(u64, Footer)>,
     damage: Damage,
     first_damage: Option<u64>,
+    /// Position behind the last damage.
+    damage_end: u64,
     /// Positions of the damage since the last [`SegmentReader::take_damaged_at`].
     damaged_at: Vec<u64>,
 }
@@ -118,6 +121,7 @@ impl SegmentReader {
             footer_within: None,
             damage: Damage::default(),
             first_damage: None,
+            damage_end: 0,
             damaged_at: Vec::new(),
         })
     }
@@ -196,27 +200,30 @@ impl SegmentReader {
         Ok(found.and_then(|header| self.accept(header)))
     }
 
-    /// Bytes from `start` to the position that are damaged: they had frames, or may have had.
+    /// Bytes from `start` to the position that are damaged: frames were there, or may have been.
     fn lost_bytes(&mut self, start: u64, is_frame_behind: bool, last_foreign: Option<u64>) -> u64 {
-        let foreign_bytes = last_foreign.map_or(0, |last| last + 1 - start);
-        if let Some(footer) = self.info.footer {
-            // A sealed file has no whole block of zeros.
-            let block = start.next_multiple_of(BLOCK_LEN_BYTES);
-            let zero_bytes = self.position.saturating_sub(block);
-            let all_bytes = match !is_frame_behind && self.is_frame_missing(&footer) {
-                true => self.position - start,
-                false => 0,
-            };
-            return if foreign_bytes > 0 { foreign_bytes } else { zero_bytes.max(all_bytes) };
-        }
-        if foreign_bytes > 0 && !is_frame_behind {
-            self.footer_within = self.footer_behind(start).unwrap_or_default();
-            let is_whole = |(_, footer): &(u64, Footer)| !self.is_frame_missing(footer);
-            if self.footer_within.as_ref().is_some_and(is_whole) {
-                return 0;
+        if let Some(last) = last_foreign {
+            if self.info.footer.is_none() && !is_frame_behind {
+                self.footer_within = self.footer_behind(start).unwrap_or_default();
             }
+            let is_whole = |(_, footer): &(u64, Footer)| !self.is_frame_missing(footer);
+            return match self.footer_within.as_ref().is_some_and(is_whole) {
+                // What was passed is the footer.
+                true => 0,
+                false => last + 1 - start,
+            };
         }
-        foreign_bytes
+        // Padding ends with its block, and a sealed file has no whole block of zeros.
+        let padding_end = start.next_multiple_of(BLOCK_LEN_BYTES);
+        let is_within_block = !self.position.is_multiple_of(BLOCK_LEN_BYTES);
+        match &self.info.footer {
+            Some(_) if self.position > padding_end => self.position - padding_end,
+            _ if is_frame_behind && is_within_block => self.position - start,
+            Some(footer) if !is_frame_behind && self.is_frame_missing(footer) => {
+                self.position - start
+            }
+            _ => 0,
+        }
     }
 
     /// Whether the last frame that a footer tells of was not found.
@@ -271,6 +278,11 @@ impl SegmentReader {
         self.first_damage
     }
 
+    /// Position behind the last damage that was found.
+    pub(crate) fn damage_end(&self) -> u64 {
+        self.damage_end
+    }
+
     /// Positions of the damage that was found since the last call.
     pub(crate) fn take_damaged_at(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.damaged_at)
@@ -278,6 +290,7 @@ impl SegmentReader {
 
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
+        self.damage_end = self.damage_end.max(position + damage.bytes);
         self.damaged_at.push(position);
         self.damage.add(damage);
     }

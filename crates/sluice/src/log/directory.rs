@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
 use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
-use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters};
+use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters, name_of_folder};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::format::CursorState;
 use sluice_log::inspect::{
@@ -148,7 +148,11 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
-            let name = DeadLetterReader::open(Arc::new(RealDisk), &path, 0)?.delivery(&folder);
+            let name = match DeadLetterReader::open(Arc::new(RealDisk), &path, 0) {
+                // One state that the disk refuses is no matter of the other deliveries.
+                Err(FileError::Io { .. }) => name_of_folder(&folder),
+                reader => reader?.delivery(&folder),
+            };
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
             deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
         }
@@ -185,9 +189,16 @@ impl StoredDelivery {
     }
 
     pub(super) fn remove_letters(&self, below: u64) -> Result<()> {
+        Ok(self.letters_to_change()?.remove_below(below)?)
+    }
+
+    pub(super) fn drop_letters(&self) -> Result<()> {
+        Ok(self.letters_to_change()?.drop_all()?)
+    }
+
+    fn letters_to_change(&self) -> Result<DeadLetters> {
         let disk = Arc::new(RealDisk);
-        let mut letters = DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?;
-        Ok(letters.remove_below(below)?)
+        Ok(DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?)
     }
 
     /// The path of its cursor file after the log was opened.

@@ -140,11 +140,21 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             let why = "are not kept: deleted to make space, or larger than the limit of all";
             writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
+        let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
+        if !damage.is_none() {
+            let letters = text::counted(damage.frames, "damaged dead letter");
+            let places = text::counted(damage.regions, "unreadable place");
+            writeln!(
+                output,
+                "  {name}: {letters} and {places} among its dead letters; `sluice log verify` \
+                 shows where"
+            )?;
+        }
         if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {
             writeln!(
                 output,
-                "  {name}: the state of its dead letters is gone or damaged: letters that were \
-                 removed may be back"
+                "  {name}: the state of its dead letters is gone or cannot be read: letters that \
+                 were removed may be back"
             )?;
         }
     }
@@ -161,6 +171,15 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             output,
             "  set aside: {} ({}): a delivery could not read something in it; `sluice log repair` \
              says what can be done",
+            file.path.display(),
+            text::bytes(file.len_bytes)
+        )?;
+    }
+    for file in log.dead_letters.iter().flat_map(|letters| &letters.set_aside) {
+        writeln!(
+            output,
+            "  set aside: {} ({}): something in it could not be read when its dead letters were \
+             removed; `sluice log drop --dead-letters` deletes it, with all others",
             file.path.display(),
             text::bytes(file.len_bytes)
         )?;
@@ -207,12 +226,14 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
             "error": segment.info.as_ref().err().map(ToString::to_string),
         })
     });
+    let of_letters = log.dead_letters.iter().flat_map(|letters| &letters.set_aside);
+    let set_aside = log.set_aside.iter().chain(of_letters);
     json!({
         "signal": log.name,
         "bytes": log.segments.iter().map(|segment| segment.len_bytes).sum::<u64>(),
         "segments": segments.collect::<Vec<_>>(),
         "deliveries": rows.iter().map(|(name, row)| delivery_json(name, row)).collect::<Vec<_>>(),
-        "set_aside": log.set_aside.iter().map(|file| json!({
+        "set_aside": set_aside.map(|file| json!({
             "file": file.path.display().to_string(),
             "bytes": file.len_bytes,
         })).collect::<Vec<_>>(),
@@ -226,6 +247,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
     let dropped = row.cursor.map(|cursor| cursor.dropped).unwrap_or_default();
     let letters = row.dead_letters.map(|letters| (letters.held, letters.dropped));
     let (letters, letters_dropped) = letters.unwrap_or_default();
+    let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
     json!({
         "name": name,
         "waiting": holding_json(row.held),
@@ -242,6 +264,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "dead_letters": holding_json(letters),
         "dead_letters_dropped": holding_json(letters_dropped),
+        "dead_letters_damaged": damage.frames + damage.regions,
         "dead_letters_state_lost": row.dead_letters.is_some_and(|letters| letters.is_state_lost),
         "configured": row.is_configured,
     })
