@@ -554,3 +554,32 @@ fn a_file_that_was_written_anew_in_vain_does_not_stay() {
         }
     }
 }
+
+/// Scenario: writes failed and their files stayed; at the next start one of them cannot be removed.
+/// Guarantee: the file of later frames is the last of its offset, so that no start takes it for an
+/// earlier attempt.
+#[test]
+fn a_file_that_stays_never_passes_for_a_later_attempt() {
+    let disk = FaultyDisk::new(1);
+    disk.make_directory(Path::new(DIRECTORY));
+    let files = ["0000000000000000.seg", "0000000000000000-1.seg"];
+    let [first, second] = files.map(|name| Path::new(DIRECTORY).join(name));
+    disk.put(&first, &[]);
+    disk.put(&second, &[]);
+    let stays = second.clone();
+    disk.set_fault(move |call| {
+        (call.operation == Operation::RemoveFile && call.path == stays).then(input_output)
+    });
+    let (log, _) = open(&disk);
+    let durable = Durable::default();
+    let id = subscribe(&log, "a");
+    wait_until("the other file goes", || disk.contents().iter().all(|(path, _)| *path != first));
+    append(&log, 0, 1_000, &[id], &durable);
+    wait_durable(&durable, 1);
+    let disk = disk.kill_process();
+    disk.clear_fault();
+    drop(log);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert_eq!(values(&read_all(&log, id)), [0]);
+}

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::SegmentName;
+use super::{SegmentName, list_segments};
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
@@ -43,7 +43,8 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file in a directory that exists; its name gets the next free attempt. `len_bytes`
+    /// Creates a file in a directory that exists; its name gets an attempt above all that are there:
+    /// of the files of one offset a start reads only the last one. `len_bytes`
     /// are reserved; the directory entry and `header`, whose epoch has to be random, are durable.
     /// So a file with frames and without a header is damaged; one of zeros only is unfinished.
     /// After an error the file is removed.
@@ -53,7 +54,11 @@ impl SegmentWriter {
         header: SegmentHeader,
         len_bytes: u64,
     ) -> Result<Self> {
-        let mut name = SegmentName { first_offset: header.first_offset, attempt: 0 };
+        let first_offset = header.first_offset;
+        let there = list_segments(disk, directory)?.into_iter().map(|(name, _)| name);
+        let attempts = there.filter(|name| name.first_offset == first_offset);
+        let attempt = attempts.map(|name| name.attempt + 1).max().unwrap_or(0);
+        let mut name = SegmentName { first_offset, attempt };
         let (path, file) = loop {
             let path = directory.join(name.to_string());
             match disk.create_new(&path) {
