@@ -4,29 +4,25 @@
 //! the reason before their metadata. The file `state.cursor` says what was removed: its floor is
 //! the first letter that is left, its counters are letters dropped to make room or as too large.
 
-mod opening;
-mod reader;
-
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-pub use opening::FoundLetters;
-pub use reader::DeadLetterReader;
 
-use crate::cursor_file::{CursorFile, escape, file_name};
-use crate::disk::{Disk, remove_if_there};
-use crate::error::{IoContext as _, Result};
+use crate::cursors::{CursorFile, UNREAD_OFFSETS, escape, file_name};
+use crate::disk::{Disk, create_if_missing, remove_if_there};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FileKind, Footer, FrameRef, Refusal,
-    SegmentHeader, VERSION,
+    CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
+    FrameRef, Refusal, SegmentHeader,
 };
-use crate::record::RecordFacts;
+use crate::recovery::{Patience, ScanEnd, scan};
 use crate::segment::{
-    Located, ReaderOptions, SegmentName, SegmentReader, SegmentWriter, random_u64,
+    Located, ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, new_header,
+    random_u64,
 };
-use crate::types::{Charge, Holding};
+use crate::types::{Charge, Holding, RecordFacts};
 
 /// Folder of all dead letters within a log's directory.
 pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
@@ -45,6 +41,17 @@ pub struct DeadLetter {
     /// Metadata of the frame, as in the log.
     pub metadata: Vec<u8>,
     pub payload: Bytes,
+}
+
+/// Problems that were found when a store was opened.
+#[derive(Debug, Default)]
+pub struct FoundLetters {
+    /// Which letters were removed, and how many were dropped, is not known: all letters that are
+    /// there count as left.
+    pub is_state_lost: bool,
+    /// Segments of which no letter could be read. They are kept until they are the oldest when room
+    /// is needed, and their letters are not counted.
+    pub unreadable: Vec<FileError>,
 }
 
 /// A segment that is not written to any more.
@@ -105,6 +112,63 @@ fn frame_of<'a>(letter: &'a DeadLetter, offset: u64, metadata: &'a [u8]) -> Fram
 }
 
 impl DeadLetters {
+    /// Opens the store of a delivery below a log's directory, or creates it. It takes at most
+    /// `limit_bytes` of disk: the next append removes the oldest letters beyond that.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        log_directory: &Path,
+        delivery: &str,
+        limit_bytes: u64,
+    ) -> Result<Self> {
+        let directory = directory_of(log_directory, delivery);
+        create_directory(&*disk, log_directory, &directory)?;
+        let segments = list_segments(&*disk, &directory)?;
+        let (state_file, state, is_lost) = open_state(&*disk, &directory, delivery)?;
+        let found =
+            FoundLetters { is_state_lost: is_lost && !segments.is_empty(), unreadable: Vec::new() };
+        let mut letters = DeadLetters {
+            head: state.head.max(state.floor),
+            disk,
+            directory,
+            limit_bytes,
+            stored: VecDeque::new(),
+            writer: None,
+            state_file,
+            state,
+            uncounted: 0,
+            found,
+        };
+        let mut segments = segments.into_iter().peekable();
+        while let Some((name, len_bytes)) = segments.next() {
+            let stored = match letters.look_into(name) {
+                // It stays until it is the oldest when room is needed.
+                Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
+                    let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
+                    let next = segments.peek().map(|(next, _)| next.first_offset);
+                    let end = next.unwrap_or(name.first_offset + most);
+                    letters.found.unreadable.push(error);
+                    let totals = Footer::default();
+                    Some(Stored { name, len_bytes, totals, end, is_unreadable: true })
+                }
+                looked => looked?,
+            };
+            letters.head = letters.head.max(stored.as_ref().map_or(0, |stored| stored.end));
+            letters.stored.extend(stored);
+        }
+        // If a segment cannot be removed, this is tried again when room is needed.
+        let _ = letters.remove_resolved();
+        Ok(letters)
+    }
+
+    /// For a disk that has refused a slot of the state for long: makes the other slot count.
+    /// Removed letters may come back, and no number is given twice.
+    pub fn mend_state(disk: &dyn Disk, log_directory: &Path, delivery: &str) -> Result<()> {
+        let path = state_path(&directory_of(log_directory, delivery));
+        let (mut file, mut state, refused) = CursorFile::open_in_part(disk, &path)?;
+        state.head = state.head.max(state.floor).saturating_add(UNREAD_OFFSETS);
+        if refused.is_some() { file.store(disk, &state) } else { Ok(()) }
+    }
+
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
     /// an error none, some or all are stored, and the call can be repeated.
@@ -192,6 +256,34 @@ impl DeadLetters {
         SegmentWriter::len_for(&frame_of(letter, 0, &metadata_of(letter)))
     }
 
+    /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment
+    /// does not count.
+    fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
+        let disk = &*self.disk;
+        let path = self.directory.join(name.to_string());
+        let remove = || disk.remove_file(&path).at(&path, "cannot remove").map(|()| None);
+        let mut segment = match SegmentScan::open_path(disk, &path, ScanOptions::default()) {
+            Err(FileError::Unfinished { .. }) => return remove(),
+            segment => segment?,
+        };
+        let (mut totals, mut len_bytes) = (Footer::default(), segment.info().len_bytes);
+        if let Some(footer) = segment.info().footer {
+            totals = footer;
+        } else {
+            let all = ScanEnd { last: None, durable_below: None };
+            let scanned = scan(&mut segment, Patience::none(), all, |_, header| {
+                totals.count(header.offset, header.charge);
+            })?;
+            if totals.frames == 0 && segment.damage().is_none() {
+                // A failed write may leave such a file.
+                return remove();
+            }
+            len_bytes = cut(disk, &path, scanned.end)?;
+        }
+        let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
+        Ok(Some(Stored { name, len_bytes, totals, end, is_unreadable: false }))
+    }
+
     fn append_one(&mut self, letter: &DeadLetter, too_large: &mut Holding) -> Result<()> {
         let metadata = metadata_of(letter);
         let frame = frame_of(letter, self.head, &metadata);
@@ -226,13 +318,8 @@ impl DeadLetters {
         }
         while self.kept_bytes() + len_bytes > self.limit_bytes && self.drop_oldest()? {}
         let header = SegmentHeader {
-            version: VERSION,
-            kind: FileKind::DeadLetters,
-            log_id: self.state.log_id,
-            epoch: random_u64(),
-            first_offset: self.head,
             created_unix_ns: frame.facts.received_unix_ns,
-            name: self.state.name.clone(),
+            ..new_header(FileKind::DeadLetters, self.state.log_id, self.head, &self.state.name)
         };
         let create = |len_bytes| {
             SegmentWriter::create(&*self.disk, &self.directory, header.clone(), len_bytes)
@@ -313,9 +400,9 @@ impl DeadLetters {
             return Ok(Holding { frames, items, bytes: charged_bytes });
         }
         let path = self.directory.join(segment.name.to_string());
-        let mut reader = SegmentReader::open_path(&*self.disk, &path, ReaderOptions::default())?;
+        let mut scan = SegmentScan::open_path(&*self.disk, &path, ScanOptions::default())?;
         let mut left = Holding::default();
-        while let Some(Located { header, .. }) = reader.next_frame()? {
+        while let Some(Located { header, .. }) = scan.next_frame()? {
             if header.offset >= self.state.floor {
                 left.add(header.charge);
             }
@@ -346,4 +433,37 @@ impl DeadLetters {
         });
         result
     }
+}
+
+/// The store's state, and whether it is a new one.
+fn open_state(
+    disk: &dyn Disk,
+    directory: &Path,
+    delivery: &str,
+) -> Result<(CursorFile, CursorState, bool)> {
+    let path = state_path(directory);
+    match CursorFile::open(disk, &path) {
+        // Damage costs no letter: some that were removed come back.
+        Err(FileError::DamagedCursor { .. }) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+        Ok((file, state)) => {
+            // The process that created it may have been killed before it synced the directory.
+            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
+            return Ok((file, state, false));
+        }
+    }
+    let log_id = u128::from(random_u64());
+    let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
+    Ok((CursorFile::create(disk, &path, &state)?, state, true))
+}
+
+/// Creates a store's directory, durably, within a log's directory that is there.
+fn create_directory(disk: &dyn Disk, log_directory: &Path, directory: &Path) -> Result<()> {
+    let above = directory.parent().unwrap_or(log_directory);
+    for (missing, within) in [(above, log_directory), (directory, above)] {
+        create_if_missing(disk, missing).at(missing, "cannot create")?;
+        disk.sync_directory(within).at(within, "cannot sync the directory")?;
+    }
+    Ok(())
 }

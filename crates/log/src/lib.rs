@@ -4,46 +4,45 @@
 //! goes only if its readers do not resolve it soon. Users see no difference: offsets, cursors made
 //! of a floor and resolved ranges, and reads by offset are the same.
 //!
-//! From the bottom up: `disk` (operations on a file system), `format` (bytes), `segment`,
-//! `cursor_file`, `cursor_list` and `dead_letters` (files), `log` (the memory tail, under one
-//! lock), and three threads: `writer` (group commit), `reader` (reads ahead), `maintenance`
-//! (cursors and retention). The threads share `home` beside the log; `recovery` puts the parts
-//! together. `inspect` looks at the files of another process, and `repair` changes those that were
-//! set aside.
+//! A reader is a subscriber of the log with its cursor. The rooms, in the order in which one reads
+//! them:
+//!
+//! - `types`, `error`, `offsets`: terms that all rooms share.
+//! - `disk`: operations on a file system, and the lock of a directory.
+//! - `format`: the bytes of segments and cursor files, without I/O.
+//! - `segment`: files of frames: their names, writing them, scanning them.
+//! - `recovery`: opening what an earlier process left, for the log and for dead letters.
+//! - `cursors`: the position of each reader, in memory and in its file.
+//! - `writer`: the thread that makes frames durable (group commit).
+//! - `read_ahead`: the thread that reads for readers that have fallen out of memory.
+//! - `maintenance`: the thread that stores cursors, removes and rewrites segments.
+//! - `log`: the state under one lock: the memory tail, what is on disk, readers, giving up frames.
+//! - `dead_letters`: requests that were refused for good, one bounded store a delivery.
+//! - `inspect`, `repair`: the files of another process, and those that were set aside.
 
-mod aside;
-mod cursor;
-pub mod cursor_file;
-mod cursor_list;
+pub mod cursors;
 pub mod dead_letters;
 pub mod disk;
 mod error;
 pub mod format;
-mod gauges;
-mod home;
 pub mod inspect;
-pub mod lock;
 mod log;
 mod maintenance;
-mod options;
-mod ranges;
-mod reader;
-mod record;
+mod offsets;
+mod read_ahead;
 mod recovery;
 pub mod repair;
 pub mod segment;
-mod slots;
 mod types;
 mod writer;
 
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
-pub use gauges::{Gauge, MemoryUse, ReaderGauges, Sheds};
 pub use log::{GivenUp, Log};
-pub use options::{OpenOptions, Recovered};
-pub use ranges::RangeSet;
-pub use record::{Record, RecordFacts, StoredRecord, Undecodable};
+pub use offsets::RangeSet;
+pub use recovery::{OpenOptions, Recovered};
 pub use types::{
-    Appended, Charge, CursorId, DiskTrouble, Holding, Keep, LogStats, Next, Offset, Orphan,
-    Subscription, Wake,
+    Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
+    Offset, Orphan, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,
+    Undecodable, Wake,
 };

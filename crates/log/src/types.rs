@@ -1,7 +1,10 @@
-//! Types that a log and its users share.
+//! Types that a log and its users share: positions and sums, records, readers, figures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
 
 /// Position in a log: the number of frames appended before. An offset is never given twice.
 pub type Offset = u64;
@@ -56,6 +59,75 @@ impl FromIterator<Charge> for Holding {
         charges.into_iter().for_each(|charge| holding.add(charge));
         holding
     }
+}
+
+/// Facts of an entry that stand in its frame's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordFacts {
+    /// Wall clock on receipt, for people.
+    pub received_unix_ns: u64,
+    /// How the payload is compressed, in codes of the log's user.
+    pub encoding: u8,
+    /// Free for the log's user, except for the highest bit, which has to be 0.
+    pub flags: u8,
+    pub uncompressed_len_bytes: u32,
+}
+
+/// An entry, or a dead letter, as it was read back. Its [`Record`] methods return it unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// For a dead letter: its number.
+    pub offset: Offset,
+    pub facts: RecordFacts,
+    pub charge: Charge,
+    pub metadata: Bytes,
+    pub payload: Bytes,
+}
+
+/// Why nothing can be made of the bytes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecodable {
+    Damaged,
+    /// A newer release wrote it, and reads it.
+    OfNewerRelease,
+}
+
+/// An entry that can be kept on disk.
+pub trait Record: Send + Sync + Sized + 'static {
+    fn facts(&self) -> RecordFacts;
+
+    /// Appends everything that [`Record::decode`] needs beside facts and payload.
+    fn encode_metadata(&self, output: &mut Vec<u8>);
+
+    fn payload(&self) -> &[u8];
+
+    /// The bytes are whole: their checksum holds.
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable>;
+
+    /// The entry is durable on disk. The writer thread calls this once, without a lock, after the
+    /// sync. Not called for entries that were read back; may be called for resolved ones.
+    fn durable(&self);
+}
+
+impl Record for StoredRecord {
+    fn facts(&self) -> RecordFacts {
+        self.facts
+    }
+
+    fn encode_metadata(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(&self.metadata);
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    fn decode(stored: StoredRecord) -> Result<Self, Undecodable> {
+        Ok(stored)
+    }
+
+    /// No thread waits: closing the log says whether everything was written.
+    fn durable(&self) {}
 }
 
 /// Result of [`crate::Log::append`].
@@ -138,6 +210,107 @@ pub struct Orphan {
     pub oldest_age: Option<Duration>,
     /// All of its frames that policies ever dropped.
     pub dropped: Holding,
+}
+
+/// A number that only the log changes.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+}
+
+/// Memory of frames, in bytes of charge. Logs that share their memory share one of these.
+#[derive(Debug, Default)]
+pub struct MemoryUse {
+    /// Frames in memory that some reader has not resolved, each counted once.
+    pub stored_bytes: Gauge,
+    /// The part of `stored_bytes` that is not durable, in logs on disk.
+    pub unwritten_bytes: Gauge,
+}
+
+/// Which of its unresolved frames a reader may give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Sheds {
+    #[default]
+    Nothing,
+    /// Frames that another reader has taken; best-effort readers do not count.
+    Taken,
+    Everything,
+}
+
+impl Sheds {
+    /// Whether a frame may be given up. `is_taken`: whether another reader has taken it.
+    pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
+        match self {
+            Sheds::Nothing => false,
+            Sheds::Taken => is_taken(),
+            Sheds::Everything => true,
+        }
+    }
+}
+
+/// Backlog of one reader, as of the last time that the log's lock was released.
+#[derive(Debug, Default)]
+pub struct ReaderGauges {
+    /// Lag behind the head, in bytes of charge: frames appended for the reader and not resolved.
+    pub held_bytes: Gauge,
+    pub held_frames: Gauge,
+    /// The part of `held_bytes` that the reader has not leased.
+    pub unread_bytes: Gauge,
+    /// The part of `held_bytes` that is not durable.
+    pub unwritten_bytes: Gauge,
+    /// The part of `held_bytes` that is in memory for this reader only.
+    pub alone_bytes: Gauge,
+    /// The reader's budget.
+    pub limit_bytes: Gauge,
+    sheds: AtomicU8,
+    reserve_bytes: Gauge,
+}
+
+impl ReaderGauges {
+    /// True if more waits for the reader than its budget allows, a single frame excepted.
+    pub fn is_over_budget(&self) -> bool {
+        self.held_frames.get() > 1 && self.held_bytes.get() > self.limit_bytes.get()
+    }
+
+    /// True if the reader's lag exceeds its part of the reserve.
+    pub fn is_beyond_reserve(&self) -> bool {
+        self.held_bytes.get() > self.reserve_bytes.get()
+    }
+
+    pub fn may_shed(&self) -> Sheds {
+        match self.sheds.load(Ordering::Relaxed) {
+            0 => Sheds::Nothing,
+            1 => Sheds::Taken,
+            _ => Sheds::Everything,
+        }
+    }
+
+    /// Up to this lag the reader gives up nothing to make room for others.
+    pub fn reserve(&self, bytes: u64) {
+        self.reserve_bytes.set(bytes);
+    }
+
+    /// Sets which frames the reader may give up from now on.
+    pub fn allow(&self, sheds: Sheds) {
+        self.sheds.store(sheds as u8, Ordering::Relaxed);
+    }
 }
 
 /// An operation that the disk refuses. The log tries it again.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
-use sluice_log::inspect::{self, Finding};
+use sluice_log::inspect::{self, DeadLetterScan, Finding};
 use sluice_log::{FileError, RecordFacts, StoredRecord};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
 
@@ -48,7 +48,7 @@ fn letter(index: u64, payload: &[u8]) -> DeadLetter {
 fn read(disk: &FaultyDisk, from: u64) -> Vec<(StoredRecord, Refusal)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader =
-        DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
+        DeadLetterScan::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
     assert_eq!(reader.delivery("traces%2fotlp_grpc%2fbackend"), DELIVERY);
     let mut letters = Vec::new();
     while let Some(letter) = reader.next_letter().unwrap() {
@@ -449,7 +449,7 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         disk.set_unreadable("state.cursor", SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1);
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let directory = directory_of(Path::new(LOG), DELIVERY);
-        assert!(DeadLetterReader::open(shared.clone(), &directory, 0).is_err());
+        assert!(DeadLetterScan::open(shared.clone(), &directory, 0).is_err());
         let opened = DeadLetters::open(shared.clone(), Path::new(LOG), DELIVERY, 1 << 20);
         assert!(matches!(opened, Err(FileError::Io { .. })));
         if is_for_good {

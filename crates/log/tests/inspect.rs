@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_log::cursor_file::{CursorFile, file_name};
+use sluice_log::cursors::{CURSORS_DIRECTORY, CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::Disk;
 use sluice_log::format::{CursorState, Refusal};
-use sluice_log::inspect::{CURSORS_DIRECTORY, Finding, overview, verify};
+use sluice_log::inspect::{Finding, overview, verify};
 use sluice_log::{Holding, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation};
 use support::frames::{TestFrame, create, write_segment};

@@ -1,5 +1,5 @@
-//! Opening a log on disk: finds the readers and the segments, and looks into the newest segments
-//! only.
+//! What an earlier process left on disk: how it is opened, and what is found. The log and each
+//! store of dead letters scan their unfinished files here.
 //!
 //! Invariants
 //! - Nothing is changed before everything could be read. The clean-up afterwards can be repeated: a
@@ -11,138 +11,203 @@
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
 
-mod scan;
+mod log;
 
-use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::disk::Disk;
+use crate::error::{FileError, Result};
+use crate::format::FrameHeader;
+use crate::segment::{SegmentScan, cut};
+use crate::types::{MemoryUse, Offset};
 
-use crate::cursor::Cursor;
-use crate::cursor_file::CursorFiles;
-use crate::disk::{WatchedDisk, create_directories};
-use crate::error::{IoContext as _, Result};
-use crate::home::{Devices, Home};
-use crate::inspect::CURSORS_DIRECTORY;
-use crate::log::store::{Ends, Store};
-use crate::log::{Log, Shared};
-use crate::maintenance::{Leftovers, Maintenance};
-use crate::options::{OpenOptions, Recovered};
-use crate::reader::Reader;
-use crate::record::Record;
-use crate::segment::random_u64;
-use crate::slots::Slots;
-use crate::types::{CursorId, DiskTrouble};
-use crate::writer::Writer;
+#[derive(Clone)]
+pub struct OpenOptions {
+    pub disk: Arc<dyn Disk>,
+    /// Directory of this log alone, created if it is missing. The caller owns it ([`crate::lock`]).
+    pub directory: PathBuf,
+    /// Name of the log (its signal), for the headers of its files and the names of its threads.
+    pub name: String,
+    /// Length of a segment file. A frame that is larger gets one of its own.
+    pub segment_bytes: u64,
+    /// Counts the frames in memory. Logs that are given the same one share their memory.
+    pub memory: Arc<MemoryUse>,
+    /// Above this in `memory` (bytes of charge), frames that are on disk too are evicted.
+    pub memory_limit_bytes: u64,
+    /// Bytes of charge that are read from disk ahead of each reader.
+    pub read_ahead_bytes: u64,
+    /// A frame that is not resolved everywhere is written after this time, and at once while a
+    /// reader lags by more or memory is short.
+    pub flush_after: Duration,
+    /// Interval of writing cursors and removing segments without a reader, while something is on
+    /// disk. Frames that were resolved since are delivered again after a crash.
+    pub keep_interval: Duration,
+    /// The log goes on without a file or a block that the disk has refused for this long: at the
+    /// start, and when a reader comes to bad blocks.
+    pub read_patience: Duration,
+}
 
-use scan::Recovery;
-
-const REWRITE_DIRECTORY: &str = "rewrite";
-
-impl<T: Record> Log<T> {
-    /// Opens or creates the log of a directory. Its readers are orphans until they subscribe.
-    pub fn open(mut options: OpenOptions) -> Result<(Log<T>, Recovered)> {
-        let (watched, calls) = WatchedDisk::watching(options.disk);
-        options.disk = watched;
-        let (disk, directory) = (&*options.disk, &options.directory);
-        let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        let mut recovery = Recovery::new(disk, directory, options.read_patience);
-        recovery.patiently(|| {
-            create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
-        })?;
-        let device = |path: &Path| disk.device(path).at(path, "cannot examine");
-        let devices = Devices {
-            own: recovery.patiently(|| device(directory))?,
-            above: recovery.patiently(|| device(directory.parent().unwrap_or(Path::new("."))))?,
-        };
-        recovery.read_cursors(&cursors_directory)?;
-        recovery.read_segments()?;
-        recovery.forget_unknown_without_segments();
-        recovery.pass_what_is_set_aside();
-        recovery.set_damaged_cursors_aside()?;
-        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
-        recovery.find_unfinished(&rewrite_directory);
-        // Zero stands for an unknown log.
-        let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
-        let log_id = recovery.log_id.unwrap_or_else(new_id);
-        let Recovery { cursors, lost, listed, segments, set_aside, leftovers, .. } = recovery;
-        let Recovery { found, cursor_trouble, head, stats, .. } = recovery;
-        let lost_names = lost.iter().cloned().collect();
-        let mut files = CursorFiles { lost: lost_names, listed, ..CursorFiles::default() };
-        let mut readers = Vec::new();
-        for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
-            cursor.left_at = head;
-            files.by_reader.insert(CursorId(index), file);
-            cursor.publish();
-            readers.push(Some(cursor));
+impl OpenOptions {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        directory: impl Into<PathBuf>,
+        name: impl Into<String>,
+    ) -> Self {
+        OpenOptions {
+            disk,
+            directory: directory.into(),
+            name: name.into(),
+            segment_bytes: 64 << 20,
+            memory: Arc::default(),
+            memory_limit_bytes: 64 << 20,
+            read_ahead_bytes: 4 << 20,
+            flush_after: Duration::from_millis(20),
+            // Half of the second that may be delivered again after a crash: writing takes time too.
+            keep_interval: Duration::from_millis(500),
+            read_patience: Duration::from_secs(10),
         }
-        readers.extend(lost.into_iter().map(|name| Some(Cursor::of_lost(name))));
-        let store = Store {
-            segments,
-            durable_below: head,
-            evicted_below: head,
-            due_below: head,
-            memory_limit_bytes: options.memory_limit_bytes,
-            read_ahead_bytes: options.read_ahead_bytes,
-            flush_after: options.flush_after,
-            calls: Some(calls),
-            cursor_trouble,
-            set_aside,
-            stats,
-            // Half of the range is left for further ids.
-            newest_persistent_id: random_u64() as u32 / 2,
-            ..Store::default()
-        };
-        let cursor_files = Arc::new(Mutex::new(files));
-        let home =
-            Home { rewrite_directory, cursors_directory, cursor_files, options, log_id, devices };
-        let memory = home.options.memory.clone();
-        let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
-        log.start_threads(home, leftovers)?;
-        Ok((log, found))
-    }
-
-    fn start_threads(&self, home: Home, leftovers: Leftovers) -> Result<()> {
-        let writer = Writer::new(self.shared.clone(), home.clone());
-        let maintenance = Maintenance::new(self.shared.clone(), home.clone(), leftovers);
-        let reader = Reader::new(self.shared.clone(), home.clone());
-        self.start(&home, "write", move || writer.run())?;
-        self.start(&home, "maint", move || maintenance.run())?;
-        self.start(&home, "read", move || reader.run())
-    }
-
-    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        // Thread names are cut at 15 bytes.
-        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.options.name));
-        let shared = self.shared.clone();
-        shared.with_store(|store| store.threads += 1);
-        let run = move || {
-            // The state that a panic leaves is not relied on: nothing is made durable any more.
-            if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
-                shared.note_panic();
-            }
-            shared.note_thread_end();
-        };
-        let started = thread.spawn(run).at(&home.options.directory, "cannot start a thread");
-        started.map(drop).inspect_err(|_| self.shared.note_thread_end())
     }
 }
 
-impl<T> Shared<T> {
-    fn note_panic(&self) {
-        self.with_store(|store| {
-            let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
-            store.trouble =
-                Some(DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() });
-            store.ends = Ends::Now;
-            store.writer_has_ended = true;
-        });
-        self.wake_all();
+/// Files and damage that [`crate::Log::open`] found on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    pub segments: u64,
+    pub disk_bytes: u64,
+    /// Segments that the disk refused to read. They stay as they are until readers come to them.
+    pub unread: Vec<PathBuf>,
+    /// Files that earlier processes set aside. Nothing in them is delivered.
+    pub set_aside: Vec<PathBuf>,
+    /// Readers that have a cursor file.
+    pub cursors: u64,
+    /// Bytes of the segments whose frames were scanned, the newest ones.
+    pub bytes_scanned: u64,
+    /// Damaged frames in those. All damage is counted when readers come to it.
+    pub frames_damaged: u64,
+    /// Orphans that stand for cursor files of which nothing can be read, which are set aside, and
+    /// for those that are gone. Everything that is on disk now is kept for them until they are
+    /// forgotten.
+    pub lost_cursors: Vec<String>,
+    /// The list of cursor files is damaged and is written anew. Whether one is gone is not known.
+    pub damaged_list: Option<PathBuf>,
+    /// Cursor files of which the disk refused one slot. The other slot is used, and new offsets
+    /// start far above it: the refused slot may be the newer one.
+    pub cursors_refused: Vec<PathBuf>,
+}
+
+/// Wait before an operation that the disk refused is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Until when operations that the disk refuses are tried again.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    /// No operation is tried again.
+    pub(crate) fn none() -> Self {
+        Patience::of(Duration::ZERO)
     }
 
-    fn note_thread_end(&self) {
-        self.with_store(|store| store.threads = store.threads.saturating_sub(1));
-        self.maintenance_wake.notify_all();
+    pub(crate) fn of(all: Duration) -> Self {
+        Patience { until: Instant::now() + all }
+    }
+
+    /// Repeats an operation that the disk refuses, for a bounded time in all.
+    pub(crate) fn ask<A>(self, mut ask: impl FnMut() -> Result<A>) -> Result<A> {
+        use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            match ask() {
+                // A mistake of the operator does not pass: it is reported at once.
+                Err(FileError::Io { error, .. })
+                    if !left.is_zero()
+                        && ![NotADirectory, PermissionDenied, ReadOnlyFilesystem]
+                            .contains(&error.kind()) =>
+                {
+                    std::thread::sleep(left.min(RETRY));
+                }
+                asked => return asked,
+            }
+        }
+    }
+}
+
+/// Which frames of a segment count.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanEnd {
+    /// Frames behind this offset are of the next file.
+    pub(crate) last: Option<Offset>,
+    /// Frames below were durable. The last one of a segment that was not sealed may be torn behind
+    /// that. None: nothing tells torn frames from damaged ones, so that all count.
+    pub(crate) durable_below: Option<Offset>,
+}
+
+/// Result of a scan.
+pub(crate) struct Scanned {
+    /// Highest offset of a frame that counts.
+    pub(crate) last: Option<Offset>,
+    /// End of the last frame that counts.
+    pub(crate) end: u64,
+    /// The last frame that is known to have been durable, whole or not, and its end.
+    pub(crate) durable_last: Option<Offset>,
+    pub(crate) durable_end: u64,
+}
+
+/// Scans the frames of a segment; `count` gets the readers and the header of each that counts.
+pub(crate) fn scan(
+    segment: &mut SegmentScan,
+    patience: Patience,
+    until: ScanEnd,
+    mut count: impl FnMut(&[u32], &FrameHeader),
+) -> Result<Scanned> {
+    // Every frame of a sealed segment was synced.
+    let may_be_torn = segment.info().footer.is_none() && until.durable_below.is_some();
+    let (end, durable_end) = (segment.position(), segment.position());
+    let mut scanned = Scanned { last: None, end, durable_last: None, durable_end };
+    let mut next = 0;
+    while let Some(located) = patience.ask(|| segment.next_frame())? {
+        let offset = located.header.offset;
+        if until.last.is_some_and(|last| offset > last) {
+            break;
+        }
+        if until.durable_below.is_some_and(|below| offset < below) {
+            (scanned.durable_last, scanned.durable_end) = (Some(offset), located.end());
+        }
+        if may_be_torn && patience.ask(|| segment.body())?.is_none() {
+            continue;
+        }
+        scanned.last = scanned.last.max(Some(offset));
+        scanned.end = located.end();
+        if offset >= next {
+            next = offset + 1;
+            count(segment.readers(), &located.header);
+        }
+    }
+    Ok(scanned)
+}
+
+/// Clean-up that recovery leaves to the maintenance thread.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Files to be removed: they are empty, or all their frames are elsewhere.
+    pub(crate) files: Vec<PathBuf>,
+    /// Segments to be cut: first offset, path and end of the last frame.
+    pub(crate) tails: Vec<(Offset, PathBuf, u64)>,
+}
+
+impl Leftovers {
+    /// Best effort: the next start does it again. Returns the first offsets of the segments that
+    /// were cut, and their lengths.
+    pub(crate) fn clean_up(self, disk: &dyn Disk) -> Vec<(Offset, u64)> {
+        for path in self.files {
+            let _ = disk.remove_file(&path);
+        }
+        let tails = self.tails.into_iter();
+        tails.filter_map(|(first, path, end)| Some((first, cut(disk, &path, end).ok()?))).collect()
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
-use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
-use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters};
+use sluice_log::cursors::{CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, file_name};
+use sluice_log::dead_letters::{self, DeadLetters};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
+use sluice_log::disk::{DirectoryLock, LockError};
 use sluice_log::format::CursorState;
 use sluice_log::inspect::{
-    CURSORS_DIRECTORY, LogOverview, dead_letter_directories, is_log, lost_cursors, overview,
+    DeadLetterScan, LogOverview, dead_letter_directories, is_log, lost_cursors, overview,
 };
-use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 
@@ -148,7 +148,7 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
-            let name = DeadLetterReader::open(Arc::new(RealDisk), &path, 0)?.delivery(&folder);
+            let name = DeadLetterScan::open(Arc::new(RealDisk), &path, 0)?.delivery(&folder);
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
             deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
         }
@@ -179,8 +179,8 @@ impl LogFolder {
 
 impl StoredDelivery {
     /// Its dead letters from a number on, if it ever had any.
-    pub(super) fn letters(&self, from: u64) -> Result<Option<DeadLetterReader>> {
-        let open = |path| DeadLetterReader::open(Arc::new(RealDisk), path, from);
+    pub(super) fn letters(&self, from: u64) -> Result<Option<DeadLetterScan>> {
+        let open = |path| DeadLetterScan::open(Arc::new(RealDisk), path, from);
         Ok(self.dead_letters.as_deref().map(open).transpose()?)
     }
 
