@@ -2,39 +2,55 @@
 //!
 //! A log is its memory tail; with a directory it also has segment files behind it, to which a frame
 //! goes only if its readers do not resolve it soon. Users see no difference: offsets, cursors made
-//! of a floor and resolved ranges, and reads by offset are the same.
+//! of a floor and resolved ranges, and reads by offset are the same. A reader is a subscriber of
+//! the log, with its cursor.
 //!
-//! A reader is a subscriber of the log with its cursor. The rooms, in the order in which one reads
-//! them:
-//!
-//! - `types`, `error`, `offsets`: terms that all rooms share.
-//! - `disk`: operations on a file system, and the lock of a directory.
-//! - `format`: the bytes of segments and cursor files, without I/O.
-//! - `segment`: files of frames: their names, writing them, scanning them.
-//! - `recovery`: opening what an earlier process left, for the log and for dead letters.
-//! - `cursors`: the position of each reader, in memory and in its file.
-//! - `writer`: the thread that makes frames durable (group commit).
-//! - `read_ahead`: the thread that reads for readers that have fallen out of memory.
-//! - `maintenance`: the thread that stores cursors, removes and rewrites segments.
-//! - `log`: the state under one lock: the memory tail, what is on disk, readers, giving up frames.
-//! - `dead_letters`: requests that were refused for good, one bounded store a delivery.
-//! - `inspect`, `repair`: the files of another process, and those that were set aside.
+//! The modules stand here in the order in which one reads them.
 
-pub mod cursors;
-pub mod dead_letters;
-pub mod disk;
-mod error;
-pub mod format;
-pub mod inspect;
-mod log;
-mod maintenance;
-mod offsets;
-mod read_ahead;
-mod recovery;
-pub mod repair;
-pub mod segment;
+// Terms that all modules share: offsets, charges, records, figures, and the types of users.
 mod types;
+
+// Errors of files.
+mod error;
+
+// Collections by offset: a set of ranges, and the slots of the memory tail.
+mod offsets;
+
+// Operations on a file system, each of which a test can make fail; the lock of a directory.
+pub mod disk;
+
+// The bytes of segments and cursor files, without I/O.
+pub mod format;
+
+// Files of frames: names, writing, scanning, and what of them was set aside.
+pub mod segment;
+
+// Files of an earlier process, for the log and for dead letters: scanning, cutting, retries.
+mod recovery;
+
+// The position of each reader, in memory and in its file, and the list of these files.
+pub mod cursors;
+
+// The thread that makes frames durable (group commit).
 mod writer;
+
+// The thread that reads ahead of readers that have fallen out of memory.
+mod read_ahead;
+
+// The thread that stores cursors, and removes, sets aside or rewrites segments.
+mod maintenance;
+
+// The log itself: its state under one lock, the memory tail, readers, giving up frames, opening.
+mod log;
+
+// Requests that were refused for good, in one bounded store a delivery.
+pub mod dead_letters;
+
+// The files of a directory that a process may be running on: overview and check.
+pub mod inspect;
+
+// Files that were set aside: put back, or given up.
+pub mod repair;
 
 pub use error::{FileError, Result};
 pub use format::DroppedRange;

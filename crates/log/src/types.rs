@@ -326,6 +326,13 @@ pub struct DiskTrouble {
     pub without_answer: Duration,
 }
 
+impl DiskTrouble {
+    /// Nothing is made durable meanwhile.
+    pub(crate) fn of_writing(reason: String) -> Self {
+        DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() }
+    }
+}
+
 /// Counters of a log since it was opened, and sizes as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {

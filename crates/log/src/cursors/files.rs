@@ -90,6 +90,7 @@ impl CursorFiles {
     }
 
     /// Writes the cursors that changed; when the log closes all of them, so that offsets go on.
+    /// Then removes the files of removed readers.
     pub(crate) fn store<T>(&mut self, shared: &Shared<T>, home: &Home, at_the_end: bool) {
         let mut failure = None;
         for (&id, file) in &mut self.by_reader {
@@ -118,6 +119,7 @@ impl CursorFiles {
         }
         let failure = failure.map(|error| error.trouble(false));
         shared.with_store(|store| store.cursor_trouble = failure);
+        self.remove_gone(shared, home);
     }
 
     /// Removes the files of removed readers. If one cannot be removed, this is tried again later.

@@ -185,8 +185,8 @@ impl<T> Cursor<T> {
         Cursor { is_lost: true, has_file: true, ..Cursor::at(0, name, 0) }
     }
 
-    /// Its state for its file; below `head` all is durable. Frames in memory only are not counted: a
-    /// crash loses them.
+    /// Its state for its file; below `head` all is durable. Frames in memory only are not counted:
+    /// a crash loses them.
     pub(crate) fn state(&self, log_id: u128, head: Offset) -> CursorState {
         let mut held = self.held();
         held.remove(self.unwritten);

@@ -1,5 +1,5 @@
-//! What is stored of the readers: a slot, which is the state of one reader, and the list of their
-//! files. A file has two slots, written in turn; each is complete.
+//! Cursor files: a slot, which is the state of one reader, and the list of these files. A file has
+//! two slots, written in turn; each is complete.
 
 use std::collections::BTreeSet;
 

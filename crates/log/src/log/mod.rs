@@ -1,5 +1,10 @@
 //! The log of one signal: a memory tail, and segment files behind it if it has a directory.
 //!
+//! Here is the state under the log's lock, and what its threads share beside it. In the order in
+//! which one reads them: `tail` (appending, leasing, resolving, evicting), `readers` (who come and
+//! go, and figures), `segments` (which files there are, who needs them), `shed` (budgets and giving
+//! up frames), `open` (finding what is on disk, starting the threads).
+//!
 //! Invariants
 //! - A frame is stored once, whatever the number of readers; it is freed as soon as every reader
 //!   that it was appended for has resolved it; a reader that lags pins only its unresolved frames.
@@ -11,6 +16,7 @@
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
 //! - The log's lock is never kept during a system call, and no callback of a reader runs under it.
 
+mod open;
 mod readers;
 mod segments;
 mod shed;
@@ -119,6 +125,7 @@ pub(crate) struct Store {
     pub(crate) cursor_trouble: Option<DiskTrouble>,
     /// Why segments cannot be read, if they cannot.
     pub(crate) read_trouble: Option<DiskTrouble>,
+    /// Without what the segments, the cursors and the files that were set aside say by themselves.
     pub(crate) stats: LogStats,
     /// Removed readers whose files are to be removed, with the file names.
     pub(crate) gone_readers: Vec<(CursorId, String)>,
@@ -207,8 +214,7 @@ impl<T> Log<T> {
         let left_behind = std::mem::take(&mut store.threads);
         if left_behind > 0 {
             let reason = format!("threads that got no answer from it: {left_behind}, left behind");
-            store.trouble =
-                Some(DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() });
+            store.trouble = Some(DiskTrouble::of_writing(reason));
         }
     }
 }

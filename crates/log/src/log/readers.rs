@@ -172,16 +172,13 @@ impl<T> Log<T> {
             let set_aside_files = store.set_aside.len() as u64;
             let set_aside_bytes = store.set_aside.iter().map(|file| file.len_bytes).sum();
             let disk_bytes = disk_bytes + set_aside_bytes;
-            let lost = inner.cursors.iter().flatten().filter(|cursor| cursor.is_lost);
-            let lost_cursors = lost.count() as u64;
-            LogStats {
-                segments,
-                disk_bytes,
-                set_aside_files,
-                set_aside_bytes,
-                lost_cursors,
-                ..store.stats
+            let mut stats =
+                LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats };
+            for cursor in inner.cursors.iter().flatten() {
+                stats.lost.add(cursor.lost);
+                stats.lost_cursors += u64::from(cursor.is_lost);
             }
+            stats
         })
     }
 }
@@ -248,6 +245,7 @@ impl<T> Inner<T> {
         let cursor = self.cursors[id.0].take().expect("a reader is not used after it unsubscribed");
         if let Some(store) = &mut self.store {
             store.segments.forget_reader(id);
+            store.stats.lost.add(cursor.lost);
             if cursor.has_file {
                 let file_name = if cursor.is_lost { cursor.name } else { file_name(&cursor.name) };
                 store.gone_readers.push((id, file_name));

@@ -198,10 +198,8 @@ impl<T> Inner<T> {
         cursor.next = offset;
         if offset >= head && cursor.unread.frames > 0 {
             // Nothing is left to read: what waited on disk besides is not there any more.
-            let lost = std::mem::take(&mut cursor.unread);
-            cursor.lost.add(lost);
+            cursor.lost.add(std::mem::take(&mut cursor.unread));
             cursor.is_changed = true;
-            self.store.iter_mut().for_each(|store| store.stats.lost.add(lost));
         }
         found
     }

@@ -85,7 +85,6 @@ impl<T: Record> Maintenance<T> {
     fn keep(&mut self, at_the_end: bool) {
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
-        self.files.lock().remove_gone(&self.shared, &self.home);
         self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
         self.set_aside();
         self.remove_unneeded();

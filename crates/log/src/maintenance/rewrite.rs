@@ -150,7 +150,6 @@ impl<T: Record> Maintenance<T> {
         let done = &olds[..rewritten.segments];
         // Frames that were resolved since cursors were written are not in the new file.
         self.files.lock().store(&self.shared, &self.home, false);
-        self.files.lock().remove_gone(&self.shared, &self.home);
         if let Some(passed) = self.first_passed(done) {
             self.remove_unfinished();
             return Ok(vec![passed]);

@@ -1,17 +1,11 @@
-//! What an earlier process left on disk: how it is opened, and what is found. The log and each
-//! store of dead letters scan their unfinished files here.
+//! Files that an earlier process left: how they are opened and what is found, for how long a disk
+//! that refuses is asked again, which frames of an unfinished file count, and where it is cut. The
+//! log and each store of dead letters open their files by this.
 //!
 //! Invariants
-//! - Nothing is changed before everything could be read. The clean-up afterwards can be repeated: a
-//!   crash during recovery loses nothing.
-//! - The head is above every offset that a file names: a new frame must not pass for one that was
-//!   resolved.
 //! - A file that the disk refuses to read does not count as damaged: none of it is removed or cut.
 //! - A segment that ends without a footer is never appended to.
-//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
-//!   being replaced.
-
-mod log;
+//! - The clean-up can be repeated: a crash during recovery loses nothing.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,12 @@
 //! Opening a log: finds the cursors and the segments on disk, looks into the newest segments only,
 //! and starts the threads.
+//!
+//! Invariants
+//! - Nothing is changed before everything could be read.
+//! - The head is above every offset that a file names: a new frame must not pass for one that was
+//!   resolved.
+//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
+//!   being replaced.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -10,17 +17,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Leftovers, OpenOptions, Patience, Recovered, ScanEnd, Scanned, scan};
+use super::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Store};
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
 };
 use crate::disk::{Disk, WatchedDisk, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::log::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Store};
 use crate::maintenance::Maintenance;
 use crate::offsets::Slots;
 use crate::read_ahead::ReadAhead;
+use crate::recovery::{Leftovers, OpenOptions, Patience, Recovered, ScanEnd, Scanned, scan};
 use crate::segment::{
     ScanOptions, SegmentScan, list_if_there, list_segments, list_set_aside, random_u64,
 };
@@ -118,8 +125,7 @@ impl<T> Shared<T> {
     fn note_panic(&self) {
         self.with_store(|store| {
             let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
-            store.trouble =
-                Some(DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() });
+            store.trouble = Some(DiskTrouble::of_writing(reason));
             store.ends = Ends::Now;
             store.writer_has_ended = true;
         });
