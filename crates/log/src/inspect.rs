@@ -352,7 +352,7 @@ pub struct Verification {
     pub findings: Vec<Finding>,
 }
 
-/// Reads everything below `directory`: logs, dead letters and readers' files. Calls `progress` with
+/// Reads everything below `directory`: logs, dead letters and cursor files. Calls `progress` with
 /// the bytes that are done and the bytes of all segments.
 pub fn verify(
     disk: &dyn Disk,

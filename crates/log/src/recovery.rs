@@ -21,7 +21,8 @@ use crate::types::{MemoryUse, Offset};
 #[derive(Clone)]
 pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,
-    /// Directory of this log alone, created if it is missing. The caller owns it ([`crate::lock`]).
+    /// Directory of this log alone, created if it is missing. The caller owns it
+    /// ([`crate::disk::DirectoryLock`]).
     pub directory: PathBuf,
     /// Name of the log (its signal), for the headers of its files and the names of its threads.
     pub name: String,

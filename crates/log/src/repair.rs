@@ -2,7 +2,7 @@
 //!
 //! A file goes back to its name when a reader waits for something in it that can be read. Another
 //! one may be removed, and a segment that the disk refuses to read may be set aside, which only an
-//! operator decides. The caller owns the directory ([`crate::lock`]).
+//! operator decides. The caller owns the directory ([`crate::disk::DirectoryLock`]).
 
 use std::path::{Path, PathBuf};
 

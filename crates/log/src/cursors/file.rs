@@ -20,7 +20,7 @@ const STEM_LIMIT_BYTES: usize = 200;
 /// refuses the slot that may be newer, offsets skip this many: none in that slot is given again.
 pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
 
-/// A reader's file, open for writing.
+/// A cursor file, open for writing.
 pub struct CursorFile {
     path: PathBuf,
     file: Arc<dyn DiskFile>,

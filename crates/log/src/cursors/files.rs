@@ -19,7 +19,7 @@ use crate::disk::{
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, decode_list, encode_list};
 use crate::log::{Home, Inner, Shared};
-use crate::segment::{free_name, list_if_there, name_before};
+use crate::segment::{free_name, list_files, name_before};
 use crate::types::{CursorId, Offset};
 
 /// Folder of the cursor files within a log's directory.
@@ -247,9 +247,8 @@ impl<T> Inner<T> {
 /// Paths of the cursor files of a log.
 pub(crate) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
     let directory = log_directory.join(CURSORS_DIRECTORY);
-    let mut entries = list_if_there(disk, &directory)?;
-    entries.retain(|entry| !entry.is_directory && is_cursor(&entry.name));
-    Ok(entries.into_iter().map(|entry| directory.join(entry.name)).collect())
+    let files = list_files(disk, &directory)?.filter(|file| is_cursor(&file.name));
+    Ok(files.map(|file| directory.join(file.name)).collect())
 }
 
 /// Reads the list of a log. None if there is none: no release that has one ever wrote here.

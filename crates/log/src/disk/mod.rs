@@ -1,7 +1,7 @@
 //! The disk as the log uses it: few operations, each of which a test can make fail.
 //!
 //! [`RealDisk`] does them with system calls. The tests have a disk that loses power, space and
-//! pages. [`WatchedDisk`] knows which calls have no answer yet.
+//! pages. `WatchedDisk` knows which calls have no answer yet.
 
 mod real;
 

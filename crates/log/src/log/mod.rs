@@ -117,7 +117,7 @@ pub(crate) struct Store {
     pub(crate) has_shed: bool,
     /// Calls that the disk has not answered.
     pub(crate) calls: Option<Arc<Calls>>,
-    /// The directory was removed, and is not yet made anew with all files of readers.
+    /// The directory was removed, and is not yet made anew with all cursor files.
     pub(crate) directory_is_lost: bool,
     /// Why frames cannot be written, if they cannot.
     pub(crate) trouble: Option<DiskTrouble>,

@@ -144,16 +144,16 @@ struct Recovery<'a, T> {
     patience: Patience,
     log_id: Option<u128>,
     cursors: Vec<(CursorFile, Cursor<T>)>,
-    /// Readers' files of which nothing can be read, and the names that they get.
+    /// Cursor files of which nothing can be read, and the names that they get.
     damaged: Vec<(PathBuf, String)>,
-    /// The list of the readers' files, if it is known.
+    /// The list of cursor files, if it is known.
     listed: Option<BTreeSet<String>>,
     /// Its segments, what was set aside, and troubles so far.
     store: Store,
     leftovers: Leftovers,
     found: Recovered,
     head: Offset,
-    /// The readers' files count their backlog below this offset; above it, the scan counts.
+    /// The cursor files count the backlog below this offset; above it, the scan counts.
     counted_from: Offset,
 }
 
@@ -216,7 +216,7 @@ impl<'a, T> Recovery<'a, T> {
         }
     }
 
-    /// Renames the readers' files of which nothing can be read.
+    /// Renames the cursor files of which nothing can be read.
     fn set_damaged_cursors_aside(&self) -> Result<()> {
         for (path, aside) in &self.damaged {
             self.patience.ask(|| match self.disk.rename(path, &path.with_file_name(aside)) {

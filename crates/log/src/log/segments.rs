@@ -19,6 +19,7 @@ use super::shed::{GivenUp, LOOKED_AT_ONCE};
 use super::{Inner, Log, Shared};
 use crate::cursors::Cursor;
 use crate::format::FrameHeader;
+use crate::segment::{Located, SegmentScan};
 use crate::types::{Charge, CursorId, Holding, LogStats, Offset, Sheds, Undecodable, Wake};
 
 /// A file is padded if less than one byte in this many is charged.
@@ -39,6 +40,7 @@ pub(crate) enum Shed {
 }
 
 /// A change of one frame for one reader.
+#[derive(Clone, Copy)]
 pub(crate) enum Change {
     /// It became durable.
     Written,
@@ -216,6 +218,13 @@ pub(crate) struct DiskFrame {
     pub(crate) readers: Vec<u32>,
 }
 
+impl DiskFrame {
+    /// The frame that a scan has just come to.
+    pub(crate) fn of(scan: &SegmentScan, located: Located) -> Self {
+        DiskFrame { header: located.header, readers: scan.readers().to_vec() }
+    }
+}
+
 impl<T> Log<T> {
     /// Length of the segments that are needed, open or set aside, reserved space included.
     pub fn needed_disk_bytes(&self) -> u64 {
@@ -317,6 +326,11 @@ impl<T> Shared<T> {
 }
 
 impl<T> Inner<T> {
+    /// Counts a change of a durable frame for a reader.
+    pub(super) fn note_on_disk(&mut self, it: Change, id: CursorId, at: Offset, charge: Charge) {
+        self.store.iter_mut().for_each(|store| store.segments.note(it, id, at, charge));
+    }
+
     /// Updates which readers pin which segment. A reader that has passed one pins its leases there.
     pub(crate) fn update_pins(&mut self) {
         let Some(store) = &mut self.store else { return };

@@ -178,9 +178,7 @@ impl<T> Inner<T> {
         cursor.resolve(offset);
         cursor.note_untaken(offset, offset + 1);
         cursor.unread.remove(charge);
-        if let Some(store) = &mut self.store {
-            store.segments.note(Change::Dropped, id, offset, charge);
-        }
+        self.note_on_disk(Change::Dropped, id, offset, charge);
     }
 
     /// One bounded walk over the unread frames of a reader.

@@ -218,9 +218,7 @@ impl<T> Inner<T> {
             cursor.unread.remove(lease.charge);
             cursor.leased.add(lease.charge);
             cursor.disk_leases.insert(offset, lease);
-            if let Some(store) = &mut self.store {
-                store.segments.note(Change::Leased, id, offset, lease.charge);
-            }
+            self.note_on_disk(Change::Leased, id, offset, lease.charge);
             return Some((offset, entry));
         }
         let until = cursor.ahead.until.min(evicted_below);
@@ -298,9 +296,7 @@ impl<T> Inner<T> {
         }
         cursor.leased.remove(lease.charge);
         cursor.publish();
-        if let Some(store) = &mut self.store {
-            store.segments.note(Change::Resolved, id, offset, lease.charge);
-        }
+        self.note_on_disk(Change::Resolved, id, offset, lease.charge);
         Some(lease.charge)
     }
 
@@ -312,9 +308,7 @@ impl<T> Inner<T> {
         cursor.forget_ahead();
         cursor.publish();
         for (offset, lease) in std::mem::take(&mut cursor.disk_leases) {
-            if let Some(store) = &mut self.store {
-                store.segments.note(Change::GivenBack, id, offset, lease.charge);
-            }
+            self.note_on_disk(Change::GivenBack, id, offset, lease.charge);
         }
     }
 

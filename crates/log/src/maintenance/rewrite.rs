@@ -198,7 +198,7 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             next = offset + 1;
-            let old_frame = DiskFrame { header: located.header, readers: scan.readers().to_vec() };
+            let old_frame = DiskFrame::of(&scan, located);
             let (wanted_by, readers, is_taken) = {
                 let inner = self.shared.inner.lock();
                 let wanted_by = inner.waiting_for(&old_frame, ids);

@@ -44,7 +44,7 @@ pub(crate) struct ReadAhead<T> {
     buffered: Option<CursorId>,
     shared_frames: SharedFrames<T>,
     /// Readers that wait because the disk refused a read.
-    refusals: HashMap<CursorId, Refusal>,
+    refusals: HashMap<CursorId, RefusedRead>,
 }
 
 /// Entries that were read and that some reader still uses.
@@ -54,7 +54,7 @@ struct SharedFrames<T> {
     forget_at: usize,
 }
 
-struct Refusal {
+struct RefusedRead {
     since: Instant,
     again_at: Instant,
 }
@@ -237,7 +237,8 @@ impl<T: Record> ReadAhead<T> {
     /// Makes the reader wait before it tries again: as long as it has waited so far, within bounds.
     fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
         let now = Instant::now();
-        let refusal = self.refusals.entry(task.id).or_insert(Refusal { since: now, again_at: now });
+        let refusal =
+            self.refusals.entry(task.id).or_insert(RefusedRead { since: now, again_at: now });
         let mut inner = self.shared.inner.lock();
         inner.on_disk().read_trouble = Some(error.trouble(false));
         if is_lasting && task.purpose == Purpose::Drop {
@@ -294,8 +295,7 @@ impl<T: Record> ReadAhead<T> {
                 && let Some(located) =
                     scan.next_frame()?.filter(|it| it.header.offset <= segment.last)
             {
-                let readers = scan.readers().to_vec();
-                frames.push(DiskFrame { header: located.header, readers });
+                frames.push(DiskFrame::of(&scan, located));
             }
             if frames.is_empty() {
                 return Ok(scan.damage().is_none());
@@ -361,8 +361,7 @@ fn read_turn<T: Record>(
         if segment.readers().contains(&task.persistent_id) {
             charged_bytes += header.charge.bytes;
             if task.purpose == Purpose::Drop {
-                let readers = segment.readers().to_vec();
-                found.drops.push(DiskFrame { header, readers });
+                found.drops.push(DiskFrame::of(segment, located));
             } else {
                 let FrameHeader { offset, facts, charge, .. } = header;
                 let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };

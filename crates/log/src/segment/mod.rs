@@ -105,13 +105,18 @@ pub fn list_if_there(disk: &dyn Disk, path: &Path) -> Result<Vec<DirectoryEntry>
     }
 }
 
+/// The files of a directory, none if it is not there.
+pub(crate) fn list_files(
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<impl Iterator<Item = DirectoryEntry> + use<>> {
+    Ok(list_if_there(disk, path)?.into_iter().filter(|entry| !entry.is_directory))
+}
+
 /// The segments of a directory in order, with their lengths in bytes; empty if it is missing.
 pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentName, u64)>> {
-    let entries = list_if_there(disk, directory)?;
-    let files = entries.into_iter().filter(|entry| !entry.is_directory);
-    let mut segments = files
-        .filter_map(|entry| Some((SegmentName::parse(&entry.name)?, entry.len_bytes)))
-        .collect::<Vec<_>>();
+    let segment = |entry: DirectoryEntry| Some((SegmentName::parse(&entry.name)?, entry.len_bytes));
+    let mut segments: Vec<_> = list_files(disk, directory)?.filter_map(segment).collect();
     segments.sort();
     Ok(segments)
 }
@@ -127,15 +132,11 @@ pub struct SetAside {
 
 /// The files of a directory that were set aside, in order; empty if it is missing.
 pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>> {
-    let entries = list_if_there(disk, directory)?;
-    let mut files: Vec<_> = entries
-        .into_iter()
-        .filter(|entry| !entry.is_directory)
-        .filter_map(|DirectoryEntry { name, len_bytes, .. }| {
-            let path = directory.join(&name);
-            segment_before(&name).map(|name| SetAside { name, path, len_bytes })
-        })
-        .collect();
+    let set_aside = |DirectoryEntry { name, len_bytes, .. }| {
+        let path = directory.join(&name);
+        segment_before(&name).map(|name| SetAside { name, path, len_bytes })
+    };
+    let mut files: Vec<_> = list_files(disk, directory)?.filter_map(set_aside).collect();
     files.sort_by_key(|file| file.name);
     Ok(files)
 }
