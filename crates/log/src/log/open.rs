@@ -13,7 +13,6 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -41,30 +40,13 @@ impl<T: Record> Log<T> {
     pub fn open(mut options: OpenOptions) -> Result<(Log<T>, Recovered)> {
         let (watched, calls) = WatchedDisk::watching(options.disk);
         options.disk = watched;
-        let (disk, directory) = (&*options.disk, &options.directory);
-        let cursors_directory = directory.join(CURSORS_DIRECTORY);
-        let mut recovery = Recovery::new(disk, directory, options.read_patience);
-        recovery.patience.ask(|| {
-            create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
-        })?;
-        let device = |path: &Path| disk.device(path).at(path, "cannot examine");
-        let devices = Devices {
-            own: recovery.patience.ask(|| device(directory))?,
-            above: recovery
-                .patience
-                .ask(|| device(directory.parent().unwrap_or(Path::new("."))))?,
-        };
-        recovery.read_cursors(&cursors_directory)?;
-        recovery.read_segments()?;
-        recovery.forget_unknown_without_segments();
-        recovery.pass_what_is_set_aside();
-        recovery.set_damaged_cursors_aside()?;
-        let rewrite_directory = directory.join(REWRITE_DIRECTORY);
-        recovery.find_unfinished(&rewrite_directory);
+        let patience = Patience::of(options.read_patience);
+        let mut home = prepare(options, patience)?;
+        let recovery = Recovery::find(&home, patience)?;
+        let Recovery { log_id, cursors, listed, store, leftovers, found, head, .. } = recovery;
         // Zero stands for an unknown log.
         let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
-        let log_id = recovery.log_id.unwrap_or_else(new_id);
-        let Recovery { cursors, listed, store, leftovers, found, head, .. } = recovery;
+        home.log_id = log_id.unwrap_or_else(new_id);
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
             cursor.left_at = head;
@@ -79,15 +61,14 @@ impl<T: Record> Log<T> {
             durable_below: head,
             evicted_below: head,
             due_below: head,
-            memory_limit_bytes: options.memory_limit_bytes,
-            read_ahead_bytes: options.read_ahead_bytes,
-            flush_after: options.flush_after,
+            memory_limit_bytes: home.options.memory_limit_bytes,
+            read_ahead_bytes: home.options.read_ahead_bytes,
+            flush_after: home.options.flush_after,
             calls: Some(calls),
             // Half of the range is left for further ids.
             newest_persistent_id: random_u64() as u32 / 2,
             ..store
         };
-        let home = Home { rewrite_directory, cursors_directory, options, log_id, devices };
         let memory = home.options.memory.clone();
         let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
         log.start_threads(home, files, leftovers)?;
@@ -138,6 +119,22 @@ impl<T> Shared<T> {
     }
 }
 
+/// Creates the directories of a log that are missing. The log's id is not known yet.
+fn prepare(options: OpenOptions, patience: Patience) -> Result<Home> {
+    let (disk, directory) = (&*options.disk, &options.directory);
+    let cursors_directory = directory.join(CURSORS_DIRECTORY);
+    patience.ask(|| {
+        create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
+    })?;
+    let device = |path: &Path| patience.ask(|| disk.device(path).at(path, "cannot examine"));
+    let own = device(directory)?;
+    let above = device(directory.parent().unwrap_or(Path::new(".")))?;
+    let rewrite_directory = directory.join(REWRITE_DIRECTORY);
+    let devices = Devices { own, above };
+    Ok(Home { options, cursors_directory, rewrite_directory, log_id: 0, devices })
+}
+
+/// Everything that was found on disk.
 struct Recovery<'a, T> {
     disk: &'a dyn Disk,
     directory: &'a Path,
@@ -158,11 +155,11 @@ struct Recovery<'a, T> {
 }
 
 impl<'a, T> Recovery<'a, T> {
-    fn new(disk: &'a dyn Disk, directory: &'a Path, patience: Duration) -> Self {
-        Recovery {
-            disk,
-            directory,
-            patience: Patience::of(patience),
+    fn find(home: &'a Home, patience: Patience) -> Result<Self> {
+        let mut recovery = Recovery {
+            disk: &*home.options.disk,
+            directory: &home.options.directory,
+            patience,
             log_id: None,
             cursors: Vec::new(),
             damaged: Vec::new(),
@@ -172,7 +169,14 @@ impl<'a, T> Recovery<'a, T> {
             found: Recovered::default(),
             head: 0,
             counted_from: Offset::MAX,
-        }
+        };
+        recovery.read_cursors(&home.cursors_directory)?;
+        recovery.read_segments()?;
+        recovery.forget_unknown_without_segments();
+        recovery.pass_what_is_set_aside();
+        recovery.set_damaged_cursors_aside()?;
+        recovery.find_unfinished(&home.rewrite_directory);
+        Ok(recovery)
     }
 
     fn read_cursors(&mut self, directory: &Path) -> Result<()> {
