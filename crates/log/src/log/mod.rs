@@ -41,7 +41,8 @@ use crate::recovery::OpenOptions;
 use crate::segment::{ScanOptions, SegmentScan, SegmentWriter, SetAside, new_header};
 use crate::types::{Charge, CursorId, DiskTrouble, Holding, LogStats, MemoryUse, Offset};
 
-pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Segments, Shed};
+use segments::Segments;
+pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Shed};
 pub use shed::GivenUp;
 
 /// Closing waits this long for the last system calls of the threads.
@@ -52,7 +53,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(1);
 
 /// An append-only sequence of shared entries with one cursor a reader.
 pub struct Log<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
 }
 
 /// State that the log and its threads share.
@@ -68,9 +69,9 @@ pub(crate) struct Slot<T> {
     pub(crate) entry: Arc<T>,
     /// The readers that this entry was appended for.
     pub(crate) readers: Arc<[CursorId]>,
-    pub(crate) unresolved: u32,
+    unresolved: u32,
     /// Exclusive or of the ids of the readers that have not resolved it: of the last one, its id.
-    pub(crate) unresolved_ids: usize,
+    unresolved_ids: usize,
     /// Some reader has taken it; best-effort readers do not count.
     pub(crate) is_taken: bool,
     pub(crate) is_durable: bool,
@@ -82,11 +83,11 @@ pub(crate) struct Inner<T> {
     pub(crate) slots: Slots<Slot<T>>,
     pub(crate) cursors: Vec<Option<Cursor<T>>>,
     /// Bytes of entries that are in memory and not resolved everywhere.
-    pub(crate) stored_bytes: u64,
+    stored_bytes: u64,
     /// Memory use of all logs that share this memory.
     pub(crate) memory: Arc<MemoryUse>,
     /// Offset at which the next search for entries that all their readers may give up starts.
-    pub(crate) shed_from: u64,
+    shed_from: u64,
     /// The part on disk, if there is one.
     pub(crate) store: Option<Store>,
 }
@@ -110,13 +111,13 @@ pub(crate) struct Store {
     /// The writer thread waits for the next frame, due or not.
     pub(crate) writer_is_idle: bool,
     /// Threads that run. Closing the log waits for them.
-    pub(crate) threads: u32,
+    threads: u32,
     pub(crate) writer_has_ended: bool,
     pub(crate) ends: Ends,
     /// Segments were given up for their space: maintenance removes them soon.
     pub(crate) has_shed: bool,
     /// Calls that the disk has not answered.
-    pub(crate) calls: Option<Arc<Calls>>,
+    calls: Option<Arc<Calls>>,
     /// The directory was removed, and is not yet made anew with all cursor files.
     pub(crate) directory_is_lost: bool,
     /// Why frames cannot be written, if they cannot.
@@ -131,7 +132,7 @@ pub(crate) struct Store {
     pub(crate) gone_readers: Vec<(CursorId, String)>,
     /// Counted from a random number at each start: segments may name readers of which nothing else
     /// is left, and a new reader must not get the id of one of them.
-    pub(crate) newest_persistent_id: u32,
+    newest_persistent_id: u32,
 }
 
 /// Whether the log is closing.
@@ -158,7 +159,7 @@ impl<T> Log<T> {
         Log::of(Slots::starting_at(0), Vec::new(), memory, None)
     }
 
-    pub(crate) fn of(
+    fn of(
         slots: Slots<Slot<T>>,
         cursors: Vec<Option<Cursor<T>>>,
         memory: Arc<MemoryUse>,
@@ -227,7 +228,7 @@ impl<T> Drop for Log<T> {
 }
 
 impl<T> Slot<T> {
-    pub(crate) fn is_for(&self, id: CursorId) -> bool {
+    fn is_for(&self, id: CursorId) -> bool {
         self.readers.contains(&id)
     }
 }
@@ -237,7 +238,7 @@ impl<T> Shared<T> {
         act(self.inner.lock().on_disk())
     }
 
-    pub(crate) fn wake_all(&self) {
+    fn wake_all(&self) {
         self.writer_wake.notify_all();
         self.read_ahead_wake.notify_all();
         self.maintenance_wake.notify_all();
@@ -254,14 +255,14 @@ impl<T> Inner<T> {
     }
 
     /// Adds to or removes from the gauge of the only reader that has not resolved a slot.
-    pub(crate) fn note_alone(&self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
+    fn note_alone(&self, unresolved_ids: usize, bytes: u64, is_alone: bool) {
         if let Some(cursor) = self.cursors.get(unresolved_ids).and_then(Option::as_ref) {
             let alone_bytes = &cursor.gauges.alone_bytes;
             if is_alone { alone_bytes.add(bytes) } else { alone_bytes.remove(bytes) }
         }
     }
 
-    pub(crate) fn note_let_go(&mut self, bytes: u64) {
+    fn note_let_go(&mut self, bytes: u64) {
         self.stored_bytes -= bytes;
         self.memory.stored_bytes.remove(bytes);
     }
@@ -286,7 +287,7 @@ impl<T> Inner<T> {
 
 impl Store {
     /// The trouble of a disk that gives neither an answer nor an error.
-    pub(crate) fn hang(&self) -> Option<DiskTrouble> {
+    fn hang(&self) -> Option<DiskTrouble> {
         let calls = self.calls.as_ref()?;
         let kinds = [(CallKind::Write, "a write", true), (CallKind::Read, "a read", false)];
         kinds.into_iter().find_map(|(kind, what, stops_writing)| {

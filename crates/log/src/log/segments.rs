@@ -177,7 +177,7 @@ impl Segments {
     }
 
     /// Number of files and their length.
-    pub(crate) fn size(&self) -> (u64, u64) {
+    pub(super) fn size(&self) -> (u64, u64) {
         (self.by_first.len() as u64, self.by_first.values().map(|segment| segment.len_bytes).sum())
     }
 
@@ -201,7 +201,7 @@ impl Segments {
         }
     }
 
-    pub(crate) fn forget_reader(&mut self, reader: CursorId) {
+    pub(super) fn forget_reader(&mut self, reader: CursorId) {
         for segment in self.by_first.values_mut() {
             segment.pins.remove(&reader);
         }

@@ -32,7 +32,7 @@ pub struct GivenUp<T> {
 /// When a walk over one reader's frames may end. A frame that may be given up for one goal may have
 /// to stay for another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Goal {
+enum Goal {
     /// At most this many bytes wait for the reader.
     Held,
     /// This many bytes that only this reader pinned are free.
@@ -43,7 +43,7 @@ pub(super) enum Goal {
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Walk {
+enum Walk {
     /// The goal is reached.
     Reached,
     /// Only the newest frame is left, which always stays.
@@ -182,7 +182,7 @@ impl<T> Inner<T> {
     }
 
     /// One bounded walk over the unread frames of a reader.
-    pub(super) fn shed_reader(
+    fn shed_reader(
         &mut self,
         id: CursorId,
         goal: Goal,

@@ -13,7 +13,7 @@ const EVICTED_AT_ONCE: usize = 256;
 
 /// Why a reader resolves an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum As {
+pub(super) enum As {
     Taken,
     /// The reader's filters let nothing of it pass.
     Unwanted,
@@ -21,7 +21,7 @@ pub(crate) enum As {
 }
 
 /// An entry that a reader has just resolved.
-pub(crate) struct Resolved<T> {
+pub(super) struct Resolved<T> {
     /// None if it is on disk only.
     pub(crate) entry: Option<Arc<T>>,
     pub(crate) charge: Charge,
@@ -240,7 +240,7 @@ impl<T> Inner<T> {
     }
 
     /// Resolves an entry, leased or not. None if it was resolved, or is on disk and not leased.
-    pub(crate) fn resolve(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
+    pub(super) fn resolve(&mut self, id: CursorId, offset: Offset, how: As) -> Option<Resolved<T>> {
         if offset < self.evicted_below() {
             let charge = self.resolve_on_disk(id, offset, how)?;
             return Some(Resolved { entry: None, charge, is_lost: false });
@@ -300,7 +300,7 @@ impl<T> Inner<T> {
         Some(lease.charge)
     }
 
-    pub(crate) fn rewind(&mut self, id: CursorId) {
+    pub(super) fn rewind(&mut self, id: CursorId) {
         let cursor = self.cursor_mut(id);
         cursor.next = cursor.floor;
         cursor.shed_from = Default::default();

@@ -73,16 +73,16 @@ impl<T: Record> Maintenance<T> {
     pub(crate) fn run(mut self) {
         self.clean_up();
         while self.wait() {
-            self.keep(false);
+            self.maintain(false);
         }
         if self.shared.with_store(|store| store.ends) == Ends::Closing {
-            self.keep(true);
+            self.maintain(true);
         }
         self.shared.with_store(|store| store.ends = Ends::Now);
         self.shared.maintenance_wake.notify_all();
     }
 
-    fn keep(&mut self, at_the_end: bool) {
+    fn maintain(&mut self, at_the_end: bool) {
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
         self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));

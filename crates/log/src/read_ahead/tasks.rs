@@ -10,7 +10,7 @@ use crate::types::{CursorId, Holding, Offset, Sheds, Wake};
 pub(super) struct Task {
     pub(super) id: CursorId,
     pub(super) persistent_id: u32,
-    pub(super) ahead_generation: u64,
+    ahead_generation: u64,
     pub(super) from: Offset,
     pub(super) purpose: Purpose,
     /// Bytes of charge to read or to drop.
