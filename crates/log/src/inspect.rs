@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cursors::{
-    CURSORS_DIRECTORY, CursorFile, FoundCursors, cursor_paths, damaged_slots, read_list, unescape,
+    CURSORS_DIRECTORY, CursorFile, FoundCursors, cursor_paths, damaged_slots, read_list,
 };
-use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, state_path};
+use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterScan, is_letter, state_path};
 use crate::disk::{Access, DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::{CursorState, Refusal};
+use crate::format::CursorState;
 use crate::segment::{
     Damage, Located, ScanOptions, SegmentChain, SegmentInfo, SegmentName, SegmentScan, SetAside,
     list_if_there, list_segments, list_set_aside, open_if_there, segment_before,
 };
-use crate::types::{Holding, StoredRecord};
+use crate::types::Holding;
 
 /// `progress` is called about this often.
 const PROGRESS_EVERY_BYTES: u64 = 4 << 20;
@@ -61,17 +61,20 @@ pub struct DeadLetterOverview {
     pub directory: PathBuf,
     /// Name of the delivery; the folder's name if it is not known.
     pub delivery: String,
-    /// The letters that are left, with the bytes of their payloads.
+    /// The letters that are left and can be read, with the bytes of their payloads.
     pub held: Holding,
     /// All letters that were ever dropped: to make room, or as larger than the store.
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
-    /// Segments whose letters are not counted.
+    /// Segments that cannot be read, or not to their end: letters in them are not counted.
     pub unreadable: Vec<FileError>,
+    /// Letters and places in other segments that cannot be read and are not counted.
+    pub damage: Damage,
 }
 
-/// Every log below `directory`. Reads headers of segments, and headers of frames if necessary.
+/// Every log below `directory`. Reads headers of segments, headers of frames if necessary, and all
+/// dead letters.
 pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOverview>> {
     let logs = log_directories(&**disk, directory)?.into_iter();
     let overview = |(name, directory): (String, PathBuf)| {
@@ -220,11 +223,10 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let mut letters = DeadLetterScan::open(disk.clone(), &directory, 0)?;
-        let mut held = Holding::default();
-        while let Some(Located { header, .. }) = letters.segments.next_readable()? {
-            held.add(header.charge);
+        let (mut held, mut unreadable) = (Holding::default(), Vec::new());
+        while let Some(letter) = letters.next_readable(&mut unreadable)? {
+            held.add(letter.charge);
         }
-        let unreadable = std::mem::take(&mut letters.segments.unreadable);
         overviews.push(DeadLetterOverview {
             directory,
             delivery: letters.delivery(&name),
@@ -232,61 +234,10 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
             dropped: letters.state().dropped,
             is_state_lost: letters.is_state_lost && (held.frames > 0 || !unreadable.is_empty()),
             unreadable,
+            damage: letters.damage(),
         });
     }
     Ok(overviews)
-}
-
-/// A delivery's letters, the oldest first, as they are when this is opened. A process may be adding
-/// and removing some.
-pub struct DeadLetterScan {
-    state: CursorState,
-    /// The file with the state is gone or damaged: nothing counts as removed.
-    is_state_lost: bool,
-    segments: SegmentChain,
-}
-
-impl DeadLetterScan {
-    /// `directory` is the delivery's own, `from` the number of the first letter that is wanted.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self> {
-        let (state, is_state_lost) = match CursorFile::read(&*disk, &state_path(directory)) {
-            Err(FileError::DamagedCursor { .. }) => (CursorState::default(), true),
-            Err(error) if error.is_not_found() => (CursorState::default(), true),
-            state => (state?, false),
-        };
-        let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
-        Ok(DeadLetterScan { state, is_state_lost, segments })
-    }
-
-    /// The name of the delivery: that of the folder stands for it if the state is lost.
-    pub fn delivery(&self, folder: &str) -> String {
-        match self.state.name.as_str() {
-            "" => unescape(folder).unwrap_or_else(|| folder.to_owned()),
-            name => name.to_owned(),
-        }
-    }
-
-    /// The store's state: the first letter that is left, the dropped letters.
-    pub fn state(&self) -> &CursorState {
-        &self.state
-    }
-
-    /// The next letter, with the metadata that it had in the log, and its refusal; None after the
-    /// last one. Damaged letters are passed over and counted.
-    pub fn next_letter(&mut self) -> Result<Option<(StoredRecord, Refusal)>> {
-        while self.segments.next_frame()?.is_some() {
-            let Some(stored) = self.segments.body()? else { continue };
-            let Some((refusal, len)) = Refusal::decode(&stored.metadata) else { continue };
-            let metadata = stored.metadata.slice(len..);
-            return Ok(Some((StoredRecord { metadata, ..stored }, refusal)));
-        }
-        Ok(None)
-    }
-
-    /// Damage that was passed over so far.
-    pub fn damage(&self) -> Damage {
-        self.segments.damage()
-    }
 }
 
 /// Names and paths of the folders of a log's dead letters.
@@ -387,18 +338,19 @@ pub fn verify(
             }
         }
         directories.insert(0, log_directory);
-        for directory in directories {
+        for (index, directory) in directories.into_iter().enumerate() {
             for (name, len_bytes) in list_segments(disk, &directory)? {
-                segments.push((directory.join(name.to_string()), len_bytes));
+                segments.push((directory.join(name.to_string()), len_bytes, index > 0));
             }
         }
     }
-    let total_bytes = segments.iter().map(|(_, len_bytes)| len_bytes).sum();
-    for (path, len_bytes) in segments {
+    let total_bytes = segments.iter().map(|(_, len_bytes, _)| len_bytes).sum();
+    for (path, len_bytes, are_letters) in segments {
         let done_bytes = verification.bytes;
-        let verified = verify_segment(disk, &path, &mut verification, &mut |position| {
+        let mut of_segment = |position: u64| {
             progress(done_bytes + position.min(len_bytes), total_bytes);
-        });
+        };
+        let verified = verify_segment(disk, &path, are_letters, &mut verification, &mut of_segment);
         if let Err(error) = verified {
             verification.findings.push(Finding::Unreadable(error));
         }
@@ -414,6 +366,7 @@ pub fn verify(
 fn verify_segment(
     disk: &dyn Disk,
     path: &Path,
+    are_letters: bool,
     verification: &mut Verification,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
@@ -421,10 +374,17 @@ fn verify_segment(
     verification.segments += 1;
     let mut frames = 0;
     let mut told_at = 0;
+    let (mut strange, mut first_strange) = (Damage::default(), None);
     while let Some(located) = scan.next_frame()? {
-        if scan.body()?.is_some() {
-            frames += 1;
-            verification.items += located.header.charge.items;
+        if let Some(stored) = scan.body()? {
+            if are_letters && !is_letter(&stored) {
+                let bytes = located.header.frame_len_bytes();
+                strange.add(Damage { frames: 1, regions: 0, bytes });
+                first_strange.get_or_insert(located.position);
+            } else {
+                frames += 1;
+                verification.items += located.header.charge.items;
+            }
         }
         if scan.position() >= told_at + PROGRESS_EVERY_BYTES {
             told_at = scan.position();
@@ -432,12 +392,14 @@ fn verify_segment(
         }
     }
     verification.frames += frames;
-    let damage = scan.damage();
+    let mut damage = scan.damage();
+    damage.add(strange);
+    let position = scan.first_damage().into_iter().chain(first_strange).min();
     let footer = scan.info().footer;
     if !damage.is_none() {
         verification.findings.push(Finding::DamagedSegment {
             path: path.to_owned(),
-            position: scan.first_damage().unwrap_or_default(),
+            position: position.unwrap_or_default(),
             damage,
             is_sealed: footer.is_some(),
         });

@@ -7,14 +7,11 @@
 //!
 //! The modules stand here in the order in which one reads them.
 
-// Terms that all modules share: offsets, charges, records, figures, and the types of users.
+// Terms that all modules share: offsets, sums and sets of them, records, readers, figures.
 mod types;
 
 // Errors of files.
 mod error;
-
-// Collections by offset: a set of ranges, and the slots of the memory tail.
-mod offsets;
 
 // Operations on a file system, each of which a test can make fail; the lock of a directory.
 pub mod disk;
@@ -55,10 +52,9 @@ pub mod repair;
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use log::{GivenUp, Log};
-pub use offsets::RangeSet;
 pub use recovery::{OpenOptions, Recovered};
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
-    Offset, Orphan, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,
+    Offset, Orphan, RangeSet, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,
     Undecodable, Wake,
 };

@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
 use crate::segment::{SegmentScan, cut};
-use crate::types::{MemoryUse, Offset};
+use crate::types::{MemoryUse, Offset, StoredRecord};
 
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -132,56 +132,65 @@ impl Patience {
     }
 }
 
-/// Which frames of a segment count.
+/// Facts of a segment that are known before it is scanned.
 #[derive(Clone, Copy)]
-pub(crate) struct ScanEnd {
+pub(crate) struct Known {
     /// Frames behind this offset are of the next file.
     pub(crate) last: Option<Offset>,
-    /// Frames below were durable. The last one of a segment that was not sealed may be torn behind
-    /// that. None: nothing tells torn frames from damaged ones, so that all count.
-    pub(crate) durable_below: Option<Offset>,
+    /// Frames below were durable. Behind them, the last one of a segment that was not sealed may be
+    /// torn: its body is read.
+    pub(crate) durable_below: Offset,
+    /// The bodies of all frames are read.
+    pub(crate) reads_bodies: bool,
+}
+
+/// The body of a frame that a scan has come to.
+pub(crate) enum Body {
+    Unread,
+    Damaged,
+    Whole(StoredRecord),
 }
 
 /// Result of a scan.
 pub(crate) struct Scanned {
-    /// Highest offset of a frame that counts.
+    /// Highest offset of a frame that is not damaged.
     pub(crate) last: Option<Offset>,
-    /// End of the last frame that counts.
+    /// End of the last frame that is not damaged.
     pub(crate) end: u64,
     /// The last frame that is known to have been durable, whole or not, and its end.
     pub(crate) durable_last: Option<Offset>,
     pub(crate) durable_end: u64,
 }
 
-/// Scans the frames of a segment; `count` gets the readers and the header of each that counts.
+/// Scans a segment; `visit` gets the readers, the header and the body of each frame.
 pub(crate) fn scan(
     segment: &mut SegmentScan,
     patience: Patience,
-    until: ScanEnd,
-    mut count: impl FnMut(&[u32], &FrameHeader),
+    known: Known,
+    mut visit: impl FnMut(&[u32], &FrameHeader, Body),
 ) -> Result<Scanned> {
     // Every frame of a sealed segment was synced.
-    let may_be_torn = segment.info().footer.is_none() && until.durable_below.is_some();
+    let reads_bodies = known.reads_bodies || segment.info().footer.is_none();
     let (end, durable_end) = (segment.position(), segment.position());
     let mut scanned = Scanned { last: None, end, durable_last: None, durable_end };
-    let mut next = 0;
     while let Some(located) = patience.ask(|| segment.next_frame())? {
         let offset = located.header.offset;
-        if until.last.is_some_and(|last| offset > last) {
+        if known.last.is_some_and(|last| offset > last) {
             break;
         }
-        if until.durable_below.is_some_and(|below| offset < below) {
-            (scanned.durable_last, scanned.durable_end) = (Some(offset), located.end());
+        if offset < known.durable_below {
+            scanned.durable_last = scanned.durable_last.max(Some(offset));
+            scanned.durable_end = located.end();
         }
-        if may_be_torn && patience.ask(|| segment.body())?.is_none() {
-            continue;
+        let body = match reads_bodies {
+            true => patience.ask(|| segment.body())?.map_or(Body::Damaged, Body::Whole),
+            false => Body::Unread,
+        };
+        if !matches!(body, Body::Damaged) {
+            scanned.last = scanned.last.max(Some(offset));
+            scanned.end = located.end();
         }
-        scanned.last = scanned.last.max(Some(offset));
-        scanned.end = located.end();
-        if offset >= next {
-            next = offset + 1;
-            count(segment.readers(), &located.header);
-        }
+        visit(segment.readers(), &located.header, body);
     }
     Ok(scanned)
 }

@@ -3,16 +3,18 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_log::dead_letters::{DeadLetter, DeadLetters, directory_of};
+use rustix::io::Errno;
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
-use sluice_log::inspect::{self, DeadLetterScan, Finding};
+use sluice_log::inspect::{self, Finding};
 use sluice_log::{FileError, RecordFacts, StoredRecord};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output, no_space};
+use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced, input_output, no_space};
 
 const LOG: &str = "/log/traces";
 const DELIVERY: &str = "traces/otlp_grpc/backend";
@@ -466,8 +468,29 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
     }
 }
 
-/// Scenario: a disk refuses to sync for long. Guarantee: failed appends leave no file behind and
-/// use up no number.
+/// Scenario: the disk refuses a write or a sync, other letters follow, and the power fails before
+/// the rest of the failed append is cut for good. Guarantee: no two letters have one number.
+#[test]
+fn a_letter_that_failed_shares_its_number_with_no_other() {
+    let mut came_back = 0;
+    for seed in 0..200 {
+        let disk = FaultyDisk::new(seed);
+        let mut letters = open(&disk, 1 << 20);
+        letters.append(&[letter(0, b"first")]).unwrap();
+        let operation = if seed % 2 == 0 { Operation::SyncData } else { Operation::Linked };
+        disk.trouble(Trouble::new(&[operation], Errno::IO));
+        assert!(letters.append(&[letter(1, b"failed"), letter(2, b"failed")]).is_err());
+        disk.clear_fault();
+        letters.append(&[letter(3, b"second"), letter(4, b"third")]).unwrap();
+        let read = read(&disk.cut_power(Unsynced::Mixed), 0);
+        let numbers: BTreeSet<_> = read.iter().map(|(letter, _)| letter.offset).collect();
+        assert_eq!(numbers.len(), read.len(), "seed {seed}");
+        came_back += usize::from(read.len() > 3);
+    }
+    assert!(came_back > 0, "the test is about failed letters that come back");
+}
+
+/// Scenario: a disk refuses to sync for long. Guarantee: failed appends leave no file behind.
 #[test]
 fn tries_that_fail_leave_nothing_behind() {
     let disk = FaultyDisk::new(1);

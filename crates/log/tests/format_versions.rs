@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_log::cursors::{CursorFile, file_name};
-use sluice_log::dead_letters::{DeadLetter, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::{Disk, RealDisk, create_directories};
 use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};
-use sluice_log::inspect::{DeadLetterScan, verify};
+use sluice_log::inspect::verify;
 use sluice_log::segment::{ScanOptions, SegmentScan};
 use sluice_log::{FileError, Holding, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation};

@@ -3,17 +3,16 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fastrand::Rng;
 use rustix::io::Errno;
-use sluice_log::dead_letters::{DeadLetter, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
-use sluice_log::inspect::DeadLetterScan;
 use sluice_log::{FileError, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced};
 use support::troubles::Lasts;
@@ -120,15 +119,13 @@ fn case(seed: u64) {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let directory = directory_of(Path::new(LOG), DELIVERY);
     let mut reader = DeadLetterScan::open(shared, &directory, 0).expect("it opens");
-    let mut read = BTreeSet::new();
+    let mut read = BTreeMap::new();
     loop {
         match reader.next_letter() {
-            // Another letter may have the same number, if its append failed.
             Ok(Some((letter, refusal))) => {
-                assert!(
-                    read.insert((letter.offset, refusal.refused_unix_ns)),
-                    "seed {seed}: twice"
-                );
+                let number = letter.offset;
+                let before = read.insert(number, refusal.refused_unix_ns);
+                assert_eq!(before, None, "seed {seed}: {number} twice");
             }
             Ok(None) => break,
             // A power cut left the name of a file that was never synced.
@@ -137,7 +134,7 @@ fn case(seed: u64) {
         }
     }
     for (number, value) in stored.range(removed_below..) {
-        assert!(read.contains(&(*number, *value)), "seed {seed}: {number} of {stored:?}");
+        assert!(read.get(number) == Some(value), "seed {seed}: {number} of {stored:?}");
     }
 }
 

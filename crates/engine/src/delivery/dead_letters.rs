@@ -11,10 +11,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
-use sluice_log::dead_letters::{DeadLetters as Store, FoundLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
-use sluice_log::inspect::DeadLetterScan;
 use sluice_log::{FileError, Record, RecordFacts};
 
 use crate::entry::Entry;
@@ -57,7 +56,7 @@ pub(crate) struct DeadLetterTotals {
     pub bytes: u64,
     /// Removed to make room, or larger than all letters may be.
     pub evicted_items: u64,
-    /// Files whose letters are not counted.
+    /// Files of which something is not counted, because it cannot be read.
     pub unreadable_files: u64,
 }
 
@@ -248,6 +247,15 @@ impl OnDisk {
                 delivery = self.delivery, %problem,
                 "dead letters of earlier runs cannot be read and are not counted: their file stays \
                  until newer letters need its room"
+            );
+        }
+        for (file, damage) in &found.damaged {
+            tracing::error!(
+                delivery = self.delivery, file = %file.display(), letters = damage.frames,
+                places = damage.regions,
+                "dead letters of earlier runs are damaged and are not counted: their file stays as \
+                 it is until newer letters need its room. A place at the end of the newest file \
+                 may be what a crash left of a letter that was never stored"
             );
         }
     }

@@ -183,7 +183,7 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
         row!(Gauge "sluice_delivery_dead_letters" = dead_letters.letters,
             "Dead letters that are stored."),
         row!(Gauge "sluice_delivery_unreadable_dead_letter_files" = dead_letters.unreadable_files,
-            "Files of dead letters of earlier runs that cannot be read. Their letters are not \
+            "Files of dead letters of earlier runs of which something cannot be read. That is not \
              counted."),
     ],
 };

@@ -13,8 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::format::{CursorState, DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMIT};
-use crate::offsets::RangeSet;
-use crate::types::{Charge, Holding, Offset, ReaderGauges, Wake, unix_now_ns};
+use crate::types::{Charge, Holding, Offset, RangeSet, ReaderGauges, Wake, unix_now_ns};
 
 pub use file::{
     CURSOR_EXTENSION, CursorFile, TEMPORARY_EXTENSION, damaged_slots, escape, file_name,

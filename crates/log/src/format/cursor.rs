@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use bytes::{Buf, BufMut};
 
 use super::{BlockError, VERSION, Version, cut_text};
-use crate::offsets::RangeSet;
-use crate::types::Holding;
+use crate::types::{Holding, RangeSet};
 
 /// Length of a slot: whole blocks, so that a torn write reaches one slot only.
 pub const SLOT_LEN_BYTES: u64 = 32 << 10;

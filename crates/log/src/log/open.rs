@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Store};
+use super::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Slots, Store};
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
@@ -24,9 +24,8 @@ use crate::cursors::{
 use crate::disk::{Disk, WatchedDisk, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::maintenance::Maintenance;
-use crate::offsets::Slots;
 use crate::read_ahead::ReadAhead;
-use crate::recovery::{Leftovers, OpenOptions, Patience, Recovered, ScanEnd, Scanned, scan};
+use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, Scanned, scan};
 use crate::segment::{
     ScanOptions, SegmentScan, list_if_there, list_segments, list_set_aside, random_u64,
 };
@@ -409,10 +408,15 @@ impl<'a, T> Recovery<'a, T> {
     /// Scans a segment, and counts its frames as unread for their readers.
     fn scan(&mut self, segment: &mut SegmentScan, last: Option<Offset>) -> Result<Scanned> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
-        let (patience, durable_below) = (self.patience, heads.max().unwrap_or(0));
-        let end = ScanEnd { last, durable_below: Some(durable_below) };
-        scan(segment, patience, end, |readers, header| {
-            self.count(readers, header.offset, header.charge);
+        let durable_below = heads.max().unwrap_or(0);
+        let known = Known { last, durable_below, reads_bodies: false };
+        let mut next = 0;
+        scan(segment, self.patience, known, |readers, header, body| {
+            // A frame that was written twice counts once.
+            if !matches!(body, Body::Damaged) && header.offset >= next {
+                next = header.offset + 1;
+                self.count(readers, header.offset, header.charge);
+            }
         })
     }
 

@@ -273,8 +273,6 @@ pub struct SegmentChain {
     left: VecDeque<SegmentName>,
     current: Option<SegmentScan>,
     damage: Damage,
-    /// Of segments that [`SegmentChain::next_readable`] skipped.
-    pub(crate) unreadable: Vec<FileError>,
 }
 
 impl SegmentChain {
@@ -288,7 +286,6 @@ impl SegmentChain {
             left,
             current: None,
             damage: Damage::default(),
-            unreadable: Vec::new(),
         })
     }
 
@@ -309,12 +306,14 @@ impl SegmentChain {
                     return Ok(Some(located));
                 }
                 Some(_) => {}
-                None => {
-                    self.damage.add(scan.damage());
-                    self.current = None;
-                }
+                None => self.skip_segment(),
             }
         }
+    }
+
+    /// Goes on with the next segment.
+    pub(crate) fn skip_segment(&mut self) {
+        self.damage.add(self.current.take().map_or(Damage::default(), |scan| scan.damage()));
     }
 
     /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports, and
@@ -322,9 +321,7 @@ impl SegmentChain {
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
-                Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
-                    self.unreadable.push(error);
-                }
+                Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
                 Err(FileError::Io { .. }) => self.current = None,
                 result => return result,
             }

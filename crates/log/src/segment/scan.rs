@@ -92,6 +92,8 @@ pub struct SegmentScan {
     readers: Vec<u32>,
     damage: Damage,
     first_damage: Option<u64>,
+    /// Position behind the last damage.
+    damage_end: u64,
     /// Positions of the damage since the last [`SegmentScan::take_damaged_at`].
     damaged_at: Vec<u64>,
 }
@@ -112,6 +114,7 @@ impl SegmentScan {
             readers: Vec::new(),
             damage: Damage::default(),
             first_damage: None,
+            damage_end: 0,
             damaged_at: Vec::new(),
         })
     }
@@ -238,6 +241,11 @@ impl SegmentScan {
         self.first_damage
     }
 
+    /// Position behind the last damage that was found.
+    pub(crate) fn damage_end(&self) -> u64 {
+        self.damage_end
+    }
+
     /// Positions of the damage that was found since the last call.
     pub(crate) fn take_damaged_at(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.damaged_at)
@@ -245,6 +253,7 @@ impl SegmentScan {
 
     fn count_damage(&mut self, position: u64, damage: Damage) {
         self.first_damage.get_or_insert(position);
+        self.damage_end = self.damage_end.max(position + damage.bytes);
         self.damaged_at.push(position);
         self.damage.add(damage);
     }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
 use sluice_log::cursors::{CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, file_name};
-use sluice_log::dead_letters::{self, DeadLetters};
+use sluice_log::dead_letters::{self, DeadLetterScan, DeadLetters};
 use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
 use sluice_log::disk::{DirectoryLock, LockError};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::{
-    DeadLetterScan, LogOverview, dead_letter_directories, is_log, lost_cursors, overview,
-};
+use sluice_log::inspect::{LogOverview, dead_letter_directories, is_log, lost_cursors, overview};
 use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 

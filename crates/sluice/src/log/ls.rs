@@ -140,6 +140,16 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             let why = "are not kept: deleted to make space, or larger than the limit of all";
             writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
+        let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
+        if !damage.is_none() {
+            let letters = text::counted(damage.frames, "damaged dead letter");
+            let places = text::counted(damage.regions, "unreadable place");
+            writeln!(
+                output,
+                "  {name}: {letters} and {places} among its dead letters; `sluice log verify` \
+                 shows where"
+            )?;
+        }
         if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {
             writeln!(
                 output,
@@ -226,6 +236,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
     let dropped = row.cursor.map(|cursor| cursor.dropped).unwrap_or_default();
     let letters = row.dead_letters.map(|letters| (letters.held, letters.dropped));
     let (letters, letters_dropped) = letters.unwrap_or_default();
+    let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
     json!({
         "name": name,
         "waiting": holding_json(row.held),
@@ -242,6 +253,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "dead_letters": holding_json(letters),
         "dead_letters_dropped": holding_json(letters_dropped),
+        "dead_letters_damaged": damage.frames + damage.regions,
         "dead_letters_state_lost": row.dead_letters.is_some_and(|letters| letters.is_state_lost),
         "configured": row.is_configured,
     })

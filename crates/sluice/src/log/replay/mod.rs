@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use sluice_log::inspect::DeadLetterScan;
+use sluice_log::dead_letters::DeadLetterScan;
 
 use super::arguments::ReplayArguments;
 use super::directory::{Directory, StoredDelivery};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sluice_log::StoredRecord;
-use sluice_log::inspect::DeadLetterScan;
+use sluice_log::dead_letters::DeadLetterScan;
 use sluice_log::segment::Damage;
 
 use super::{letters, progress};

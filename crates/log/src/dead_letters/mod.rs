@@ -4,6 +4,8 @@
 //! the reason before their metadata. The file `state.cursor` says what was removed: its floor is
 //! the first letter that is left, its counters are letters dropped to make room or as too large.
 
+mod scan;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +17,16 @@ use crate::disk::{Disk, create_if_missing, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
-    FrameRef, Refusal, SegmentHeader,
+    FrameRef, Refusal, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
 };
-use crate::recovery::{Patience, ScanEnd, scan};
 use crate::segment::{
-    Located, ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, new_header,
+    Damage, ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, new_header,
     random_u64,
 };
 use crate::types::{Charge, Holding, RecordFacts};
+pub use scan::DeadLetterScan;
+use scan::Walked;
+pub(crate) use scan::is_letter;
 
 /// Folder of all dead letters within a log's directory.
 pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
@@ -49,21 +53,24 @@ pub struct FoundLetters {
     /// Which letters were removed, and how many were dropped, is not known: all letters that are
     /// there count as left.
     pub is_state_lost: bool,
-    /// Segments of which no letter could be read. They are kept until they are the oldest when room
-    /// is needed, and their letters are not counted.
+    /// Segments that the disk refuses to read, or of which no letter can be read. They are kept
+    /// until they are the oldest when room is needed. Letters that were not read are not counted.
     pub unreadable: Vec<FileError>,
+    /// Segments with damage between or in their letters. They are kept in the same way, damage and
+    /// all: if it is the end of the newest one, a crash may have left it of an append.
+    pub damaged: Vec<(PathBuf, Damage)>,
 }
 
 /// A segment that is not written to any more.
 struct Stored {
     name: SegmentName,
     len_bytes: u64,
-    /// Totals of its letters; zero if the disk refused to read it.
+    /// Totals of its letters that can be read.
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
-    /// Its letters are not counted.
-    is_unreadable: bool,
+    /// Something in it could not be read and is not counted.
+    has_more: bool,
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -77,7 +84,7 @@ pub struct DeadLetters {
     state: CursorState,
     /// Number of the next letter.
     head: u64,
-    /// Segments that were dropped without being read and counted.
+    /// Segments that were dropped although something in them was not read and counted.
     uncounted: u64,
     found: FoundLetters,
 }
@@ -124,8 +131,8 @@ impl DeadLetters {
         create_directory(&*disk, log_directory, &directory)?;
         let segments = list_segments(&*disk, &directory)?;
         let (state_file, state, is_lost) = open_state(&*disk, &directory, delivery)?;
-        let found =
-            FoundLetters { is_state_lost: is_lost && !segments.is_empty(), unreadable: Vec::new() };
+        let is_state_lost = is_lost && !segments.is_empty();
+        let found = FoundLetters { is_state_lost, ..FoundLetters::default() };
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
@@ -140,15 +147,15 @@ impl DeadLetters {
         };
         let mut segments = segments.into_iter().peekable();
         while let Some((name, len_bytes)) = segments.next() {
-            let stored = match letters.look_into(name) {
+            let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
+            let next = segments.peek().map(|(next, _)| next.first_offset);
+            let end = next.unwrap_or(name.first_offset + most);
+            let stored = match letters.look_into(name, end) {
                 // It stays until it is the oldest when room is needed.
                 Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
-                    let most = len_bytes / FRAME_PREFIX_LEN_BYTES as u64;
-                    let next = segments.peek().map(|(next, _)| next.first_offset);
-                    let end = next.unwrap_or(name.first_offset + most);
                     letters.found.unreadable.push(error);
                     let totals = Footer::default();
-                    Some(Stored { name, len_bytes, totals, end, is_unreadable: true })
+                    Some(Stored { name, len_bytes, totals, end, has_more: true })
                 }
                 looked => looked?,
             };
@@ -171,7 +178,7 @@ impl DeadLetters {
 
     /// Adds letters and makes them durable with one sync; returns the number of the first. The
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
-    /// an error none, some or all are stored, and the call can be repeated.
+    /// an error none, some or all are stored, and the call can be repeated, with higher numbers.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
         let first = self.head;
         let mut too_large = Holding::default();
@@ -215,24 +222,25 @@ impl DeadLetters {
         (self.state.floor, self.head)
     }
 
-    /// Number of letters that are left. Those in segments that the disk refuses are not counted.
+    /// Number of letters that are left and can be read, as far as the start could read them.
     pub fn letters(&self) -> u64 {
-        let left =
-            |totals: Footer, end: u64| totals.frames.min(end.saturating_sub(self.state.floor));
-        let stored = self.stored.iter().map(|segment| left(segment.totals, segment.end));
-        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals(), self.head));
+        let left = |totals: Footer| {
+            totals.frames.min((totals.last_offset + 1).saturating_sub(self.state.floor))
+        };
+        let stored = self.stored.iter().map(|segment| left(segment.totals));
+        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals()));
         stored.sum::<u64>() + written
     }
 
-    /// Segments dropped since the last call whose letters were not counted, because the disk
-    /// refused to read them.
+    /// Segments dropped since the last call of which something was not counted, because it could
+    /// not be read.
     pub fn take_uncounted(&mut self) -> u64 {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// Files that are there and whose letters are not counted.
+    /// Files that are there and of which something is not counted, because it cannot be read.
     pub fn unreadable_files(&self) -> u64 {
-        self.stored.iter().filter(|segment| segment.is_unreadable).count() as u64
+        self.stored.iter().filter(|segment| segment.has_more).count() as u64
     }
 
     /// Problems of earlier runs' letters, as they were when the store was opened.
@@ -256,9 +264,10 @@ impl DeadLetters {
         SegmentWriter::len_for(&frame_of(letter, 0, &metadata_of(letter)))
     }
 
-    /// Totals of a segment of an earlier run, whose unused space is cut off. None if the segment
-    /// does not count.
-    fn look_into(&self, name: SegmentName) -> Result<Option<Stored>> {
+    /// Totals of the letters of an earlier run's segment that can be read. Its unused space is cut
+    /// off, which is zeros only. None if the segment does not count. If the disk refuses a part of
+    /// it, `end` says where its numbers end.
+    fn look_into(&mut self, name: SegmentName, end: u64) -> Result<Option<Stored>> {
         let disk = &*self.disk;
         let path = self.directory.join(name.to_string());
         let remove = || disk.remove_file(&path).at(&path, "cannot remove").map(|()| None);
@@ -266,22 +275,30 @@ impl DeadLetters {
             Err(FileError::Unfinished { .. }) => return remove(),
             segment => segment?,
         };
-        let (mut totals, mut len_bytes) = (Footer::default(), segment.info().len_bytes);
-        if let Some(footer) = segment.info().footer {
-            totals = footer;
-        } else {
-            let all = ScanEnd { last: None, durable_below: None };
-            let scanned = scan(&mut segment, Patience::none(), all, |_, header| {
-                totals.count(header.offset, header.charge);
-            })?;
-            if totals.frames == 0 && segment.damage().is_none() {
+        let (footer, mut len_bytes) = (segment.info().footer, segment.info().len_bytes);
+        let mut walked = Walked::default();
+        if let Err(error) = walked.walk(&mut segment, self.state.floor) {
+            self.found.unreadable.push(error);
+            let totals = walked.totals;
+            return Ok(Some(Stored { name, len_bytes, totals, end, has_more: true }));
+        }
+        if footer.is_none() {
+            if walked.end == SEGMENT_HEADER_LEN_BYTES {
                 // A failed write may leave such a file.
                 return remove();
             }
-            len_bytes = cut(disk, &path, scanned.end)?;
+            len_bytes = cut(disk, &path, walked.end)?;
         }
-        let end = if totals.frames > 0 { totals.last_offset + 1 } else { name.first_offset };
-        Ok(Some(Stored { name, len_bytes, totals, end, is_unreadable: false }))
+        let missing = footer.map_or(0, |footer| footer.frames.saturating_sub(walked.seen));
+        let mut damage = walked.damage;
+        damage.regions += u64::from(damage.regions == 0 && missing > 0);
+        let has_more = !damage.is_none();
+        if has_more {
+            self.found.damaged.push((path, damage));
+        }
+        let sealed_end = footer.filter(|footer| footer.frames > 0).map(|it| it.last_offset + 1);
+        let end = sealed_end.unwrap_or(walked.next_number).max(name.first_offset);
+        Ok(Some(Stored { name, len_bytes, totals: walked.totals, end, has_more }))
     }
 
     fn append_one(&mut self, letter: &DeadLetter, too_large: &mut Holding) -> Result<()> {
@@ -294,8 +311,10 @@ impl DeadLetters {
         }
         self.make_room(&frame)?;
         if let Some(writer) = &mut self.writer {
-            writer.append(&frame)?;
-            self.head += 1;
+            let appended = writer.append(&frame);
+            // After a failed write the letter may be on disk all the same.
+            self.head += u64::from(appended.is_ok() || writer.is_failed());
+            appended?;
         }
         Ok(())
     }
@@ -339,26 +358,21 @@ impl DeadLetters {
         sealed
     }
 
-    /// Stops writing to the open segment. If it failed, only its durable letters stay, and the
-    /// numbers of the other letters are given again.
+    /// Stops writing to the open segment. If it failed, only its durable letters stay. The numbers
+    /// of the others are not given again: a power cut may bring these back.
     fn put_away(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         let (name, totals, path) =
             (writer.name(), writer.durable_totals(), writer.path().to_owned());
         let mut len_bytes = writer.len_bytes();
-        let mut is_clean = true;
         if writer.is_failed() {
             len_bytes = writer.durable_end();
-            is_clean = writer.abandon();
+            // Best effort: the other letters may stay, with numbers of their own.
+            writer.abandon();
         }
-        let is_empty = totals.frames == 0;
-        let is_gone = is_empty && self.disk.remove_file(&path).is_ok();
-        if is_clean || is_gone {
-            self.head = if is_empty { name.first_offset } else { totals.last_offset + 1 };
-        }
-        if !is_gone {
-            let (end, is_unreadable) = (self.head, false);
-            self.stored.push_back(Stored { name, len_bytes, totals, end, is_unreadable });
+        if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
+            let (end, has_more) = (self.head, false);
+            self.stored.push_back(Stored { name, len_bytes, totals, end, has_more });
         }
     }
 
@@ -370,9 +384,8 @@ impl DeadLetters {
         };
         let end = oldest.end;
         // A segment that cannot be counted goes all the same: newer letters would wait for it.
-        let dropped = self.left_in(oldest);
-        self.uncounted += u64::from(dropped.is_err());
-        let dropped = dropped.unwrap_or_default();
+        let (dropped, has_more) = self.left_in(oldest).unwrap_or((Holding::default(), true));
+        self.uncounted += u64::from(has_more);
         if dropped.frames > 0 {
             let (start, dropped_unix_ns) = (self.state.floor, self.state.written_unix_ns);
             let ranges = &mut self.state.dropped_ranges;
@@ -393,21 +406,21 @@ impl DeadLetters {
         kept.map(|segment| segment.len_bytes).sum()
     }
 
-    /// Letters of a segment at or above the floor.
-    fn left_in(&self, segment: &Stored) -> Result<Holding> {
-        let Footer { frames, first_offset, items, charged_bytes, .. } = segment.totals;
-        if frames > 0 && first_offset >= self.state.floor {
-            return Ok(Holding { frames, items, bytes: charged_bytes });
+    /// Letters of a segment at or above the floor, and whether something in it cannot be read.
+    fn left_in(&self, segment: &Stored) -> Result<(Holding, bool)> {
+        let holding = |totals: Footer| {
+            let Footer { frames, items, charged_bytes: bytes, .. } = totals;
+            Holding { frames, items, bytes }
+        };
+        let totals = segment.totals;
+        if totals.frames > 0 && totals.first_offset >= self.state.floor {
+            return Ok((holding(totals), segment.has_more));
         }
         let path = self.directory.join(segment.name.to_string());
         let mut scan = SegmentScan::open_path(&*self.disk, &path, ScanOptions::default())?;
-        let mut left = Holding::default();
-        while let Some(Located { header, .. }) = scan.next_frame()? {
-            if header.offset >= self.state.floor {
-                left.add(header.charge);
-            }
-        }
-        Ok(left)
+        let mut walked = Walked::default();
+        walked.walk(&mut scan, self.state.floor)?;
+        Ok((holding(walked.totals), !walked.damage.is_none()))
     }
 
     fn store_state(&mut self) -> Result<()> {

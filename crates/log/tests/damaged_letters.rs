@@ -1,0 +1,137 @@
+//! Damage of dead letters is kept and counted, and costs no other letter.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_log::RecordFacts;
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
+use sluice_log::disk::Disk;
+use sluice_log::format::Refusal;
+use sluice_log::inspect::{self, DeadLetterOverview, Verification};
+use support::faulty_disk::FaultyDisk;
+
+const LOG: &str = "/log/traces";
+const DELIVERY: &str = "traces/otlp_grpc/backend";
+
+fn open(disk: &FaultyDisk) -> DeadLetters {
+    disk.make_directory(Path::new(LOG));
+    let disk = Arc::new(disk.clone());
+    DeadLetters::open(disk, Path::new(LOG), DELIVERY, 1 << 20).expect("it opens")
+}
+
+fn letter(index: u64, len: usize) -> DeadLetter {
+    DeadLetter {
+        refusal: Refusal { refused_unix_ns: index, code: 400, reason: String::new() },
+        facts: RecordFacts::default(),
+        items: 3,
+        metadata: Vec::new(),
+        payload: Bytes::from(vec![7; len]),
+    }
+}
+
+/// The letters that a replay reads, by the index that they were made of, and the damage.
+fn replayed(disk: &FaultyDisk) -> (Vec<u64>, u64) {
+    let directory = directory_of(Path::new(LOG), DELIVERY);
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut reader = DeadLetterScan::open(disk, &directory, 0).expect("it opens");
+    let mut indices = Vec::new();
+    while let Some((_, refusal)) = reader.next_letter().expect("read") {
+        indices.push(refusal.refused_unix_ns);
+    }
+    let damage = reader.damage();
+    (indices, damage.frames + damage.regions)
+}
+
+fn listed(disk: &FaultyDisk) -> DeadLetterOverview {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut logs = inspect::overview(&disk, Path::new("/log")).expect("listed");
+    logs.remove(0).dead_letters.remove(0)
+}
+
+fn verified(disk: &FaultyDisk) -> Verification {
+    inspect::verify(disk, Path::new("/log"), &mut |_, _| {}).expect("verified")
+}
+
+/// The store's segments, in order.
+fn files(disk: &FaultyDisk) -> Vec<PathBuf> {
+    let paths = disk.contents().into_iter().map(|(path, _)| path);
+    paths.filter(|path| path.to_string_lossy().contains(".seg")).collect()
+}
+
+/// A store of eight letters in one file, each in a block of its own; if it is sealed, another one
+/// has a ninth letter.
+fn with_eight_letters(is_sealed: bool) -> (FaultyDisk, PathBuf) {
+    let disk = FaultyDisk::new(1);
+    let mut letters = open(&disk);
+    for index in 0..8 {
+        letters.append(&[letter(index, 2_000)]).unwrap();
+    }
+    if is_sealed {
+        letters.append(&[letter(8, 200_000)]).unwrap();
+    }
+    assert_eq!(files(&disk).len(), 1 + usize::from(is_sealed));
+    let first = files(&disk).remove(0);
+    (disk.kill_process(), first)
+}
+
+const fn block(letter: u64) -> u64 {
+    4_096 * (1 + letter)
+}
+
+/// Scenario: letters of a file that was not sealed are damaged, among them the last ones.
+/// Guarantee: a start cuts none of their bytes, names the file, and gives their numbers to no other
+/// letter; once the damage is undone, they are all read.
+#[test]
+fn a_start_cuts_no_damage() {
+    let damages: [(&str, &[u64], u64); 4] = [
+        ("the last header", &[block(7) + 20], 7),
+        ("the last headers", &[block(6) + 20, block(7) + 20], 6),
+        (
+            "all headers",
+            &[block(0), block(1), block(2), block(3), block(4), block(5), block(6), block(7)],
+            0,
+        ),
+        ("the last body", &[block(7) + 500], 7),
+    ];
+    for (what, positions, left) in damages {
+        let (disk, path) = with_eight_letters(false);
+        positions.iter().for_each(|position| disk.flip_bit(&path, position * 8));
+        let letters = open(&disk);
+        assert_eq!(letters.letters(), left, "{what}");
+        let [(named, damage)] = &letters.found().damaged[..] else { panic!("{what}: one file") };
+        assert_eq!((named, damage.frames + damage.regions > 0), (&path, true), "{what}");
+        assert_eq!(letters.unreadable_files(), 1, "{what}");
+        drop(letters);
+        assert_eq!(files(&disk), std::slice::from_ref(&path), "{what}");
+        let mut disk = disk.kill_process();
+        for index in 8..10 {
+            let number = open(&disk).append(&[letter(index, 100)]).unwrap();
+            assert!(number >= 8, "{what}: {number}");
+            disk = disk.kill_process();
+        }
+        positions.iter().for_each(|position| disk.flip_bit(&path, position * 8));
+        assert_eq!(open(&disk).letters(), 10, "{what}");
+        assert_eq!(replayed(&disk), ((0..10).collect(), 0), "{what}");
+    }
+}
+
+/// Scenario: bodies of letters are damaged, in a sealed file and in one that was not sealed.
+/// Guarantee: the store, `ls`, `verify` and replay count the same letters as readable.
+#[test]
+fn all_count_the_same_letters_as_readable() {
+    for is_sealed in [false, true] {
+        let (disk, path) = with_eight_letters(is_sealed);
+        disk.flip_bit(&path, (block(2) + 500) * 8);
+        disk.flip_bit(&path, (block(5) + 500) * 8);
+        let (read, damage) = replayed(&disk);
+        let (listed, verified, letters) = (listed(&disk), verified(&disk), open(&disk));
+        let readable = read.len() as u64;
+        assert_eq!((readable, damage), (6 + u64::from(is_sealed), 2));
+        assert_eq!((listed.held.frames, listed.damage.frames), (readable, 2));
+        assert_eq!((verified.frames, verified.findings.len()), (readable, 1));
+        assert_eq!((letters.letters(), letters.unreadable_files()), (readable, 1));
+    }
+}
