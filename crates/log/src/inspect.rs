@@ -67,7 +67,8 @@ pub struct DeadLetterOverview {
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
-    /// Segments that cannot be read, or not to their end: letters in them are not counted.
+    /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
+    /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
     /// Letters and places in other segments that cannot be read and are not counted.
     pub damage: Damage,
@@ -222,8 +223,8 @@ fn add_written_since(
 fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetterOverview>> {
     let mut overviews = Vec::new();
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
-        let mut letters = DeadLetterScan::open(disk.clone(), &directory, 0)?;
         let (mut held, mut unreadable) = (Holding::default(), Vec::new());
+        let mut letters = DeadLetterScan::open_in_part(disk.clone(), &directory, &mut unreadable)?;
         while let Some(letter) = letters.next_readable(&mut unreadable)? {
             held.add(letter.charge);
         }

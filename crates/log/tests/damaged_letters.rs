@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sluice_log::RecordFacts;
 use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
-use sluice_log::format::Refusal;
+use sluice_log::format::{Refusal, SLOT_LEN_BYTES};
 use sluice_log::inspect::{self, DeadLetterOverview, Verification};
 use support::faulty_disk::FaultyDisk;
 
@@ -133,5 +133,43 @@ fn all_count_the_same_letters_as_readable() {
         assert_eq!((listed.held.frames, listed.damage.frames), (readable, 2));
         assert_eq!((verified.frames, verified.findings.len()), (readable, 1));
         assert_eq!((letters.letters(), letters.unreadable_files()), (readable, 1));
+    }
+}
+
+/// Scenario: the disk refuses one slot of the state, or the file. Guarantee: all logs are listed,
+/// with the letters that can be read, and the file is named.
+#[test]
+fn a_state_that_the_disk_refuses_is_listed_as_such() {
+    // The state was written once since it was created: the second slot is the newer one.
+    let newer = SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1;
+    for (refused, left) in [(newer, 8), (0..1, 6), (0..2 * SLOT_LEN_BYTES, 8)] {
+        let (disk, _) = with_eight_letters(false);
+        open(&disk).remove_below(2).expect("removed");
+        assert_eq!(listed(&disk).held.frames, 6);
+        disk.set_unreadable("state.cursor", refused);
+        let listed = listed(&disk);
+        assert_eq!((listed.delivery.as_str(), listed.held.frames), (DELIVERY, left));
+        let unreadable: Vec<_> = listed.unreadable.iter().map(ToString::to_string).collect();
+        assert!(unreadable.len() == 1 && unreadable[0].contains("state.cursor"), "{unreadable:?}");
+        assert!(listed.is_state_lost);
+    }
+}
+
+/// Scenario: the disk refuses a block of a file. Guarantee: letters of other files are listed, and
+/// `ls` and a start name the file and count the same.
+#[test]
+fn a_file_with_a_bad_block_is_listed_as_such() {
+    let (disk, path) = with_eight_letters(true);
+    disk.spoil(&path, block(5)).expect("a block");
+    let listed = listed(&disk);
+    let letters = open(&disk);
+    assert!(listed.held.frames > 0);
+    assert_eq!(listed.held.frames, letters.letters());
+    for unreadable in [&listed.unreadable, &letters.found().unreadable] {
+        let unreadable: Vec<_> = unreadable.iter().map(ToString::to_string).collect();
+        assert!(
+            unreadable.len() == 1 && unreadable[0].contains("0000000000000000.seg"),
+            "{unreadable:?}"
+        );
     }
 }

@@ -58,9 +58,19 @@ impl CursorFile {
 
     /// Reads a file, opened for reading only.
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<CursorState> {
+        let (state, refused) = Self::read_in_part(disk, path)?;
+        refused.map_or(Ok(state), Err)
+    }
+
+    /// As [`CursorFile::read`], but the other slot counts if the disk refuses one. Returns its
+    /// error.
+    pub(crate) fn read_in_part(
+        disk: &dyn Disk,
+        path: &Path,
+    ) -> Result<(CursorState, Option<FileError>)> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         let (_, state, refused) = read_newest(&*file, path)?;
-        refused.map_or(Ok(state), Err)
+        Ok((state, refused))
     }
 
     /// Writes the state into the older slot; durable when this returns. After an error the newer

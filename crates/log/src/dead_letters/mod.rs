@@ -24,9 +24,9 @@ use crate::segment::{
     random_u64,
 };
 use crate::types::{Charge, Holding, RecordFacts};
-pub use scan::DeadLetterScan;
 use scan::Walked;
 pub(crate) use scan::is_letter;
+pub use scan::{DeadLetterScan, name_of_folder};
 
 /// Folder of all dead letters within a log's directory.
 pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";

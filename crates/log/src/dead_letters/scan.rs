@@ -17,11 +17,16 @@ use crate::types::StoredRecord;
 /// and removing some.
 pub struct DeadLetterScan {
     state: CursorState,
-    /// The file with the state is gone or damaged: nothing counts as removed.
+    /// The file with the state is gone, damaged or refused: what was removed may count as left.
     pub(crate) is_state_lost: bool,
     segments: SegmentChain,
     /// Whole frames without a refusal, which no replay can use.
     strange: Damage,
+}
+
+/// The name of the delivery with this folder, as far as the folder says it.
+pub fn name_of_folder(folder: &str) -> String {
+    unescape(folder).unwrap_or_else(|| folder.to_owned())
 }
 
 impl DeadLetterScan {
@@ -32,6 +37,37 @@ impl DeadLetterScan {
             Err(error) if error.is_not_found() => (CursorState::default(), true),
             state => (state?, false),
         };
+        Self::with_state(disk, directory, from, state, is_state_lost)
+    }
+
+    /// As [`DeadLetterScan::open`], but goes on without the state, or with the slot of it that can
+    /// be read, if the disk refuses it: removed letters may count as left. Its error is kept.
+    pub(crate) fn open_in_part(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        refused: &mut Vec<FileError>,
+    ) -> Result<Self> {
+        let path = state_path(directory);
+        match CursorFile::read_in_part(&*disk, &path) {
+            Ok((state, Some(error))) => {
+                refused.push(error);
+                Self::with_state(disk, directory, 0, state, true)
+            }
+            Err(error @ FileError::Io { .. }) if !error.is_not_found() => {
+                refused.push(error);
+                Self::with_state(disk, directory, 0, CursorState::default(), true)
+            }
+            _ => Self::open(disk, directory, 0),
+        }
+    }
+
+    fn with_state(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        from: u64,
+        state: CursorState,
+        is_state_lost: bool,
+    ) -> Result<Self> {
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
         Ok(DeadLetterScan { state, is_state_lost, segments, strange: Damage::default() })
     }
@@ -39,7 +75,7 @@ impl DeadLetterScan {
     /// The name of the delivery: that of the folder stands for it if the state is lost.
     pub fn delivery(&self, folder: &str) -> String {
         match self.state.name.as_str() {
-            "" => unescape(folder).unwrap_or_else(|| folder.to_owned()),
+            "" => name_of_folder(folder),
             name => name.to_owned(),
         }
     }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
 use sluice_log::cursors::{CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, file_name};
-use sluice_log::dead_letters::{self, DeadLetterScan, DeadLetters};
-use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
-use sluice_log::disk::{DirectoryLock, LockError};
+use sluice_log::dead_letters::{self, DeadLetterScan, DeadLetters, name_of_folder};
+use sluice_log::disk::{DirectoryEntry, DirectoryLock, Disk, LockError, RealDisk};
 use sluice_log::format::CursorState;
 use sluice_log::inspect::{LogOverview, dead_letter_directories, is_log, lost_cursors, overview};
 use sluice_log::segment::list_if_there;
@@ -146,7 +145,11 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
-            let name = DeadLetterScan::open(Arc::new(RealDisk), &path, 0)?.delivery(&folder);
+            let name = match DeadLetterScan::open(Arc::new(RealDisk), &path, 0) {
+                // One state that the disk refuses is no matter of the other deliveries.
+                Err(FileError::Io { .. }) => name_of_folder(&folder),
+                letters => letters?.delivery(&folder),
+            };
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
             deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
         }

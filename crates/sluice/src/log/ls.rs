@@ -153,8 +153,8 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
         if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {
             writeln!(
                 output,
-                "  {name}: the state of its dead letters is gone or damaged: letters that were \
-                 removed may be back"
+                "  {name}: the state of its dead letters is gone or cannot be read: letters that \
+                 were removed may be back"
             )?;
         }
     }
