@@ -137,10 +137,11 @@ fn each_kind_of_damage_is_found_where_it_is() {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let logs = overview(&shared, Path::new(ROOT)).unwrap();
     assert!(logs[1].segments[1].info.is_err(), "the rest is listed all the same");
-    // A frame of a sealed segment was overwritten with zeros. At the start of a block that is
-    // damage; within one, zeros may be padding, and the frame is only missing.
+    // A frame of a sealed segment was overwritten with zeros. Before another frame that is damage;
+    // up to the end of a block, zeros may be padding, and the frame is only missing.
     let frame_len = TestFrame::new(0, 100).as_ref().frame_len_bytes() as usize;
-    for (position, is_damage) in [(4096, true), (4096 + frame_len, false)] {
+    for (frame, is_damage) in [(0, true), (1, true), (6, true), (7, false)] {
+        let position = 4096 + frame * frame_len;
         let disk = filled();
         let mut bytes = disk.contents().into_iter().find(|(path, _)| *path == first).unwrap().1;
         bytes[position..position + frame_len].fill(0);

@@ -343,3 +343,56 @@ fn reading_goes_on_where_it_stopped_while_the_segment_grows() {
     assert_eq!(read, frames);
     assert!(reader.damage().is_none());
 }
+
+/// Scenario: a frame is overwritten with zeros, in a file that was sealed or not. Guarantee: zeros
+/// within a block before another frame count as damage, since padding ends with its block.
+#[test]
+fn zeros_between_frames_of_a_sync_are_damage() {
+    for is_sealed in [false, true] {
+        let disk = FaultyDisk::new(1);
+        let frames = small_frames();
+        let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+        frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
+        if is_sealed {
+            writer.seal().unwrap()
+        } else {
+            writer.sync().unwrap()
+        }
+        let whole = disk.contents().remove(0).1;
+        let mut position = SEGMENT_HEADER_LEN_BYTES as usize;
+        for (index, frame) in frames.iter().enumerate() {
+            let end = position + frame.as_ref().frame_len_bytes() as usize;
+            let mut bytes = whole.clone();
+            bytes[position..end].fill(0);
+            disk.put(writer.path(), &bytes);
+            let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
+            assert_eq!(read.len(), frames.len() - 1);
+            // Behind the last frame, zeros are padding.
+            let is_damage = index + 1 < frames.len();
+            assert_eq!((damage.frames, damage.regions), (0, u64::from(is_damage)), "{index}");
+            position = end;
+        }
+    }
+}
+
+/// Scenario: a file was not cut behind its footer, and the header of the last frame before it is
+/// damaged. Guarantee: that is damage; without it there is none.
+#[test]
+fn a_damaged_frame_before_a_footer_that_was_not_cut_is_seen() {
+    let disk = FaultyDisk::new(1);
+    let frames = small_frames();
+    let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+    frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
+    disk.fail_operation(Operation::SetLen, input_output);
+    assert!(writer.seal().is_err());
+    disk.clear_fault();
+    let mut reader = open(&disk, writer.path(), small_read_ahead());
+    let mut last = 0;
+    while let Some(located) = reader.next_frame().unwrap() {
+        last = located.position;
+    }
+    assert!(reader.damage().is_none());
+    disk.flip_bit(writer.path(), (last + 20) * 8);
+    let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
+    assert_eq!((read.len(), damage.regions), (frames.len() - 1, 1));
+}

@@ -1,8 +1,9 @@
 //! Reads a segment's frames from front to back, and passes over damage.
 //!
 //! Without a whole header at its position, a scan searches for the next one by the marker and the
-//! file's epoch. Zeros that it passes over are no damage where the file was not sealed: they are
-//! space that was reserved and not used, or pages that were never acknowledged.
+//! file's epoch. Zeros that it passes over are no damage up to the end of a block, where a sync
+//! ended; nor are further blocks where the file was not sealed: they are space that was reserved
+//! and not used, or pages that were never acknowledged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -190,9 +191,8 @@ impl SegmentScan {
             && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
         {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
-        } else if last_foreign_byte.is_none() && self.info.footer.is_some() {
-            // A sealed file has no whole block of zeros.
-            let bytes = self.position.saturating_sub(start.next_multiple_of(BLOCK_LEN_BYTES));
+        } else if last_foreign_byte.is_none() {
+            let bytes = self.zeros_for_frames(start, found.is_some());
             if bytes > 0 {
                 self.count_damage(start, Damage { frames: 0, regions: 1, bytes });
             }
@@ -291,11 +291,27 @@ impl SegmentScan {
         }
     }
 
-    /// True if a footer is in the first block behind `from`: the file was not cut behind it.
+    /// Bytes of the zeros between `start` and the present position, if frames were there. Padding
+    /// ends with its block, and a sealed file has no whole block of zeros.
+    fn zeros_for_frames(&self, start: u64, is_before_frame: bool) -> u64 {
+        let padding_end = start.next_multiple_of(BLOCK_LEN_BYTES);
+        let is_within_block = !self.position.is_multiple_of(BLOCK_LEN_BYTES);
+        match self.info.footer.is_some() {
+            true if self.position > padding_end => self.position - padding_end,
+            _ if is_before_frame && is_within_block => self.position - start,
+            _ => 0,
+        }
+    }
+
+    /// True if zeros up to the end of the block are before a footer: the file was not cut behind it.
     fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, from.next_multiple_of(BLOCK_LEN_BYTES));
-        let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
-        Ok(Footer::decode(bytes, epoch, position).is_some())
+        let padding_len = (position - from) as usize;
+        let len = padding_len + FOOTER_LEN_BYTES as usize;
+        let bytes = self.io(|buffer, end| buffer.get(from, len, end))?;
+        let Some((padding, footer)) = bytes.split_at_checked(padding_len) else { return Ok(false) };
+        let is_padding = padding.iter().all(|&byte| byte == 0);
+        Ok(is_padding && Footer::decode(footer, epoch, position).is_some())
     }
 
     /// Moves from a position without a frame to the next one where a frame may begin, or to the end
