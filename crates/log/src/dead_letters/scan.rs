@@ -1,5 +1,5 @@
-//! Reading letters: all of a store, also while another process writes them, and those of one segment
-//! that a store finds.
+//! Reading letters: all of a store, also while another process writes them, and those of one
+//! segment that a store finds.
 
 use std::path::Path;
 use std::sync::Arc;

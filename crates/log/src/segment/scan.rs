@@ -303,7 +303,7 @@ impl SegmentScan {
         }
     }
 
-    /// True if zeros up to the end of the block are before a footer: the file was not cut behind it.
+    /// True if zeros up to the end of the block are before a footer: the file was not cut behind.
     fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
         let (epoch, position) = (self.info.header.epoch, from.next_multiple_of(BLOCK_LEN_BYTES));
         let padding_len = (position - from) as usize;
