@@ -192,6 +192,13 @@ pub(crate) fn scan(
         }
         visit(segment.readers(), &located.header, body);
     }
+    // Nothing before a footer is what a crash left of a write.
+    if let Some((position, footer)) = segment.footer_within()
+        && footer.frames > 0
+    {
+        scanned.durable_last = scanned.durable_last.max(Some(footer.last_offset));
+        scanned.durable_end = scanned.durable_end.max(position);
+    }
     Ok(scanned)
 }
 

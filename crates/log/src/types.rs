@@ -38,10 +38,15 @@ impl Holding {
         self.bytes += other.bytes;
     }
 
-    /// Saturates: after a crash the count of frames on disk may be too low.
+    /// Saturates: after a crash the count of frames on disk may be too low. Then the other sums are
+    /// wrong, too: nothing is left of them without frames.
     pub(crate) fn remove(&mut self, other: impl Into<Holding>) {
         let other = other.into();
         self.frames = self.frames.saturating_sub(other.frames);
+        if self.frames == 0 {
+            *self = Holding::default();
+            return;
+        }
         self.items = self.items.saturating_sub(other.items);
         self.bytes = self.bytes.saturating_sub(other.bytes);
     }

@@ -112,6 +112,33 @@ fn any_flipped_bit_costs_at_most_the_frame_that_it_is_in() {
     }
 }
 
+/// Scenario: the last frame of a sealed file is overwritten in its first bytes, or with zeros; the
+/// space behind the footer was freed, or a power cut kept it. The damage counts: a footer says how
+/// far the frames went.
+#[test]
+fn a_last_frame_that_is_gone_is_missed_by_the_footer() {
+    for (is_freed, fill) in [(true, 0xff), (true, 0), (false, 0xff)] {
+        let disk = FaultyDisk::new(1);
+        let frames = small_frames();
+        let mut writer = create(&disk, Path::new(DIRECTORY), 0, 64 << 10);
+        frames.iter().for_each(|frame| assert!(writer.append(&frame.as_ref()).is_ok()));
+        let frames_end = SEGMENT_HEADER_LEN_BYTES
+            + frames.iter().map(|frame| frame.as_ref().frame_len_bytes()).sum::<u64>();
+        let last_len = frames[frames.len() - 1].as_ref().frame_len_bytes();
+        writer.seal().unwrap();
+        let (_, mut bytes) = disk.contents().remove(0);
+        let last = (frames_end - last_len) as usize..frames_end as usize;
+        bytes[last].fill(fill);
+        if !is_freed {
+            bytes.resize(64 << 10, 0);
+        }
+        disk.put(writer.path(), &bytes);
+        let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
+        assert_eq!(read, frames[..frames.len() - 1]);
+        assert_eq!(damage.regions, 1, "freed: {is_freed}, {fill:#x}: {damage:?}");
+    }
+}
+
 /// Overwrites, zeroes, moves or cuts a few ranges of a file.
 fn damage_somewhere(bytes: &mut Vec<u8>, random: &mut Rng) {
     for _ in 0..random.usize(1..5) {
@@ -367,8 +394,8 @@ fn zeros_between_frames_of_a_sync_are_damage() {
             disk.put(writer.path(), &bytes);
             let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
             assert_eq!(read.len(), frames.len() - 1);
-            // Behind the last frame, zeros are padding.
-            let is_damage = index + 1 < frames.len();
+            // Behind the last frame, zeros are padding, unless the footer tells of a frame there.
+            let is_damage = index + 1 < frames.len() || is_sealed;
             assert_eq!((damage.frames, damage.regions), (0, u64::from(is_damage)), "{index}");
             position = end;
         }

@@ -274,6 +274,11 @@ fn cases(usual: u32) -> u32 {
 
 /// `SLUICE_TEST_CASES` sets the number of cases.
 #[test]
+fn whatever_the_disk_does_what_can_be_read_is_delivered() {
+    run(cases(1_000), AT_A_TIME);
+}
+
+#[test]
 #[ignore = "an hour long"]
 fn torture_whatever_the_disk_does_what_can_be_read_is_delivered() {
     run(cases(100_000), AT_A_TIME);

@@ -534,7 +534,10 @@ async fn a_file_keeps_what_the_process_wrote() {
     let good = format!(
         "exporters:\n  file:\n{file}service:\n  pipelines:\n    traces:\n      receivers: [otlp]\n      exporters: [file]\n"
     );
-    let changed = good.replace("  file:\n", "  file:\n    directory_permissions: '0700'\n");
+    let changed = good.replace(
+        "  file:\n",
+        "  file:\n    create_directory: true\n    directory_permissions: '0700'\n",
+    );
     let two = changed
         .replace("service:\n", &format!("  file/second:\n{file}service:\n"))
         .replace("exporters: [file]", "exporters: [file, file/second]");

@@ -14,9 +14,9 @@ use std::{fmt, io};
 
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
-use scan::{Reads, last_byte_set};
+use scan::last_byte_set;
 
-use crate::disk::{Access, DirectoryEntry, Disk, DiskFile, read_full_at};
+use crate::disk::{Access, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, HeaderParse,

@@ -9,10 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::{SegmentInfo, read_info};
-use crate::disk::{Access, Disk, DiskFile, read_full_at};
+use crate::disk::{Access, Disk, DiskFile, ReadBuffer};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, Footer,
@@ -91,6 +89,11 @@ pub struct SegmentScan {
     position: u64,
     current: Option<Located>,
     readers: Vec<u32>,
+    /// The highest offset of all frames so far.
+    last_offset: Option<u64>,
+    /// The footer of a file that was sealed and whose space behind it was not freed, and its
+    /// position.
+    footer_within: Option<(u64, Footer)>,
     damage: Damage,
     first_damage: Option<u64>,
     /// Position behind the last damage.
@@ -108,11 +111,13 @@ impl SegmentScan {
         Ok(SegmentScan {
             path: path.to_owned(),
             info,
-            buffer: ReadBuffer::new(file, options),
+            buffer: ReadBuffer::new(file, options.read_ahead_bytes, options.pass_unreadable),
             end,
             position: SEGMENT_HEADER_LEN_BYTES,
             current: None,
             readers: Vec::new(),
+            last_offset: None,
+            footer_within: None,
             damage: Damage::default(),
             first_damage: None,
             damage_end: 0,
@@ -187,17 +192,39 @@ impl SegmentScan {
             self.position = start;
             return Err(error).at(&self.path, "cannot read");
         }
-        if let Some(last) = last_foreign_byte
-            && (found.is_some() || !self.ends_with_footer(start).unwrap_or(false))
-        {
-            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: last + 1 - start });
-        } else if last_foreign_byte.is_none() {
-            let bytes = self.zeros_for_frames(start, found.is_some());
-            if bytes > 0 {
-                self.count_damage(start, Damage { frames: 0, regions: 1, bytes });
-            }
+        let lost_bytes = self.lost_bytes(start, found.is_some(), last_foreign_byte);
+        if lost_bytes > 0 {
+            self.count_damage(start, Damage { frames: 0, regions: 1, bytes: lost_bytes });
         }
         Ok(found.and_then(|header| self.accept(header)))
+    }
+
+    /// Bytes from `start` to the position that are damaged: they had frames, or may have had.
+    fn lost_bytes(&mut self, start: u64, is_frame_behind: bool, last_foreign: Option<u64>) -> u64 {
+        if let Some(last) = last_foreign {
+            if self.info.footer.is_none() && !is_frame_behind {
+                self.footer_within = self.footer_behind(start).unwrap_or_default();
+                let is_whole = |(_, footer): &(u64, Footer)| !self.is_frame_missing(footer);
+                if self.footer_within.as_ref().is_some_and(is_whole) {
+                    return 0;
+                }
+            }
+            return last + 1 - start;
+        }
+        // Padding ends with its block, and a sealed file has no whole block of zeros.
+        let all_bytes = self.position - start;
+        let padding_end = start.next_multiple_of(BLOCK_LEN_BYTES);
+        match self.info.footer {
+            Some(footer) if !is_frame_behind && self.is_frame_missing(&footer) => all_bytes,
+            Some(_) if self.position > padding_end => self.position - padding_end,
+            _ if is_frame_behind && !self.position.is_multiple_of(BLOCK_LEN_BYTES) => all_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Whether the last frame that a footer tells of was not found.
+    fn is_frame_missing(&self, footer: &Footer) -> bool {
+        footer.frames > 0 && self.last_offset < Some(footer.last_offset)
     }
 
     /// The reader ids of the frame that [`SegmentScan::next_frame`] returned last.
@@ -229,6 +256,12 @@ impl SegmentScan {
             self.count_damage(position, Damage { frames: 1, regions: 0, bytes });
         }
         Ok(whole)
+    }
+
+    /// The footer of a file that was sealed and whose space behind it was not freed, and its
+    /// position. None before the end was reached.
+    pub(crate) fn footer_within(&self) -> Option<(u64, Footer)> {
+        self.footer_within
     }
 
     /// Damage found so far.
@@ -270,6 +303,7 @@ impl SegmentScan {
         }
         self.current = Some(located);
         self.position = located.end();
+        self.last_offset = self.last_offset.max(Some(located.header.offset));
         Some(located)
     }
 
@@ -291,27 +325,11 @@ impl SegmentScan {
         }
     }
 
-    /// Bytes of the zeros between `start` and the present position, if frames were there. Padding
-    /// ends with its block, and a sealed file has no whole block of zeros.
-    fn zeros_for_frames(&self, start: u64, is_before_frame: bool) -> u64 {
-        let padding_end = start.next_multiple_of(BLOCK_LEN_BYTES);
-        let is_within_block = !self.position.is_multiple_of(BLOCK_LEN_BYTES);
-        match self.info.footer.is_some() {
-            true if self.position > padding_end => self.position - padding_end,
-            _ if is_before_frame && is_within_block => self.position - start,
-            _ => 0,
-        }
-    }
-
-    /// True if zeros up to the end of the block are before a footer: the file was not cut behind.
-    fn ends_with_footer(&mut self, from: u64) -> Result<bool> {
+    /// The footer in the first block behind `from`, if one is there, and its position.
+    fn footer_behind(&mut self, from: u64) -> Result<Option<(u64, Footer)>> {
         let (epoch, position) = (self.info.header.epoch, from.next_multiple_of(BLOCK_LEN_BYTES));
-        let padding_len = (position - from) as usize;
-        let len = padding_len + FOOTER_LEN_BYTES as usize;
-        let bytes = self.io(|buffer, end| buffer.get(from, len, end))?;
-        let Some((padding, footer)) = bytes.split_at_checked(padding_len) else { return Ok(false) };
-        let is_padding = padding.iter().all(|&byte| byte == 0);
-        Ok(is_padding && Footer::decode(footer, epoch, position).is_some())
+        let bytes = self.io(|buffer, end| buffer.get(position, FOOTER_LEN_BYTES as usize, end))?;
+        Ok(Footer::decode(bytes, epoch, position).map(|footer| (position, footer)))
     }
 
     /// Moves from a position without a frame to the next one where a frame may begin, or to the end
@@ -354,144 +372,4 @@ pub(super) fn last_byte_set(bytes: &[u8]) -> Option<usize> {
         .map(<[u8]>::len)
         .sum();
     bytes[..bytes.len() - unset].iter().rposition(|&byte| byte != 0)
-}
-
-/// Bad blocks are few. If the disk refuses more than this in a row, the whole disk is bad, and may
-/// recover.
-const REFUSED_LIMIT_BYTES: u64 = 1 << 20;
-
-/// A file that is read, and its bytes that the disk refused and that were passed.
-pub(super) struct Reads {
-    file: Arc<dyn DiskFile>,
-    /// Bad blocks are passed.
-    pass_unreadable: bool,
-    refused_in_a_row_bytes: u64,
-    pub(super) last_error: Option<io::Error>,
-}
-
-/// Consecutive bytes of a file.
-struct ReadBuffer {
-    reads: Reads,
-    read_ahead_bytes: usize,
-    bytes: Vec<u8>,
-    /// Position of `bytes[0]`.
-    start: u64,
-}
-
-impl ReadBuffer {
-    fn new(file: Arc<dyn DiskFile>, options: ScanOptions) -> Self {
-        let reads = Reads::new(file, options.pass_unreadable);
-        let read_ahead_bytes = options.read_ahead_bytes.max(BLOCK_LEN_BYTES as usize);
-        ReadBuffer { reads, read_ahead_bytes, bytes: Vec::new(), start: 0 }
-    }
-
-    /// Frees the bytes that were read ahead, for instance if they may have changed in the file.
-    fn free(&mut self) {
-        self.bytes = Vec::new();
-    }
-
-    /// The buffered bytes from `position` on, without reading more.
-    fn buffered_from(&self, position: u64) -> &[u8] {
-        let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);
-        self.bytes.get(index..).unwrap_or_default()
-    }
-
-    /// At least `len` bytes from `position` on; fewer only at `end` or the end of the file.
-    fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<&[u8]> {
-        if self.buffered_from(position).len() < len {
-            self.fill(position, len, end)?;
-        }
-        Ok(self.buffered_from(position))
-    }
-
-    /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
-    fn copy(&mut self, at: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
-        if len <= self.read_ahead_bytes {
-            let bytes = self.get(at, len, end)?;
-            return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
-        }
-        let mut bytes = vec![0; len];
-        let buffered = self.buffered_from(at);
-        let buffered_len = buffered.len().min(len);
-        bytes[..buffered_len].copy_from_slice(&buffered[..buffered_len]);
-        let read = self.reads.read(&mut bytes[buffered_len..], at + buffered_len as u64)?;
-        Ok((buffered_len + read == len).then(|| Bytes::from(bytes)))
-    }
-
-    /// Makes the buffer start at `position`. Buffered bytes from there on are kept.
-    fn fill(&mut self, position: u64, len: usize, end: u64) -> io::Result<()> {
-        let kept = self.buffered_from(position).len();
-        let buffered = self.bytes.len();
-        self.bytes.copy_within(buffered - kept.., 0);
-        self.bytes.truncate(kept);
-        self.start = position;
-        let left = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
-        let wanted = len.max(self.read_ahead_bytes).min(left);
-        if wanted <= kept {
-            return Ok(());
-        }
-        self.bytes.resize(wanted, 0);
-        let result = self.reads.read(&mut self.bytes[kept..], position + kept as u64);
-        self.bytes.truncate(kept + result.as_ref().map_or(0, |&read| read));
-        result.map(|_| ())
-    }
-}
-
-impl Reads {
-    pub(super) fn new(file: Arc<dyn DiskFile>, pass_unreadable: bool) -> Self {
-        Reads { file, pass_unreadable, refused_in_a_row_bytes: 0, last_error: None }
-    }
-
-    /// Reads until the buffer is full or the file ends.
-    pub(super) fn read(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let read = read_full_at(&*self.file, buffer, position);
-        if read.is_err() && self.pass_unreadable {
-            return self.read_by_block(buffer, position);
-        }
-        self.refused_in_a_row_bytes = 0;
-        read
-    }
-
-    /// Reads by the block. Bad blocks become `0xff` bytes, which no checksum accepts as a frame.
-    fn read_by_block(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let file = &*self.file;
-        let left = file.len_bytes()?.saturating_sub(position);
-        let readable = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let (mut bad, mut last_error) = (Vec::new(), None);
-        let mut has_come_back = false;
-        let mut done = 0;
-        while done < readable {
-            let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
-            let block = done..readable.min(done + block_left as usize);
-            done = block.end;
-            match read_full_at(file, &mut buffer[block.clone()], position + block.start as u64) {
-                Ok(_) => {
-                    self.refused_in_a_row_bytes = 0;
-                    has_come_back |= !bad.is_empty();
-                }
-                Err(error) => {
-                    self.refused_in_a_row_bytes += block.len() as u64;
-                    if self.refused_in_a_row_bytes > REFUSED_LIMIT_BYTES {
-                        return Err(error);
-                    }
-                    last_error = Some(error);
-                    bad.push(block);
-                }
-            }
-        }
-        // The whole disk may have been away when these blocks were read.
-        while std::mem::take(&mut has_come_back) {
-            bad.retain(|block| {
-                let block_position = position + block.start as u64;
-                let again = read_full_at(file, &mut buffer[block.clone()], block_position);
-                has_come_back |= again.is_ok();
-                again.map_err(|error| last_error = Some(error)).is_err()
-            });
-        }
-        if !bad.is_empty() {
-            self.last_error = last_error;
-        }
-        bad.into_iter().for_each(|block| buffer[block].fill(0xff));
-        Ok(readable)
-    }
 }

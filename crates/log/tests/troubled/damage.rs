@@ -85,6 +85,24 @@ impl World {
         self.was_hurt.extend(self.hurt_values());
     }
 
+    /// Mends the files of which nothing can be read any more, since a crash or a cut took the rest:
+    /// readers wait for such a file.
+    pub(crate) fn mend_hopeless(&mut self) {
+        let (hurt, files) = (self.hurt_values(), self.disk.contents());
+        let is_hopeless = |damage: &Hurt| {
+            let path = self.disk.path_of(damage.at);
+            let file = files.iter().find(|(name, _)| Some(name) == path.as_ref());
+            file.is_some_and(|(_, bytes)| {
+                Frames::of(bytes)
+                    .is_none_or(|frames| frames.all.iter().all(|(_, value)| hurt.contains(value)))
+            })
+        };
+        let (hopeless, hurts) = std::mem::take(&mut self.hurts).into_iter().partition(is_hopeless);
+        self.hurts = hurts;
+        let hopeless: Vec<Hurt> = hopeless;
+        hopeless.into_iter().rev().for_each(|hurt| self.disk.restore(hurt.at));
+    }
+
     pub(crate) fn hurt_values(&self) -> BTreeSet<u64> {
         self.hurts.iter().flat_map(|hurt| &hurt.values).copied().collect()
     }

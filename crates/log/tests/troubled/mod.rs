@@ -282,6 +282,7 @@ impl World {
             None => self.disk.kill_process(),
         };
         self.note_dropped();
+        self.mend_hopeless();
         drop(self.log.take());
         self.is_stored_exactly = false;
         let durable = self.durable.lock();

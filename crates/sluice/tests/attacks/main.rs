@@ -106,8 +106,6 @@ async fn keep_within_memory<A: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// The most by which an attack may delay the 99th percentile of the answers.
-const LATER_AT_MOST: Duration = Duration::from_millis(20);
 /// The machine may be busy with something else: the result of most comparisons counts.
 const COMPARISONS: usize = 3;
 
@@ -123,7 +121,7 @@ async fn compare<A: Future<Output = ()> + Send + 'static>(scene: &Scene, attack:
             let without = send_beside(scene, none, threads, MANY).await;
             let beside = send_beside(scene, Some(attack), threads, MANY).await;
             let mut pairs = without.iter().zip(&beside);
-            if pairs.all(|(without, beside)| *beside <= *without + LATER_AT_MOST) {
+            if pairs.all(|(without, beside)| *beside <= *without + scene.later_at_most) {
                 as_soon += 1;
             } else {
                 later.push(format!("{beside:?} beside the attack, {without:?} without"));

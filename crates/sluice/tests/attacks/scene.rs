@@ -25,13 +25,21 @@ pub(crate) struct Scene {
     pub(crate) metric: &'static str,
     pub(crate) labels: Labels,
     pub(crate) at_least: f64,
+    /// The most by which the attack may delay the 99th percentile of the answers.
+    pub(crate) later_at_most: Duration,
 }
 
 pub(crate) const CONNECTIONS_TOTAL: &str = "sluice_receiver_connections_total";
 
 /// The backend of logs is dead.
-pub(crate) const DEAD_LOGS: Scene =
-    Scene { faults: Faults::dead, config: "{}", metric: "", labels: &[], at_least: 0.0 };
+pub(crate) const DEAD_LOGS: Scene = Scene {
+    faults: Faults::dead,
+    config: "{}",
+    metric: "",
+    labels: &[],
+    at_least: 0.0,
+    later_at_most: Duration::from_millis(20),
+};
 
 /// A backend for which requests wait with all that was made of them.
 pub(crate) fn slow() -> Faults {
