@@ -67,6 +67,9 @@ pub struct DeadLetterOverview {
     pub dropped: Holding,
     /// Which letters were removed, and how many were dropped, is not known.
     pub is_state_lost: bool,
+    /// Files that are kept because something in them could not be read when their letters were
+    /// removed.
+    pub set_aside: Vec<SetAside>,
     /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
     /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
@@ -195,24 +198,39 @@ fn has_frames(disk: &dyn Disk, log_directory: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Adds the frames that stand in the log at or above each reader's head.
+/// Adds the frames that stand in the log at or above each reader's head, and those that count as
+/// lost and can be read.
 fn add_written_since(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     cursors: &mut [CursorOverview],
 ) -> Result<()> {
+    let written_off = |cursor: &CursorOverview| {
+        cursor.state.as_ref().map_or(crate::RangeSet::default(), CursorState::written_off)
+    };
+    let written_off: Vec<_> = cursors.iter().map(written_off).collect();
+    let starts = written_off.iter().filter_map(|ranges| ranges.iter().next()).map(|(from, _)| from);
     let states = cursors.iter().filter_map(|cursor| cursor.state.as_ref().ok());
-    let Some(lowest_head) = states.map(|state| state.head).min() else { return Ok(()) };
-    let mut chain = SegmentChain::open(disk.clone(), directory, lowest_head)?;
+    let heads = states.map(|state| state.head);
+    let Some(lowest) = heads.chain(starts).min() else { return Ok(()) };
+    let mut chain = SegmentChain::open(disk.clone(), directory, lowest)?;
     // The same frame may stand in two segments after a failed write.
     let mut seen = crate::RangeSet::default();
     while let Some(Located { header, .. }) = chain.next_readable()? {
         if !seen.insert(header.offset) {
             continue;
         }
-        for cursor in cursors.iter_mut() {
+        let readers = chain.readers().to_vec();
+        let mut is_whole = None;
+        for (cursor, written_off) in cursors.iter_mut().zip(&written_off) {
             let Ok(state) = &cursor.state else { continue };
-            if header.offset >= state.head && chain.readers().contains(&state.id) {
+            if !readers.contains(&state.id) {
+                continue;
+            }
+            // A file that was put back has it.
+            let is_back = written_off.contains(header.offset)
+                && *is_whole.get_or_insert_with(|| matches!(chain.body(), Ok(Some(_))));
+            if header.offset >= state.head || is_back {
                 cursor.held.add(header.charge);
             }
         }
@@ -229,6 +247,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
             held.add(letter.charge);
         }
         overviews.push(DeadLetterOverview {
+            set_aside: list_set_aside(&**disk, &directory)?,
             directory,
             delivery: letters.delivery(&name),
             held,
@@ -273,6 +292,9 @@ pub enum Finding {
     LostState { path: PathBuf },
     /// A file that is kept because a delivery passed something in it.
     SetAside { path: PathBuf },
+    /// A file of dead letters that is kept because something in it could not be read when its
+    /// letters were removed.
+    LettersSetAside { path: PathBuf },
     /// A file that cannot be read at all.
     Unreadable(FileError),
 }
@@ -287,6 +309,7 @@ impl Finding {
             | Finding::LostCursor { .. }
             | Finding::LostState { .. }
             | Finding::SetAside { .. }
+            | Finding::LettersSetAside { .. }
             | Finding::Unreadable(_) => true,
         }
     }
@@ -328,6 +351,9 @@ pub fn verify(
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
         for directory in &directories {
+            let set_aside = list_set_aside(disk, directory)?.into_iter();
+            let finding = |file: SetAside| Finding::LettersSetAside { path: file.path };
+            verification.findings.extend(set_aside.map(finding));
             let path = state_path(directory);
             // A process creates the state before the first letter.
             let has_letters = !list_segments(disk, directory)?.is_empty();

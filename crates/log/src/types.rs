@@ -127,6 +127,12 @@ impl RangeSet {
         self.starting_by(offset).map(|(_, end)| end).filter(|&end| offset < end)
     }
 
+    /// Whether an offset of `start..end` is in it.
+    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
+        let last = end.checked_sub(1).and_then(|last| self.starting_by(last));
+        start < end && last.is_some_and(|(_, last)| last > start)
+    }
+
     /// Forgets every offset below `floor`; returns the first one from `floor` on that is not in it.
     pub fn forget_below(&mut self, floor: u64) -> u64 {
         let mut lifted = floor;

@@ -10,7 +10,7 @@ use sluice_log::RecordFacts;
 use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{Refusal, SLOT_LEN_BYTES};
-use sluice_log::inspect::{self, DeadLetterOverview, Verification};
+use sluice_log::inspect::{self, DeadLetterOverview, Finding, Verification};
 use support::faulty_disk::FaultyDisk;
 
 const LOG: &str = "/log/traces";
@@ -172,4 +172,32 @@ fn a_file_with_a_bad_block_is_listed_as_such() {
             "{unreadable:?}"
         );
     }
+}
+
+/// Scenario: letters are removed after a replay, which could not read all of a file. Guarantee: the
+/// file is set aside and named, and comes back whole; letters that are dropped go with all of it.
+#[test]
+fn a_damaged_file_is_set_aside_when_its_letters_are_removed() {
+    for is_dropped in [false, true] {
+        let (disk, path) = with_eight_letters(true);
+        disk.flip_bit(&path, (block(2) + 500) * 8);
+        let damaged = disk.contents().into_iter().find(|(file, _)| *file == path).expect("it").1;
+        open(&disk).remove_below(8).expect("removed");
+        let left = listed(&disk);
+        assert_eq!((left.held.frames, left.set_aside.len()), (1, 1));
+        let aside = left.set_aside[0].path.clone();
+        assert_eq!(aside.to_string_lossy(), format!("{}.damaged", path.display()));
+        let is_named = |finding: &Finding| matches!(finding, Finding::LettersSetAside { path } if *path == aside);
+        assert!(verified(&disk).findings.iter().all(is_named));
+        assert_eq!(verified(&disk).findings.len(), 1);
+        assert!(disk.contents().contains(&(aside, damaged)), "not a byte is missing");
+        if is_dropped {
+            open(&disk).drop_all().expect("dropped");
+            assert_eq!(files(&disk), <[PathBuf; 0]>::default());
+        }
+    }
+    let (disk, path) = with_eight_letters(false);
+    disk.flip_bit(&path, (block(2) + 500) * 8);
+    open(&disk).drop_all().expect("dropped");
+    assert_eq!(files(&disk), <[PathBuf; 0]>::default(), "it was not set aside before");
 }

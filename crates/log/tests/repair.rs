@@ -3,11 +3,13 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_log::disk::Disk as _;
+use sluice_log::disk::Disk;
+use sluice_log::inspect::overview;
 use sluice_log::repair::{Examined, Remedy, apply, examine};
-use sluice_log::{Log, OpenOptions, StoredRecord};
+use sluice_log::{CursorId, Holding, Log, OpenOptions, StoredRecord, Subscription};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
@@ -97,6 +99,93 @@ fn what_can_be_read_goes_back_and_the_rest_may_go() {
     let id = subscribe(&log, "a");
     assert!(append(&log, 10, 1_000, &[id], &Durable::default()) >= 10);
     assert_eq!(log.lost_total(id).frames, 0, "it was counted before");
+}
+
+/// What a list says that waits for the reader.
+fn listed(disk: &FaultyDisk) -> Holding {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    overview(&disk, Path::new("/log")).unwrap()[0].cursors[0].held
+}
+
+/// Guarantee: frames of a file that was put back are counted as what waits, by a list and by the
+/// log, and not as lost; as long as they cannot be read they are not.
+#[test]
+fn what_was_put_back_counts_as_waiting() {
+    let mut disk = disk_with_frames(0..10);
+    let one = Holding::from(Note::new(2, 1_000, &Durable::default()).charge());
+    let whole = set_aside(&disk);
+    for is_repaired in [false, true] {
+        if is_repaired {
+            disk.put(Path::new(ASIDE), &whole);
+        }
+        disk.rename(Path::new(ASIDE), Path::new(FIRST)).unwrap();
+        disk = disk.kill_process();
+        let held = if is_repaired { one } else { Holding::default() };
+        assert_eq!(listed(&disk), held);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        assert_eq!(log.held(id), held);
+        // A frame that waits behind it keeps its own count.
+        append(&log, 10, 1_000, &[id], &Durable::default());
+        let read = read_all(&log, id);
+        assert_eq!(values(&read), if is_repaired { &[2, 10][..] } else { &[10] });
+        assert_eq!(log.held(id).frames, read.len() as u64);
+        read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+        assert_eq!((log.held(id), log.lost_total(id)), Default::default());
+        wait_until("delivered", || log.stats().segments == 0);
+        log.close(PATIENCE);
+    }
+}
+
+/// Scenario: a reader has passed a damaged frame, whose file is set aside, and has not come to the
+/// end when the log closes. Guarantee: the frame is in the count of what waits, once, whether the
+/// file is put back or not; if not, it counts as lost, once.
+#[test]
+fn what_was_passed_before_a_restart_counts_once() {
+    for is_put_back in [false, true] {
+        let mut disk = disk_with_frames(0..20);
+        let whole = content(&disk, FIRST);
+        disk.flip_bit(Path::new(FIRST), (4_096 * 3 + 500) * 8);
+        let (log, _) = open(&disk);
+        let id = log.subscribe(Subscription { lease_limit_bytes: 1, ..Subscription::new("a") });
+        for value in (0..14).filter(|value| *value != 2) {
+            let (offset, note) = read_one(&log, id);
+            assert_eq!(note.value, value);
+            assert!(log.resolve(id, offset));
+        }
+        read_one(&log, id);
+        wait_until("set aside", || log.stats().set_aside_files == 1);
+        assert_eq!((log.held(id).frames, log.lost_total(id).frames), (7, 0));
+        log.close(PATIENCE);
+        if is_put_back {
+            disk.put(Path::new(ASIDE), &whole);
+            disk.rename(Path::new(ASIDE), Path::new(FIRST)).unwrap();
+        }
+        let lost = u64::from(!is_put_back);
+        for is_first in [true, false] {
+            disk = disk.kill_process();
+            let (log, _) = open(&disk);
+            let id = subscribe(&log, "a");
+            assert_eq!(log.held(id).frames, if is_first { 7 } else { 0 });
+            let read = read_all(&log, id);
+            assert_eq!(read.len() as u64, if is_first { 7 - lost } else { 0 });
+            read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+            let lost = if is_first { lost } else { 0 };
+            assert_eq!((log.lost_total(id).frames, log.stats().lost.frames), (lost, lost));
+            assert_eq!(log.held(id), Holding::default());
+            log.close(PATIENCE);
+        }
+    }
+}
+
+/// The next frame, as soon as it is in memory.
+fn read_one(log: &Log<Note>, id: CursorId) -> (u64, Arc<Note>) {
+    let mut read = None;
+    wait_until("read", || {
+        read = log.read(id).entry();
+        read.is_some()
+    });
+    read.expect("read")
 }
 
 /// Guarantee: no file is replaced, neither one of the log nor another that goes back.

@@ -77,6 +77,8 @@ pub(crate) struct Cursor<T> {
     /// Offsets that this reader passed because they could not be read. Its file says that they are
     /// unresolved: the reader gets them once the file that has them can be read.
     pub(crate) passed: RangeSet,
+    /// Those of them that count as lost: `unread` does not have them.
+    pub(crate) written_off: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// Frames that were given to the reader and are not resolved.
     pub(crate) leased: Holding,
@@ -141,6 +143,7 @@ impl<T> Cursor<T> {
             resolved: RangeSet::default(),
             untaken: RangeSet::default(),
             passed: RangeSet::default(),
+            written_off: RangeSet::default(),
             lease_limit_bytes: u64::MAX,
             leased: Holding::default(),
             unread: Holding::default(),
@@ -163,7 +166,9 @@ impl<T> Cursor<T> {
 
     /// A cursor with the state of its file. Published after the frames that it did not count.
     pub(crate) fn from_state(state: CursorState) -> Self {
+        let written_off = state.written_off();
         let mut cursor = Cursor::at(state.floor, state.name, state.id);
+        cursor.written_off = written_off;
         state.resolved.iter().for_each(|&(start, end)| cursor.resolve_run(start, end));
         cursor.next = cursor.floor;
         cursor.unread = state.held;
@@ -190,19 +195,48 @@ impl<T> Cursor<T> {
         let mut held = self.held();
         held.remove(self.unwritten);
         let (floor, resolved) = self.stored_progress();
+        let untaken = self.stored_untaken(floor, &resolved);
         CursorState {
             id: self.persistent_id,
             name: self.name.clone(),
             log_id,
             floor,
             resolved,
-            untaken: self.untaken.iter().collect(),
+            untaken,
             head,
             held,
             dropped: self.dropped,
             dropped_ranges: self.dropped_ranges.iter().copied().collect(),
             written_unix_ns: unix_now_ns(),
         }
+    }
+
+    /// Nothing is left to read: all that was passed counts as lost from now on.
+    pub(crate) fn write_off_passed(&mut self) {
+        let (passed, written_off) = (&self.passed, &mut self.written_off);
+        for (start, end) in passed.iter() {
+            if written_off.end_of_run_at(start).is_none_or(|known| known < end) {
+                written_off.insert_run(start, end);
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// The untaken ranges for its file, where unresolved ones are those that count as lost.
+    fn stored_untaken(
+        &self,
+        floor: Offset,
+        resolved: &[(Offset, Offset)],
+    ) -> Vec<(Offset, Offset)> {
+        let mut untaken = self.untaken.clone();
+        let mut unresolved_from = floor;
+        for &(start, end) in resolved {
+            untaken.remove_run(unresolved_from, start);
+            unresolved_from = end;
+        }
+        untaken.remove_run(unresolved_from, Offset::MAX);
+        self.written_off.iter().for_each(|(start, end)| untaken.insert_run(start, end));
+        untaken.iter().collect()
     }
 
     /// The floor and the resolved ranges for its file: what it passed unread is unresolved there.

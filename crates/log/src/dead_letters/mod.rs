@@ -20,13 +20,13 @@ use crate::format::{
     FrameRef, Refusal, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
 };
 use crate::segment::{
-    Damage, ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, new_header,
-    random_u64,
+    ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, list_set_aside,
+    new_header, random_u64, set_aside,
 };
 use crate::types::{Charge, Holding, RecordFacts};
 use scan::Walked;
 pub(crate) use scan::is_letter;
-pub use scan::{DeadLetterScan, name_of_folder};
+pub use scan::{DeadLetterScan, FoundLetters, name_of_folder};
 
 /// Folder of all dead letters within a log's directory.
 pub(crate) const DEAD_LETTERS_DIRECTORY: &str = "dead-letters";
@@ -47,20 +47,6 @@ pub struct DeadLetter {
     pub payload: Bytes,
 }
 
-/// Problems that were found when a store was opened.
-#[derive(Debug, Default)]
-pub struct FoundLetters {
-    /// Which letters were removed, and how many were dropped, is not known: all letters that are
-    /// there count as left.
-    pub is_state_lost: bool,
-    /// Segments that the disk refuses to read, or of which no letter can be read. They are kept
-    /// until they are the oldest when room is needed. Letters that were not read are not counted.
-    pub unreadable: Vec<FileError>,
-    /// Segments with damage between or in their letters. They are kept in the same way, damage and
-    /// all: if it is the end of the newest one, a crash may have left it of an append.
-    pub damaged: Vec<(PathBuf, Damage)>,
-}
-
 /// A segment that is not written to any more.
 struct Stored {
     name: SegmentName,
@@ -69,8 +55,17 @@ struct Stored {
     totals: Footer,
     /// All its letters have lower numbers.
     end: u64,
-    /// Something in it could not be read and is not counted.
+    /// Something in it could not be read and is not counted. It is not removed with its letters,
+    /// but set aside.
     has_more: bool,
+    /// It made room, or all letters were dropped: it is removed whatever is in it.
+    is_dropped: bool,
+}
+
+impl Stored {
+    fn of(name: SegmentName, len_bytes: u64, totals: Footer) -> Self {
+        Stored { name, len_bytes, totals, end: 0, has_more: false, is_dropped: false }
+    }
 }
 
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
@@ -154,8 +149,8 @@ impl DeadLetters {
                 // It stays until it is the oldest when room is needed.
                 Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
                     letters.found.unreadable.push(error);
-                    let totals = Footer::default();
-                    Some(Stored { name, len_bytes, totals, end, has_more: true })
+                    let unread = Stored::of(name, len_bytes, Footer::default());
+                    Some(Stored { end, has_more: true, ..unread })
                 }
                 looked => looked?,
             };
@@ -202,7 +197,8 @@ impl DeadLetters {
         appended.map(|()| first)
     }
 
-    /// Removes all letters below a number. Durable when this returns.
+    /// Removes all letters below a number. Durable when this returns. A file in which something
+    /// cannot be read is set aside when it has no other letter.
     pub fn remove_below(&mut self, number: u64) -> Result<()> {
         self.state.floor = self.state.floor.max(number.min(self.head));
         self.store_state()?;
@@ -211,6 +207,17 @@ impl DeadLetters {
             self.finish_segment()?;
         }
         self.remove_resolved()
+    }
+
+    /// Removes all letters and all that cannot be read, also what was set aside.
+    pub fn drop_all(&mut self) -> Result<()> {
+        self.finish_segment()?;
+        self.stored.iter_mut().for_each(|segment| segment.is_dropped = true);
+        self.remove_below(self.head)?;
+        for file in list_set_aside(&*self.disk, &self.directory)? {
+            remove_if_there(&*self.disk, &file.path).at(&file.path, "cannot remove")?;
+        }
+        Ok(())
     }
 
     pub fn set_limit(&mut self, limit_bytes: u64) {
@@ -279,8 +286,8 @@ impl DeadLetters {
         let mut walked = Walked::default();
         if let Err(error) = walked.walk(&mut segment, self.state.floor) {
             self.found.unreadable.push(error);
-            let totals = walked.totals;
-            return Ok(Some(Stored { name, len_bytes, totals, end, has_more: true }));
+            let stored = Stored::of(name, len_bytes, walked.totals);
+            return Ok(Some(Stored { end, has_more: true, ..stored }));
         }
         if footer.is_none() {
             if walked.end == SEGMENT_HEADER_LEN_BYTES {
@@ -298,7 +305,7 @@ impl DeadLetters {
         }
         let sealed_end = footer.filter(|footer| footer.frames > 0).map(|it| it.last_offset + 1);
         let end = sealed_end.unwrap_or(walked.next_number).max(name.first_offset);
-        Ok(Some(Stored { name, len_bytes, totals: walked.totals, end, has_more }))
+        Ok(Some(Stored { end, has_more, ..Stored::of(name, len_bytes, walked.totals) }))
     }
 
     fn append_one(&mut self, letter: &DeadLetter, too_large: &mut Holding) -> Result<()> {
@@ -371,17 +378,19 @@ impl DeadLetters {
             writer.abandon();
         }
         if totals.frames > 0 || self.disk.remove_file(&path).is_err() {
-            let (end, has_more) = (self.head, false);
-            self.stored.push_back(Stored { name, len_bytes, totals, end, has_more });
+            let end = self.head;
+            self.stored.push_back(Stored { end, ..Stored::of(name, len_bytes, totals) });
         }
     }
 
     /// Drops the oldest segment of letters. False if there is none.
     fn drop_oldest(&mut self) -> Result<bool> {
         let floor = self.state.floor;
-        let Some(oldest) = self.stored.iter().find(|segment| segment.end > floor) else {
+        let Some(index) = self.stored.iter().position(|segment| segment.end > floor) else {
             return Ok(false);
         };
+        self.stored[index].is_dropped = true;
+        let oldest = &self.stored[index];
         let end = oldest.end;
         // A segment that cannot be counted goes all the same: newer letters would wait for it.
         let (dropped, has_more) = self.left_in(oldest).unwrap_or((Holding::default(), true));
@@ -428,8 +437,8 @@ impl DeadLetters {
         self.state_file.store(&*self.disk, &self.state)
     }
 
-    /// Removes the segments that are wholly below the floor. If some cannot be removed they stay,
-    /// and the last error is returned.
+    /// Removes the segments that are wholly below the floor, or sets them aside. If that fails they
+    /// stay, and the last error is returned.
     fn remove_resolved(&mut self) -> Result<()> {
         let mut result = Ok(());
         self.stored.retain(|segment| {
@@ -437,7 +446,10 @@ impl DeadLetters {
                 return true;
             }
             let path = self.directory.join(segment.name.to_string());
-            let removed = remove_if_there(&*self.disk, &path).at(&path, "cannot remove");
+            let removed = match segment.has_more && !segment.is_dropped {
+                true => set_aside(&*self.disk, &path).map(drop),
+                false => remove_if_there(&*self.disk, &path).at(&path, "cannot remove").map(drop),
+            };
             if let Err(error) = removed {
                 result = Err(error);
                 return true;

@@ -1,7 +1,7 @@
 //! Reading letters: all of a store, also while another process writes them, and those of one
 //! segment that a store finds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::state_path;
@@ -125,6 +125,20 @@ impl DeadLetterScan {
         damage.add(self.strange);
         damage
     }
+}
+
+/// Problems that were found when a store was opened.
+#[derive(Debug, Default)]
+pub struct FoundLetters {
+    /// Which letters were removed, and how many were dropped, is not known: all letters that are
+    /// there count as left.
+    pub is_state_lost: bool,
+    /// Segments that the disk refuses to read, or of which no letter can be read. They are kept
+    /// until they are the oldest when room is needed. Letters that were not read are not counted.
+    pub unreadable: Vec<FileError>,
+    /// Segments with damage between or in their letters. They are kept in the same way, damage and
+    /// all: if it is the end of the newest one, a crash may have left it of an append.
+    pub damaged: Vec<(PathBuf, Damage)>,
 }
 
 /// The letters of a segment, and what else is in it.

@@ -68,6 +68,7 @@ pub struct CursorState {
     /// Resolved above the floor, ascending, disjoint. Of more than [`RANGES_LIMIT`] the lowest.
     pub resolved: Vec<(u64, u64)>,
     /// Covers all offsets that were resolved, not taken, and may be on disk; ascending, disjoint.
+    /// See also [`CursorState::written_off`].
     pub untaken: Vec<(u64, u64)>,
     /// Head of the log when this was written.
     pub head: u64,
@@ -86,6 +87,19 @@ impl CursorState {
         let is_resolved = offset < self.floor
             || self.resolved.iter().any(|&(start, end)| (start..end).contains(&offset));
         !is_resolved && readers.contains(&self.id)
+    }
+
+    /// Unresolved offsets that `held` does not count: the reader passed them unread, and they count
+    /// as lost. They are among the untaken, of which the lowest may have been joined.
+    pub(crate) fn written_off(&self) -> RangeSet {
+        let joined = usize::from(self.untaken.len() >= UNTAKEN_RANGES_LIMIT);
+        let mut ranges = RangeSet::default();
+        self.untaken.iter().skip(joined).for_each(|&(start, end)| ranges.insert_run(start, end));
+        // Version 1.0 has dropped ranges for the untaken, with unresolved frames between them.
+        let dropped = self.dropped_ranges.iter().map(|range| (range.start, range.end));
+        let others = self.resolved.iter().copied().chain(dropped).chain([(0, self.floor)]);
+        others.for_each(|(start, end)| ranges.remove_run(start, end));
+        ranges
     }
 }
 

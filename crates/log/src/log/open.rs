@@ -153,7 +153,7 @@ struct Recovery<'a, T> {
     counted_from: Offset,
 }
 
-impl<'a, T> Recovery<'a, T> {
+impl<'a, T: Record> Recovery<'a, T> {
     fn find(home: &'a Home, patience: Patience) -> Result<Self> {
         let mut recovery = Recovery {
             disk: &*home.options.disk,
@@ -293,6 +293,12 @@ impl<'a, T> Recovery<'a, T> {
             }
         }
         (self.found.segments, self.found.disk_bytes) = self.store.segments.size();
+        let segments = self.store.segments.by_first.values();
+        let places: Vec<_> = segments.map(|it| (it.path.clone(), it.first, it.last)).collect();
+        for (path, first, last) in places {
+            // Readers find out what is wrong with the file.
+            let _ = self.count_put_back(&path, first, last);
+        }
         self.go_on_behind_set_aside();
         Ok(())
     }
@@ -418,6 +424,38 @@ impl<'a, T> Recovery<'a, T> {
                 self.count(readers, header.offset, header.charge);
             }
         })
+    }
+
+    /// Counts the frames of a file that was put back as unread: those that can be read and that
+    /// count as lost by the files of their readers.
+    fn count_put_back(&mut self, path: &Path, first: Offset, last: Offset) -> Result<()> {
+        let end = last.saturating_add(1);
+        if !self.cursors.iter().any(|(_, cursor)| cursor.written_off.overlaps(first, end)) {
+            return Ok(());
+        }
+        let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
+        let mut scan = self.patience.ask(open)?;
+        scan.check_name(first)?;
+        while let Some(located) = self.patience.ask(|| scan.next_frame())? {
+            let (offset, charge) = (located.header.offset, located.header.charge);
+            let readers = scan.readers().to_vec();
+            let waits = |cursor: &Cursor<T>| {
+                let is_reader = readers.contains(&cursor.persistent_id);
+                offset <= last && is_reader && cursor.written_off.contains(offset)
+            };
+            if !self.cursors.iter().any(|(_, cursor)| waits(cursor)) {
+                continue;
+            }
+            let record = self.patience.ask(|| scan.body())?;
+            if record.is_none_or(|record| T::decode(record).is_err()) {
+                continue;
+            }
+            for (_, cursor) in self.cursors.iter_mut().filter(|(_, cursor)| waits(cursor)) {
+                cursor.unread.add(charge);
+                cursor.written_off.remove_run(offset, offset + 1);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a segment that could not be read: its readers wait for the disk there. Its frames are

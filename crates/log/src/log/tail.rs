@@ -317,6 +317,9 @@ impl<T> Inner<T> {
         let head = self.slots.head();
         let cursor = self.cursor_mut(id);
         cursor.next = offset;
+        if offset >= head {
+            cursor.write_off_passed();
+        }
         if offset >= head && cursor.unread.frames > 0 {
             // Nothing is left to read: what waited on disk besides is not there any more.
             cursor.lost.add(std::mem::take(&mut cursor.unread));

@@ -152,7 +152,10 @@ impl<T: Record> Maintenance<T> {
         let first = lowest.into_iter().chain(aside).chain(goes_aside).min();
         let first = first.unwrap_or(store.durable_below);
         let cursors = inner.cursors.iter_mut().flatten();
-        cursors.for_each(|cursor| cursor.untaken.forget_ended(first));
+        cursors.for_each(|cursor| {
+            cursor.untaken.forget_ended(first);
+            cursor.written_off.forget_ended(first);
+        });
         // At the end all have left, and may come back at the next start.
         if !at_the_end {
             inner.forget_unneeded();

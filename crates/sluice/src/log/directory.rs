@@ -186,9 +186,16 @@ impl StoredDelivery {
     }
 
     pub(super) fn remove_letters(&self, below: u64) -> Result<()> {
+        Ok(self.letters_to_change()?.remove_below(below)?)
+    }
+
+    pub(super) fn drop_letters(&self) -> Result<()> {
+        Ok(self.letters_to_change()?.drop_all()?)
+    }
+
+    fn letters_to_change(&self) -> Result<DeadLetters> {
         let disk = Arc::new(RealDisk);
-        let mut letters = DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?;
-        Ok(letters.remove_below(below)?)
+        Ok(DeadLetters::open(disk, &self.log.path, &self.name, u64::MAX)?)
     }
 
     /// The path of its cursor file after the log was opened.

@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &DropArguments) -> Result<ExitCode> {
     if !arguments.dead_letters {
         dropped = drop_backlog(&delivery)?;
     } else if delivery.dead_letters.is_some() {
-        delivery.remove_letters(u64::MAX)?;
+        delivery.drop_letters()?;
     }
     let dropped = describe(&delivery, dropped);
     output::print(&format!("dropped the {what} of {}: {dropped}\n", delivery.name))

@@ -175,6 +175,15 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             text::bytes(file.len_bytes)
         )?;
     }
+    for file in log.dead_letters.iter().flat_map(|letters| &letters.set_aside) {
+        writeln!(
+            output,
+            "  set aside: {} ({}): something in it could not be read when its dead letters were \
+             removed; `sluice log drop --dead-letters` deletes it, with all others",
+            file.path.display(),
+            text::bytes(file.len_bytes)
+        )?;
+    }
     for problem in problems(log) {
         writeln!(output, "  unreadable: {problem}")?;
     }
@@ -217,12 +226,14 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
             "error": segment.info.as_ref().err().map(ToString::to_string),
         })
     });
+    let of_letters = log.dead_letters.iter().flat_map(|letters| &letters.set_aside);
+    let set_aside = log.set_aside.iter().chain(of_letters);
     json!({
         "signal": log.name,
         "bytes": log.segments.iter().map(|segment| segment.len_bytes).sum::<u64>(),
         "segments": segments.collect::<Vec<_>>(),
         "deliveries": rows.iter().map(|(name, row)| delivery_json(name, row)).collect::<Vec<_>>(),
-        "set_aside": log.set_aside.iter().map(|file| json!({
+        "set_aside": set_aside.map(|file| json!({
             "file": file.path.display().to_string(),
             "bytes": file.len_bytes,
         })).collect::<Vec<_>>(),

@@ -99,6 +99,11 @@ fn describe(finding: &Finding) -> String {
              repair` says what can be done",
             path.display()
         ),
+        Finding::LettersSetAside { path } => format!(
+            "{}: was set aside, because something in it could not be read when its dead letters \
+             were removed; `sluice log drop --dead-letters` deletes it, with all others",
+            path.display()
+        ),
         Finding::Unreadable(error) => error.to_string(),
     }
 }
