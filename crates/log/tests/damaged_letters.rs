@@ -187,7 +187,10 @@ fn a_damaged_file_is_set_aside_when_its_letters_are_removed() {
         assert_eq!((left.held.frames, left.set_aside.len()), (1, 1));
         let aside = left.set_aside[0].path.clone();
         assert_eq!(aside.to_string_lossy(), format!("{}.damaged", path.display()));
-        let is_named = |finding: &Finding| matches!(finding, Finding::LettersSetAside { path } if *path == aside);
+        let is_named = |finding: &Finding| match finding {
+            Finding::LettersSetAside { path } => *path == aside,
+            _ => false,
+        };
         assert!(verified(&disk).findings.iter().all(is_named));
         assert_eq!(verified(&disk).findings.len(), 1);
         assert!(disk.contents().contains(&(aside, damaged)), "not a byte is missing");
