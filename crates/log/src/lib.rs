@@ -2,48 +2,59 @@
 //!
 //! A log is its memory tail; with a directory it also has segment files behind it, to which a frame
 //! goes only if its readers do not resolve it soon. Users see no difference: offsets, cursors made
-//! of a floor and resolved ranges, and reads by offset are the same.
+//! of a floor and resolved ranges, and reads by offset are the same. A reader is a subscriber of
+//! the log, with its cursor.
 //!
-//! From the bottom up: `disk` (operations on a file system), `format` (bytes), `segment`,
-//! `cursor_file`, `cursor_list` and `dead_letters` (files), `log` (the memory tail, under one
-//! lock), and three threads: `writer` (group commit), `reader` (reads ahead), `maintenance`
-//! (cursors and retention). The threads share `home` beside the log; `recovery` puts the parts
-//! together. `inspect` looks at the files of another process, and `repair` changes those that were
-//! set aside.
+//! The modules stand here in the order in which one reads them.
 
-mod aside;
-mod cursor;
-pub mod cursor_file;
-mod cursor_list;
-pub mod dead_letters;
-pub mod disk;
-mod error;
-pub mod format;
-mod gauges;
-mod home;
-pub mod inspect;
-pub mod lock;
-mod log;
-mod maintenance;
-mod options;
-mod ranges;
-mod reader;
-mod record;
-mod recovery;
-pub mod repair;
-pub mod segment;
-mod slots;
+// Terms that all modules share: offsets, sums and sets of them, records, readers, figures.
 mod types;
+
+// Errors of files.
+mod error;
+
+// Operations on a file system, each of which a test can make fail; the lock of a directory.
+pub mod disk;
+
+// The bytes of segments and cursor files, without I/O.
+pub mod format;
+
+// Files of frames: names, writing, scanning, and what of them was set aside.
+pub mod segment;
+
+// Files of an earlier process, for the log and for dead letters: scanning, cutting, retries.
+mod recovery;
+
+// The position of each reader, in memory and in its file, and the list of these files.
+pub mod cursors;
+
+// The thread that makes frames durable (group commit).
 mod writer;
+
+// The thread that reads ahead of readers that have fallen out of memory.
+mod read_ahead;
+
+// The thread that stores cursors, and removes, sets aside or rewrites segments.
+mod maintenance;
+
+// The log itself: its state under one lock, the memory tail, readers, giving up frames, opening.
+mod log;
+
+// Requests that were refused for good, in one bounded store a delivery.
+pub mod dead_letters;
+
+// The files of a directory that a process may be running on: overview and check.
+pub mod inspect;
+
+// Files that were set aside: put back, or given up.
+pub mod repair;
 
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
-pub use gauges::{Gauge, MemoryUse, ReaderGauges, Sheds};
 pub use log::{GivenUp, Log};
-pub use options::{OpenOptions, Recovered};
-pub use ranges::RangeSet;
-pub use record::{Record, RecordFacts, StoredRecord, Undecodable};
+pub use recovery::{OpenOptions, Recovered};
 pub use types::{
-    Appended, Charge, CursorId, DiskTrouble, Holding, Keep, LogStats, Next, Offset, Orphan,
-    Subscription, Wake,
+    Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
+    Offset, Orphan, RangeSet, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,
+    Undecodable, Wake,
 };

@@ -2,22 +2,19 @@
 //!
 //! A file goes back to its name when a reader waits for something in it that can be read. Another
 //! one may be removed, and a segment that the disk refuses to read may be set aside, which only an
-//! operator decides. The caller owns the directory ([`crate::lock`]).
+//! operator decides. The caller owns the directory ([`crate::disk::DirectoryLock`]).
 
 use std::path::{Path, PathBuf};
 
-use crate::aside;
-use crate::cursor_file::CursorFile;
-use crate::cursor_list;
+use crate::cursors::{CursorFile, cursor_paths, read_list};
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
-use crate::inspect::{cursor_paths, lost_cursors};
-use crate::record::StoredRecord;
+use crate::inspect::lost_cursors;
 use crate::segment::{
-    Damage, ReaderOptions, SegmentReader, list_if_there, list_segments, list_set_aside,
+    Damage, ScanOptions, SegmentScan, free_name_among, list_if_there, list_segments, list_set_aside,
 };
-use crate::types::Holding;
+use crate::types::{Holding, StoredRecord};
 
 /// A file that was set aside or that the disk refuses to read.
 #[derive(Debug)]
@@ -64,7 +61,7 @@ pub fn examine(
     });
     let cursors = cursors.collect::<Result<Vec<_>>>()?;
     // Without the list it is not known whether a cursor is gone.
-    let list = cursor_list::read(disk, log_directory);
+    let list = read_list(disk, log_directory);
     let has_lost = matches!(list, Err(FileError::DamagedList { .. }))
         || !lost_cursors(disk, log_directory)?.is_empty();
     let mut examined: Vec<Examined> = Vec::new();
@@ -97,8 +94,7 @@ pub fn examine(
         let path = log_directory.join(name.to_string());
         // A start passes bad blocks among readable ones.
         if let (None, Some(refused)) = read(disk, &path, &cursors, is_known)? {
-            let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
-            let to = log_directory.join(aside::free_name(&name.to_string(), is_taken));
+            let to = log_directory.join(free_name_among(&entries, &name.to_string()));
             let (waiting, damage) = (Holding::default(), Damage::default());
             let remedy = Remedy::SetAside { to, refused };
             examined.push(Examined { path, len_bytes, waiting, damage, remedy });
@@ -124,7 +120,7 @@ fn read(
     is_known: &dyn Fn(&StoredRecord) -> bool,
 ) -> Result<(Option<Found>, Option<FileError>)> {
     let with = |pass_unreadable| {
-        let options = ReaderOptions { pass_unreadable, ..ReaderOptions::default() };
+        let options = ScanOptions { pass_unreadable, ..ScanOptions::default() };
         read_with(options, disk, path, cursors, is_known)
     };
     match with(false) {
@@ -137,23 +133,23 @@ fn read(
 }
 
 fn read_with(
-    options: ReaderOptions,
+    options: ScanOptions,
     disk: &dyn Disk,
     path: &Path,
     cursors: &[CursorState],
     is_known: &dyn Fn(&StoredRecord) -> bool,
 ) -> Result<Found> {
-    let mut reader = SegmentReader::open_path(disk, path, options)?;
+    let mut scan = SegmentScan::open_path(disk, path, options)?;
     let mut found = Found::default();
-    while let Some(located) = reader.next_frame()? {
+    while let Some(located) = scan.next_frame()? {
         let (offset, charge) = (located.header.offset, located.header.charge);
-        if cursors.iter().any(|cursor| cursor.waits_for(reader.readers(), offset))
-            && let Some(record) = reader.body()?
+        if cursors.iter().any(|cursor| cursor.waits_for(scan.readers(), offset))
+            && let Some(record) = scan.body()?
         {
             if is_known(&record) { found.waiting.add(charge) } else { found.newer.add(charge) }
         }
     }
-    found.damage = reader.damage();
+    found.damage = scan.damage();
     Ok(found)
 }
 

@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use sluice_log::cursor_file::{CursorFile, damaged_slots, file_name};
+use sluice_log::cursors::{CursorFile, damaged_slots, file_name};
 use sluice_log::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMIT, SLOT_LEN_BYTES,
     UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_log::RecordFacts;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{Refusal, SLOT_LEN_BYTES};
 use sluice_log::inspect::{self, DeadLetterOverview, Finding, Verification};
@@ -36,7 +36,7 @@ fn letter(index: u64, len: usize) -> DeadLetter {
 fn replayed(disk: &FaultyDisk) -> (Vec<u64>, u64) {
     let directory = directory_of(Path::new(LOG), DELIVERY);
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let mut reader = DeadLetterReader::open(disk, &directory, 0).expect("it opens");
+    let mut reader = DeadLetterScan::open(disk, &directory, 0).expect("it opens");
     let mut indices = Vec::new();
     while let Some((_, refusal)) = reader.next_letter().expect("read") {
         indices.push(refusal.refused_unix_ns);
@@ -187,7 +187,10 @@ fn a_damaged_file_is_set_aside_when_its_letters_are_removed() {
         assert_eq!((left.held.frames, left.set_aside.len()), (1, 1));
         let aside = left.set_aside[0].path.clone();
         assert_eq!(aside.to_string_lossy(), format!("{}.damaged", path.display()));
-        let is_named = |finding: &Finding| matches!(finding, Finding::LettersSetAside { path } if *path == aside);
+        let is_named = |finding: &Finding| match finding {
+            Finding::LettersSetAside { path } => *path == aside,
+            _ => false,
+        };
         assert!(verified(&disk).findings.iter().all(is_named));
         assert_eq!(verified(&disk).findings.len(), 1);
         assert!(disk.contents().contains(&(aside, damaged)), "not a byte is missing");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::{REASON_LIMIT_BYTES, Refusal, SLOT_LEN_BYTES};
 use sluice_log::inspect::{self, Finding};
@@ -50,7 +50,7 @@ fn letter(index: u64, payload: &[u8]) -> DeadLetter {
 fn read(disk: &FaultyDisk, from: u64) -> Vec<(StoredRecord, Refusal)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader =
-        DeadLetterReader::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
+        DeadLetterScan::open(disk, &directory_of(Path::new(LOG), DELIVERY), from).unwrap();
     assert_eq!(reader.delivery("traces%2fotlp_grpc%2fbackend"), DELIVERY);
     let mut letters = Vec::new();
     while let Some(letter) = reader.next_letter().unwrap() {
@@ -451,7 +451,7 @@ fn no_number_is_given_twice_when_a_slot_of_the_state_cannot_be_read() {
         disk.set_unreadable("state.cursor", SLOT_LEN_BYTES..SLOT_LEN_BYTES + 1);
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let directory = directory_of(Path::new(LOG), DELIVERY);
-        assert!(DeadLetterReader::open(shared.clone(), &directory, 0).is_err());
+        assert!(DeadLetterScan::open(shared.clone(), &directory, 0).is_err());
         let opened = DeadLetters::open(shared.clone(), Path::new(LOG), DELIVERY, 1 << 20);
         assert!(matches!(opened, Err(FileError::Io { .. })));
         if is_for_good {

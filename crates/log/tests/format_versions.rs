@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_log::cursor_file::{CursorFile, file_name};
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
+use sluice_log::cursors::{CursorFile, file_name};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::{Disk, RealDisk, create_directories};
 use sluice_log::format::{CursorState, DroppedRange, FileKind, Refusal, VERSION, Version};
 use sluice_log::inspect::verify;
-use sluice_log::segment::{ReaderOptions, SegmentReader};
+use sluice_log::segment::{ScanOptions, SegmentScan};
 use sluice_log::{FileError, Holding, RecordFacts};
 use support::faulty_disk::{FaultyDisk, Operation};
 use support::frames::{EPOCH, TestFrame, create, open, read_all};
@@ -102,9 +102,9 @@ fn write_fixtures() {
 fn segments_of_version_1_are_read() {
     let directory = fixtures("version-1").join("traces");
     let mut sealed =
-        open(&RealDisk, &directory.join("0000000000000064.seg"), ReaderOptions::default());
+        open(&RealDisk, &directory.join("0000000000000064.seg"), ScanOptions::default());
     let mut unsealed =
-        open(&RealDisk, &directory.join("000000000000006d.seg"), ReaderOptions::default());
+        open(&RealDisk, &directory.join("000000000000006d.seg"), ScanOptions::default());
     let header = &sealed.info().header;
     assert_eq!((header.version, header.kind), (Version { major: 1, minor: 0 }, FileKind::Log));
     assert_eq!((header.log_id, header.epoch, header.first_offset), (77, EPOCH, 100));
@@ -125,7 +125,7 @@ fn readers_and_dead_letters_of_version_1_are_read() {
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1")).unwrap(), expected);
     assert_eq!(CursorFile::read(&RealDisk, &cursor_path("version-1.1")).unwrap(), cursor_state());
     let mut letters =
-        DeadLetterReader::open(Arc::new(RealDisk), &directory_of(&directory, DELIVERY), 0).unwrap();
+        DeadLetterScan::open(Arc::new(RealDisk), &directory_of(&directory, DELIVERY), 0).unwrap();
     let (letter, refused) = letters.next_letter().unwrap().unwrap();
     assert_eq!((letter.offset, refused, &letter.payload[..]), (0, refusal(), &b"refused"[..]));
     assert_eq!(letters.next_letter().unwrap(), None);
@@ -160,7 +160,7 @@ fn a_segment_of_a_newer_version_is_refused_and_left_as_it_is() {
     let open = |version| {
         disk.put(path, &with_version(&bytes, version, &copies));
         let file = disk.open(path, sluice_log::disk::Access::ReadWrite).unwrap();
-        SegmentReader::open(file, path, ReaderOptions::default())
+        SegmentScan::open(file, path, ScanOptions::default())
     };
     let Err(FileError::NewerVersion { path: refused, found }) = open(NEWER) else {
         panic!("not refused")

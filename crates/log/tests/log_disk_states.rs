@@ -172,11 +172,8 @@ fn another_file_system_is_left_alone() {
 fn what_is_not_mounted_is_not_gone() {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
-    let (id, durable) = (subscribe(&log, "a"), Durable::default());
-    for value in 0..200 {
-        append(&log, value, 1000, &[id], &durable);
-    }
-    wait_durable(&durable, 200);
+    let id = subscribe(&log, "a");
+    append_durable(&log, 0..200, 1000, &[id]);
     wait_evicted(&log, 200);
     disk.trouble(Trouble::unmounted());
     assert!(log.read(id).entry().is_none());

@@ -180,11 +180,7 @@ fn a_reader_whose_disk_cannot_be_read_waits_and_gets_all_when_it_can() {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..200 {
-        append(&log, value, 1000, &[id], &durable);
-    }
-    wait_durable(&durable, 200);
+    append_durable(&log, 0..200, 1000, &[id]);
     wait_until("nothing in memory", || log.stored_bytes() == 0);
     disk.set_fault(|call| {
         let is_read = matches!(call.operation, Operation::Read | Operation::Open);
@@ -200,14 +196,10 @@ fn a_reader_whose_disk_cannot_be_read_waits_and_gets_all_when_it_can() {
 #[test]
 fn crashes_during_recovery_ten_times_in_a_row_change_nothing() {
     let mut disk = FaultyDisk::new(3);
-    let durable = Durable::default();
     {
         let (log, _) = open(&disk);
         let id = subscribe(&log, "a");
-        for value in 0..150 {
-            append(&log, value, 1000, &[id], &durable);
-        }
-        wait_durable(&durable, 150);
+        append_durable(&log, 0..150, 1000, &[id]);
         disk = disk.cut_power(Unsynced::Garbage);
     }
     for round in 0..10 {
@@ -231,11 +223,7 @@ fn a_disk_whose_syncs_do_nothing_is_seen_to_lose_what_was_durable() {
     disk.set_ignores_syncs(true);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..50 {
-        append(&log, value, 100, &[id], &durable);
-    }
-    wait_durable(&durable, 50);
+    append_durable(&log, 0..50, 100, &[id]);
     let disk = disk.cut_power(Unsynced::Lost);
     drop(log);
     let read = open_fresh(&disk);
@@ -451,11 +439,7 @@ fn what_is_on_disk_alone_does_not_count_as_taken() {
         OpenOptions { flush_after: Duration::ZERO, memory_limit_bytes: 0, ..options(&disk) };
     let log: Log<Note> = Log::open(options).expect("the log opens").0;
     let (reader, other) = (subscribe(&log, "reader"), subscribe(&log, "other"));
-    let durable = Durable::default();
-    for value in 0..100 {
-        append(&log, value, 1_000, &[reader, other], &durable);
-    }
-    wait_durable(&durable, 100);
+    append_durable(&log, 0..100, 1_000, &[reader, other]);
     wait_evicted(&log, 100);
     let read = read_all(&log, reader);
     log.gauges(reader).allow(Sheds::Taken);

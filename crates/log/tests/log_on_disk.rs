@@ -16,11 +16,7 @@ fn what_is_durable_is_read_again_after_a_power_cut_in_order_with_its_offsets() {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    let durable = Durable::default();
-    for value in 0..1000 {
-        append(&log, value, 300, &[a, b], &durable);
-    }
-    wait_durable(&durable, 1000);
+    append_durable(&log, 0..1000, 300, &[a, b]);
     assert!(log.stats().segments > 3, "the test is about several segments");
     let disk = disk.cut_power(Unsynced::Lost);
     drop(log);
@@ -70,11 +66,7 @@ fn a_frame_that_waits_is_written_with_its_neighbours_and_once_for_all_its_reader
     };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let ids = [subscribe(&log, "a"), subscribe(&log, "b"), subscribe(&log, "c")];
-    let durable = Durable::default();
-    for value in 0..100 {
-        append(&log, value, 100, &ids, &durable);
-    }
-    wait_durable(&durable, 100);
+    append_durable(&log, 0..100, 100, &ids);
     let stats = log.stats();
     assert_eq!(stats.frames_written, 100);
     // The first commit may have begun while the last frames were appended.
@@ -121,11 +113,7 @@ fn readers_that_are_down_together_hold_a_large_frame_once() {
     let (log, _) = open(&disk);
     let names: Vec<String> = (0..READERS).map(|index| index.to_string()).collect();
     let ids: Vec<_> = names.iter().map(|name| subscribe(&log, name)).collect();
-    let durable = Durable::default();
-    for value in 0..5 {
-        append(&log, value, 200_000, &ids, &durable);
-    }
-    wait_durable(&durable, 5);
+    append_durable(&log, 0..5, 200_000, &ids);
 
     let disk = disk.kill_process();
     let options = OpenOptions { read_ahead_bytes: 1_000, ..options(&disk) };
@@ -159,11 +147,7 @@ fn how_much_is_read_ahead_can_be_changed_while_a_reader_lags() {
         OpenOptions { memory_limit_bytes: 10_000, read_ahead_bytes: 100_000, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options).unwrap();
     let slow = subscribe(&log, "slow");
-    let durable = Durable::default();
-    for value in 0..2000 {
-        append(&log, value, 100, &[slow], &durable);
-    }
-    wait_durable(&durable, 2000);
+    append_durable(&log, 0..2000, 100, &[slow]);
     wait_until("memory within its limit", || log.stored_bytes() <= 10_000);
     log.set_disk_limits(Duration::ZERO, 10_000, 1_000);
     assert_eq!(next(&log, slow).unwrap().1.value, 0);
@@ -242,11 +226,7 @@ fn a_reader_that_is_gone_keeps_its_backlog_as_an_orphan_until_it_comes_back_or_i
     let (log, _) = open(&disk);
     let (stays, goes, ends) =
         (subscribe(&log, "stays"), subscribe(&log, "goes"), subscribe(&log, "ends"));
-    let durable = Durable::default();
-    for value in 0..100 {
-        append(&log, value, 100, &[stays, goes, ends], &durable);
-    }
-    wait_durable(&durable, 100);
+    append_durable(&log, 0..100, 100, &[stays, goes, ends]);
     let (first, _) = next(&log, goes).unwrap();
     log.resolve(goes, first);
     assert_eq!(log.unsubscribe(goes, Keep::Backlog).frames, 0);
@@ -331,11 +311,7 @@ fn a_real_disk_keeps_what_a_faulty_one_keeps() {
     };
     let (log, _) = Log::<Note>::open(options()).unwrap();
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..3000 {
-        append(&log, value, 1000, &[id], &durable);
-    }
-    wait_durable(&durable, 3000);
+    append_durable(&log, 0..3000, 1000, &[id]);
     drop(log);
     let (log, _) = Log::<Note>::open(options()).unwrap();
     let id = subscribe(&log, "a");

@@ -297,11 +297,7 @@ fn a_backlog_deep_in_a_file_is_dated() {
     let options = OpenOptions { segment_bytes: 8 << 20, ..options(&disk) };
     let (log, _) = Log::<Note>::open(options.clone()).unwrap();
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
-    for value in 0..4_000 {
-        append(&log, value, 1_000, &[id], &durable);
-    }
-    wait_durable(&durable, 4_000);
+    append_durable(&log, 0..4_000, 1_000, &[id]);
     for (offset, _) in read_all(&log, id) {
         if offset < 3_900 {
             log.resolve(id, offset);

@@ -25,11 +25,7 @@ fn disk_with_backlog(readers: &[&str]) -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let ids: Vec<_> = readers.iter().map(|name| subscribe(&log, name)).collect();
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &ids, &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
+    append_durable(&log, 0..FRAMES, 1_000, &ids);
     assert!(log.stats().segments > 3, "the test is about several segments");
     disk.cut_power(Unsynced::Lost)
 }
@@ -137,11 +133,8 @@ fn no_offset_is_given_twice_when_a_slot_of_a_cursor_cannot_be_read() {
         healing.join().unwrap();
         assert_eq!(recovered.cursors_refused.len(), usize::from(is_for_good));
         assert_eq!(log.trouble().is_some(), is_for_good, "it is said");
-        let (id, durable) = (subscribe(&log, "a"), Durable::default());
-        for value in 0..20 {
-            append(&log, value, 1_000, &[id], &durable);
-        }
-        wait_durable(&durable, 20);
+        let id = subscribe(&log, "a");
+        append_durable(&log, 0..20, 1_000, &[id]);
         let disk = disk.kill_process();
         disk.clear_fault();
         let (log, recovered) = open(&disk);
@@ -175,11 +168,7 @@ fn a_file_of_which_nothing_can_be_read_is_waited_for_by_those_that_need_it() {
         disk.set_unreadable(FIRST, positions);
         let (log, _) = open_with(&disk, SHORT);
         let (waits, healthy) = (subscribe(&log, "waits"), subscribe(&log, "healthy"));
-        let durable = Durable::default();
-        for value in 0..FRAMES {
-            append(&log, value, 1_000, &[healthy], &durable);
-        }
-        wait_durable(&durable, FRAMES as usize);
+        append_durable(&log, 0..FRAMES, 1_000, &[healthy]);
         wait_until("nothing in memory", || log.stored_bytes() == 0);
         assert!(log.read(waits).entry().is_none());
         wait_until("trouble", || log.trouble().is_some());
@@ -204,11 +193,7 @@ fn a_bad_block_is_passed_and_what_was_in_it_is_not_given_up_by_others() {
     let options = OpenOptions { read_patience: SHORT, segment_bytes: 4 << 20, ..options(&disk) };
     let log = Log::open(options).expect("the log opens").0;
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    let durable = Durable::default();
-    for value in 0..MANY {
-        append(&log, value, 1_000, &[a, b], &durable);
-    }
-    wait_durable(&durable, MANY as usize);
+    append_durable(&log, 0..MANY, 1_000, &[a, b]);
     wait_until("nothing in memory", || log.stored_bytes() == 0);
     disk.set_unreadable(FIRST, 2_500_000..2_500_001);
     let read = read_all(&log, a);
@@ -237,11 +222,7 @@ fn what_cannot_be_read_for_a_reader_that_has_gone_slows_no_other() {
     let options = OpenOptions { read_patience: SHORT, read_ahead_bytes: 10_000, ..options(&disk) };
     let log = Log::open(options).expect("the log opens").0;
     let healthy = subscribe(&log, "healthy");
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &[healthy], &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
+    append_durable(&log, 0..FRAMES, 1_000, &[healthy]);
     wait_until("nothing in memory", || log.stored_bytes() == 0);
     let began = Instant::now();
     assert_eq!(read_all(&log, healthy).len() as u64, FRAMES);
@@ -372,15 +353,11 @@ fn segments_that_could_not_be_removed_go_later() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    let durable = Durable::default();
     disk.set_fault(|call| {
         let is_segment = call.path.to_string_lossy().ends_with(".seg");
         (call.operation == Operation::RemoveFile && is_segment).then(input_output)
     });
-    for value in 0..1_000 {
-        append(&log, value, 1_000, &[id], &durable);
-    }
-    wait_durable(&durable, 1_000);
+    append_durable(&log, 0..1_000, 1_000, &[id]);
     for (offset, _) in read_all(&log, id) {
         log.resolve(id, offset);
     }

@@ -32,11 +32,7 @@ fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
     let ids = [subscribe(&log, "a"), subscribe(&log, "b")];
-    let durable = Durable::default();
-    for value in 0..FRAMES {
-        append(&log, value, 1_000, &ids, &durable);
-    }
-    wait_durable(&durable, FRAMES as usize);
+    append_durable(&log, 0..FRAMES, 1_000, &ids);
     log.close(PATIENCE);
     disk.kill_process()
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags};
 use sluice_log::RecordFacts;
-use sluice_log::cursor_file::{CursorFile, file_name};
+use sluice_log::cursors::{CursorFile, file_name};
 use sluice_log::dead_letters::{DeadLetter, DeadLetters};
 use sluice_log::disk::{Access, AlignedBuffer, Disk as _, RealDisk, read_full_at, write_all_at};
+use sluice_log::disk::{DirectoryLock, LockError};
 use sluice_log::format::{CursorState, Refusal};
-use sluice_log::lock::{DirectoryLock, LockError};
-use sluice_log::segment::{ReaderOptions, list_segments};
+use sluice_log::segment::{ScanOptions, list_segments};
 use support::frames::{TestFrame, create, open, read_all};
 use support::no_sync::NoSync;
 
@@ -36,7 +36,7 @@ fn segments_are_written_read_and_cut() {
         writer.append(&frame.as_ref()).unwrap();
     }
     writer.seal().unwrap();
-    assert_eq!(read_all(&mut open(&RealDisk, writer.path(), ReaderOptions::default())).0, frames);
+    assert_eq!(read_all(&mut open(&RealDisk, writer.path(), ScanOptions::default())).0, frames);
     let listed = list_segments(&RealDisk, &directory).unwrap();
     assert_eq!(listed, [(writer.name(), writer.len_bytes())]);
     assert!(writer.len_bytes() < 400_000);
@@ -194,7 +194,7 @@ fn the_disk_without_syncs_does_everything_else() {
     writer.append(&TestFrame::new(0, 100).as_ref()).unwrap();
     writer.sync().unwrap();
     assert_eq!(
-        read_all(&mut open(&disk, writer.path(), ReaderOptions::default())).0,
+        read_all(&mut open(&disk, writer.path(), ScanOptions::default())).0,
         [TestFrame::new(0, 100)]
     );
 }

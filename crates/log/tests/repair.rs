@@ -101,7 +101,7 @@ fn what_can_be_read_goes_back_and_the_rest_may_go() {
     assert_eq!(log.lost_total(id).frames, 0, "it was counted before");
 }
 
-/// What a list says that waits for the reader.
+/// The frames that, as a list says, wait for the reader.
 fn listed(disk: &FaultyDisk) -> Holding {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     overview(&disk, Path::new("/log")).unwrap()[0].cursors[0].held

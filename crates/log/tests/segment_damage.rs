@@ -8,7 +8,7 @@ use fastrand::Rng;
 use sluice_log::FileError;
 use sluice_log::disk::Disk as _;
 use sluice_log::format::{BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, SEGMENT_HEADER_LEN_BYTES};
-use sluice_log::segment::{ReaderOptions, SegmentReader};
+use sluice_log::segment::{ScanOptions, SegmentScan};
 use support::faulty_disk::{FaultyDisk, Operation, input_output};
 use support::frames::{EPOCH, TestFrame, create, open, read_all, write_segment};
 
@@ -23,8 +23,8 @@ fn small_frames() -> Vec<TestFrame> {
         .collect()
 }
 
-fn small_read_ahead() -> ReaderOptions {
-    ReaderOptions { read_ahead_bytes: 4096, pass_unreadable: false }
+fn small_read_ahead() -> ScanOptions {
+    ScanOptions { read_ahead_bytes: 4096, pass_unreadable: false }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn what_was_written_is_read_whatever_the_sizes_and_however_short_the_calls() {
             writer.sync().unwrap()
         }
         let options =
-            ReaderOptions { read_ahead_bytes: random.usize(1..100_000), pass_unreadable: false };
+            ScanOptions { read_ahead_bytes: random.usize(1..100_000), pass_unreadable: false };
         let mut reader = open(&disk, writer.path(), options);
         let (read, damage) = read_all(&mut reader);
         assert_eq!(read, frames, "seed {seed}");
@@ -158,8 +158,8 @@ fn whatever_happens_to_a_file_no_frame_is_made_up_and_every_untouched_one_is_fou
             .map(|(frame, _)| frame);
         let file = disk.open(&path, sluice_log::disk::Access::Read).unwrap();
         let options =
-            ReaderOptions { read_ahead_bytes: random.usize(1..20_000), pass_unreadable: false };
-        let Ok(mut reader) = SegmentReader::open(file, &path, options) else {
+            ScanOptions { read_ahead_bytes: random.usize(1..20_000), pass_unreadable: false };
+        let Ok(mut reader) = SegmentScan::open(file, &path, options) else {
             assert_ne!(bytes.get(..4096 + 64), Some(&whole[..4096 + 64]), "seed {seed}");
             continue;
         };
@@ -211,7 +211,7 @@ fn every_prefix_gives_the_frames_that_are_whole_in_it() {
         disk.put(&path, &bytes[..len]);
         let file = disk.open(&path, sluice_log::disk::Access::Read).unwrap();
         let whole = ends.iter().filter(|&&end| end <= len as u64).count();
-        match SegmentReader::open(file, &path, small_read_ahead()) {
+        match SegmentScan::open(file, &path, small_read_ahead()) {
             Ok(mut reader) => assert_eq!(read_all(&mut reader).0, frames[..whole], "{len} bytes"),
             Err(FileError::Unfinished { .. }) => {
                 assert!(len < SEGMENT_HEADER_LEN_BYTES as usize, "{len} bytes")
@@ -259,13 +259,13 @@ fn a_block_that_cannot_be_read_is_an_error_or_damage_as_one_asks() {
     let disk = FaultyDisk::new(1);
     let frames = (0..20).map(|offset| TestFrame::new(offset, 1000)).collect::<Vec<_>>();
     let path = write_segment(&disk, Path::new(DIRECTORY), &frames, 100);
-    let mut reader = open(&disk, &path, ReaderOptions::default());
+    let mut reader = open(&disk, &path, ScanOptions::default());
     disk.fail_operation(Operation::Read, input_output);
     assert!(reader.next_frame().is_err());
     disk.clear_fault();
     assert_eq!(read_all(&mut reader).0, frames, "the call can be repeated");
 
-    let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
+    let options = ScanOptions { pass_unreadable: true, ..ScanOptions::default() };
     let mut reader = open(&disk, &path, options);
     // The block stays bad: a block that is refused once is read again.
     disk.set_unreadable(".seg", 2 * BLOCK_LEN_BYTES..3 * BLOCK_LEN_BYTES);
@@ -287,7 +287,7 @@ fn a_header_block_that_cannot_be_read_costs_no_frame() {
         reads += u64::from(is_read);
         (is_read && reads <= 2).then(input_output)
     });
-    let options = ReaderOptions { pass_unreadable: true, ..ReaderOptions::default() };
+    let options = ScanOptions { pass_unreadable: true, ..ScanOptions::default() };
     assert_eq!(read_all(&mut open(&disk, &path, options)).0, frames);
 }
 
@@ -345,8 +345,7 @@ fn reading_goes_on_where_it_stopped_while_the_segment_grows() {
 }
 
 /// Scenario: a frame is overwritten with zeros, in a file that was sealed or not. Guarantee: zeros
-/// within a block before another frame count as damage, since padding ends with its block; so do
-/// those before a footer that tells of a frame there.
+/// within a block before another frame count as damage, since padding ends with its block.
 #[test]
 fn zeros_between_frames_of_a_sync_are_damage() {
     for is_sealed in [false, true] {
@@ -368,8 +367,8 @@ fn zeros_between_frames_of_a_sync_are_damage() {
             disk.put(writer.path(), &bytes);
             let (read, damage) = read_all(&mut open(&disk, writer.path(), small_read_ahead()));
             assert_eq!(read.len(), frames.len() - 1);
-            // Behind the last frame, zeros are padding, unless a footer tells of a frame there.
-            let is_damage = is_sealed || index + 1 < frames.len();
+            // Behind the last frame, zeros are padding, unless the footer tells of a frame there.
+            let is_damage = index + 1 < frames.len() || is_sealed;
             assert_eq!((damage.frames, damage.regions), (0, u64::from(is_damage)), "{index}");
             position = end;
         }

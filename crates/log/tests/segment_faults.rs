@@ -7,7 +7,7 @@ use std::path::Path;
 use fastrand::Rng;
 use sluice_log::FileError;
 use sluice_log::disk::{Access, Disk};
-use sluice_log::segment::{ReaderOptions, SegmentReader, SegmentWriter, list_segments};
+use sluice_log::segment::{ScanOptions, SegmentScan, SegmentWriter, list_segments};
 use support::faulty_disk::{
     FaultyDisk, Operation, Unsynced, input_output, no_space, too_many_open_files,
 };
@@ -22,7 +22,7 @@ fn recover(disk: &dyn Disk) -> Vec<TestFrame> {
     for (name, _) in list_segments(disk, directory).unwrap() {
         let path = directory.join(name.to_string());
         let file = disk.open(&path, Access::Read).unwrap();
-        match SegmentReader::open(file, &path, ReaderOptions::default()) {
+        match SegmentScan::open(file, &path, ScanOptions::default()) {
             Ok(mut reader) => frames.extend(read_all(&mut reader).0),
             Err(FileError::Unfinished { .. }) => {}
             Err(error) => panic!("{error}"),
@@ -215,7 +215,7 @@ fn a_frame_that_is_too_large_for_the_segment_is_refused_and_gets_one_of_its_size
         create(&disk, Path::new(DIRECTORY), 1, SegmentWriter::len_for(&large.as_ref()));
     writer.append(&large.as_ref()).unwrap();
     writer.seal().unwrap();
-    assert_eq!(read_all(&mut open(&disk, writer.path(), ReaderOptions::default())).0, [large]);
+    assert_eq!(read_all(&mut open(&disk, writer.path(), ScanOptions::default())).0, [large]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_footer_without_the_cut_behind_it_is_no_damage() {
     disk.fail_operation(Operation::SetLen, input_output);
     assert!(writer.seal().is_err());
     disk.clear_fault();
-    let (read, damage) = read_all(&mut open(&disk, writer.path(), ReaderOptions::default()));
+    let (read, damage) = read_all(&mut open(&disk, writer.path(), ScanOptions::default()));
     assert_eq!(read, [frame]);
     assert!(damage.is_none(), "{damage:?}");
 }

@@ -25,12 +25,8 @@ const IN_A_FRAME: std::ops::Range<u64> = block(4) + 20..block(4) + 30;
 
 /// Appends notes of these values, each in a write and a block of its own: where they lie does not
 /// depend on the machine's load. A file has room for 14.
-fn append_durable(log: &Log<Note>, values: std::ops::Range<u64>, readers: &[CursorId]) {
-    for value in values {
-        let durable = Durable::default();
-        append(log, value, 1_000, readers, &durable);
-        wait_durable(&durable, 1);
-    }
+fn append_one_by_one(log: &Log<Note>, values: std::ops::Range<u64>, readers: &[CursorId]) {
+    values.for_each(|value| append_durable(log, value..value + 1, 1_000, readers));
 }
 
 /// A disk after an orderly end: frames in several segments, none delivered.
@@ -38,7 +34,7 @@ fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    append_durable(&log, 0..FRAMES, &[id]);
+    append_one_by_one(&log, 0..FRAMES, &[id]);
     assert!(log.stats().segments > 3, "the test is about several segments");
     log.close(PATIENCE);
     disk.kill_process()
@@ -155,7 +151,7 @@ fn the_newest_file_is_set_aside_too() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    append_durable(&log, 0..10, &[id]);
+    append_one_by_one(&log, 0..10, &[id]);
     let disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, whole) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
@@ -180,7 +176,7 @@ fn what_a_kill_left_of_a_write_sets_no_file_aside() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    append_durable(&log, 0..10, &[a, b]);
+    append_one_by_one(&log, 0..10, &[a, b]);
     let mut disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();

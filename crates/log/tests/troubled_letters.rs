@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fastrand::Rng;
 use rustix::io::Errno;
-use sluice_log::dead_letters::{DeadLetter, DeadLetterReader, DeadLetters, directory_of};
+use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::{FileError, RecordFacts};
@@ -118,7 +118,7 @@ fn case(seed: u64) {
     assert_eq!((letters.dropped().frames, letters.range().1 > first), (0, true), "seed {seed}");
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let directory = directory_of(Path::new(LOG), DELIVERY);
-    let mut reader = DeadLetterReader::open(shared, &directory, 0).expect("it opens");
+    let mut reader = DeadLetterScan::open(shared, &directory, 0).expect("it opens");
     let mut read = BTreeMap::new();
     loop {
         match reader.next_letter() {

@@ -16,7 +16,7 @@ use log_directory::{
 use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
-use sluice_log::lock::DirectoryLock;
+use sluice_log::disk::DirectoryLock;
 use sluice_otlp::Encoding;
 
 fn names(backlog: &[(u64, String)]) -> Vec<&str> {

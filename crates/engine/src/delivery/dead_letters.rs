@@ -11,9 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
-use sluice_log::dead_letters::{
-    DeadLetterReader, DeadLetters as Store, FoundLetters, directory_of,
-};
+use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::{FileError, Record, RecordFacts};
@@ -314,7 +312,7 @@ impl OnDisk {
         let directory = directory_of(&self.log_directory, &self.delivery);
         let (mut items, mut newest) = (0, VecDeque::new());
         // Without a directory there are no letters. The writer reports unreadable ones.
-        let Ok(mut reader) = DeadLetterReader::open(self.disk.clone(), &directory, 0) else {
+        let Ok(mut reader) = DeadLetterScan::open(self.disk.clone(), &directory, 0) else {
             return (items, newest);
         };
         loop {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_log::disk::{DirectoryLock, LockError};
 use sluice_log::disk::{Disk, RealDisk, create_directories};
-use sluice_log::lock::{DirectoryLock, LockError};
 use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};

@@ -1,20 +1,22 @@
 //! The disk as the log uses it: few operations, each of which a test can make fail.
 //!
 //! [`RealDisk`] does them with system calls. The tests have a disk that loses power, space and
-//! pages.
+//! pages. `WatchedDisk` knows which calls have no answer yet, and `ReadBuffer` passes bad blocks.
 
-mod aligned;
-mod direct;
 mod real;
-mod watched;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-pub use aligned::{ALIGNMENT_BYTES, AlignedBuffer};
-pub use real::RealDisk;
-pub(crate) use watched::{CallKind, Calls, WatchedDisk};
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::format::BLOCK_LEN_BYTES;
+
+pub use real::{ALIGNMENT_BYTES, AlignedBuffer, DirectoryLock, LockError, RealDisk};
 
 /// Whether an opened file may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,4 +167,279 @@ pub fn read_full_at(file: &dyn DiskFile, buffer: &mut [u8], position: u64) -> io
         }
     }
     Ok(filled)
+}
+
+/// Calls that have begun and have no answer yet.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    state: Mutex<CallsState>,
+}
+
+#[derive(Debug, Default)]
+struct CallsState {
+    next: u64,
+    /// When each began and its kind, oldest first.
+    open: BTreeMap<u64, (Instant, CallKind)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// Frames cannot become durable while it has no answer.
+    Write,
+    Read,
+}
+
+impl Calls {
+    /// The oldest call of a kind without an answer: for how long.
+    pub(crate) fn longest(&self, kind: CallKind) -> Option<Duration> {
+        let state = self.state.lock();
+        let mut of_kind = state.open.values().filter(|(_, it)| *it == kind);
+        of_kind.next().map(|(since, _)| since.elapsed())
+    }
+
+    fn during<A>(&self, kind: CallKind, call: impl FnOnce() -> A) -> A {
+        let number = {
+            let mut state = self.state.lock();
+            state.next += 1;
+            let number = state.next;
+            state.open.insert(number, (Instant::now(), kind));
+            number
+        };
+        let answer = call();
+        self.state.lock().open.remove(&number);
+        answer
+    }
+}
+
+/// A disk that knows which calls have no answer yet.
+pub(crate) struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    calls: Arc<Calls>,
+}
+
+impl WatchedDisk {
+    pub(crate) fn watching(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Arc<Calls>) {
+        let calls = Arc::<Calls>::default();
+        (Arc::new(WatchedDisk { disk, calls: calls.clone() }), calls)
+    }
+
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { file, calls: self.calls.clone() })
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let created = self.calls.during(CallKind::Write, || self.disk.create_new(path));
+        created.map(|file| self.file(file))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let opened = self.calls.during(CallKind::Read, || self.disk.open(path, access));
+        opened.map(|file| self.file(file))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.disk.create_directory(path))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        self.calls.during(CallKind::Read, || self.disk.list(path))
+    }
+
+    // Removing a large file may take long on a disk that works.
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.calls.during(CallKind::Read, || self.disk.remove_file(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.disk.rename(from, to))
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.disk.sync_directory(path))
+    }
+
+    fn device(&self, path: &Path) -> io::Result<u64> {
+        self.calls.during(CallKind::Read, || self.disk.device(path))
+    }
+}
+
+struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    calls: Arc<Calls>,
+}
+
+impl DiskFile for WatchedFile {
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        self.calls.during(CallKind::Write, || self.file.write_at(bytes, position))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.calls.during(CallKind::Read, || self.file.read_at(buffer, position))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.file.sync_data())
+    }
+
+    fn allocate(&self, len_bytes: u64) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.file.allocate(len_bytes))
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.calls.during(CallKind::Write, || self.file.set_len(len_bytes))
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.calls.during(CallKind::Read, || self.file.len_bytes())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        self.calls.during(CallKind::Read, || self.file.is_linked())
+    }
+}
+
+/// Bad blocks are few. If the disk refuses more than this in a row, the whole disk is bad, and may
+/// recover.
+const REFUSED_LIMIT_BYTES: u64 = 1 << 20;
+
+/// A file that is read, and its bytes that the disk refused and that were passed.
+pub(crate) struct Reads {
+    file: Arc<dyn DiskFile>,
+    /// Bad blocks are passed.
+    pass_unreadable: bool,
+    refused_in_a_row_bytes: u64,
+    pub(crate) last_error: Option<io::Error>,
+}
+
+/// Consecutive bytes of a file.
+pub(crate) struct ReadBuffer {
+    pub(crate) reads: Reads,
+    read_ahead_bytes: usize,
+    bytes: Vec<u8>,
+    /// Position of `bytes[0]`.
+    start: u64,
+}
+
+impl ReadBuffer {
+    pub(crate) fn new(
+        file: Arc<dyn DiskFile>,
+        read_ahead_bytes: usize,
+        pass_unreadable: bool,
+    ) -> Self {
+        let reads = Reads::new(file, pass_unreadable);
+        let read_ahead_bytes = read_ahead_bytes.max(BLOCK_LEN_BYTES as usize);
+        ReadBuffer { reads, read_ahead_bytes, bytes: Vec::new(), start: 0 }
+    }
+
+    /// Frees the bytes that were read ahead, for instance if they may have changed in the file.
+    pub(crate) fn free(&mut self) {
+        self.bytes = Vec::new();
+    }
+
+    /// The buffered bytes from `position` on, without reading more.
+    pub(crate) fn buffered_from(&self, position: u64) -> &[u8] {
+        let index = position.checked_sub(self.start).map_or(usize::MAX, |index| index as usize);
+        self.bytes.get(index..).unwrap_or_default()
+    }
+
+    /// At least `len` bytes from `position` on; fewer only at `end` or the end of the file.
+    pub(crate) fn get(&mut self, position: u64, len: usize, end: u64) -> io::Result<&[u8]> {
+        if self.buffered_from(position).len() < len {
+            self.fill(position, len, end)?;
+        }
+        Ok(self.buffered_from(position))
+    }
+
+    /// A copy of exactly `len` bytes in memory of their own. None if the file ends before.
+    pub(crate) fn copy(&mut self, at: u64, len: usize, end: u64) -> io::Result<Option<Bytes>> {
+        if len <= self.read_ahead_bytes {
+            let bytes = self.get(at, len, end)?;
+            return Ok(bytes.get(..len).map(Bytes::copy_from_slice));
+        }
+        let mut bytes = vec![0; len];
+        let buffered = self.buffered_from(at);
+        let buffered_len = buffered.len().min(len);
+        bytes[..buffered_len].copy_from_slice(&buffered[..buffered_len]);
+        let read = self.reads.read(&mut bytes[buffered_len..], at + buffered_len as u64)?;
+        Ok((buffered_len + read == len).then(|| Bytes::from(bytes)))
+    }
+
+    /// Makes the buffer start at `position`. Buffered bytes from there on are kept.
+    fn fill(&mut self, position: u64, len: usize, end: u64) -> io::Result<()> {
+        let kept = self.buffered_from(position).len();
+        let buffered = self.bytes.len();
+        self.bytes.copy_within(buffered - kept.., 0);
+        self.bytes.truncate(kept);
+        self.start = position;
+        let left = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
+        let wanted = len.max(self.read_ahead_bytes).min(left);
+        if wanted <= kept {
+            return Ok(());
+        }
+        self.bytes.resize(wanted, 0);
+        let result = self.reads.read(&mut self.bytes[kept..], position + kept as u64);
+        self.bytes.truncate(kept + result.as_ref().map_or(0, |&read| read));
+        result.map(|_| ())
+    }
+}
+
+impl Reads {
+    pub(crate) fn new(file: Arc<dyn DiskFile>, pass_unreadable: bool) -> Self {
+        Reads { file, pass_unreadable, refused_in_a_row_bytes: 0, last_error: None }
+    }
+
+    /// Reads until the buffer is full or the file ends.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let read = read_full_at(&*self.file, buffer, position);
+        if read.is_err() && self.pass_unreadable {
+            return self.read_by_block(buffer, position);
+        }
+        self.refused_in_a_row_bytes = 0;
+        read
+    }
+
+    /// Reads by the block. Bad blocks become `0xff` bytes, which no checksum accepts as a frame.
+    fn read_by_block(&mut self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let file = &*self.file;
+        let left = file.len_bytes()?.saturating_sub(position);
+        let readable = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let (mut bad, mut last_error) = (Vec::new(), None);
+        let mut has_come_back = false;
+        let mut done = 0;
+        while done < readable {
+            let block_left = BLOCK_LEN_BYTES - (position + done as u64) % BLOCK_LEN_BYTES;
+            let block = done..readable.min(done + block_left as usize);
+            done = block.end;
+            match read_full_at(file, &mut buffer[block.clone()], position + block.start as u64) {
+                Ok(_) => {
+                    self.refused_in_a_row_bytes = 0;
+                    has_come_back |= !bad.is_empty();
+                }
+                Err(error) => {
+                    self.refused_in_a_row_bytes += block.len() as u64;
+                    if self.refused_in_a_row_bytes > REFUSED_LIMIT_BYTES {
+                        return Err(error);
+                    }
+                    last_error = Some(error);
+                    bad.push(block);
+                }
+            }
+        }
+        // The whole disk may have been away when these blocks were read.
+        while std::mem::take(&mut has_come_back) {
+            bad.retain(|block| {
+                let block_position = position + block.start as u64;
+                let again = read_full_at(file, &mut buffer[block.clone()], block_position);
+                has_come_back |= again.is_ok();
+                again.map_err(|error| last_error = Some(error)).is_err()
+            });
+        }
+        if !bad.is_empty() {
+            self.last_error = last_error;
+        }
+        bad.into_iter().for_each(|block| buffer[block].fill(0xff));
+        Ok(readable)
+    }
 }

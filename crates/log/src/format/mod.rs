@@ -4,24 +4,21 @@
 //! Invariants: numbers are little endian; everything that is read is covered by a CRC32C; no length
 //! from the disk is believed before its checksum and its bounds were checked.
 
-mod cursor_slot;
-mod dead_letter;
-mod footer;
-mod frame;
-mod header;
+mod cursor;
+mod segment;
 
-pub use cursor_slot::{
+pub use cursor::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
     SLOT_LEN_BYTES, UNTAKEN_RANGES_LIMIT, decode_slot, encode_slot,
 };
-pub use dead_letter::{REASON_LIMIT_BYTES, Refusal};
-pub use footer::{FOOTER_LEN_BYTES, Footer};
-pub use frame::{
-    BODY_LIMIT_BYTES, FRAME_PREFIX_LEN_BYTES, FrameHeader, FrameRef, HeaderParse,
-    METADATA_LIMIT_BYTES, READERS_LIMIT, body_checksum, encode_frame_header, parse_frame_header,
+pub(crate) use cursor::{decode_list, encode_list};
+pub use segment::{
+    BODY_LIMIT_BYTES, FOOTER_LEN_BYTES, FRAME_PREFIX_LEN_BYTES, FileKind, Footer, FrameHeader,
+    FrameRef, HeaderParse, METADATA_LIMIT_BYTES, READERS_LIMIT, REASON_LIMIT_BYTES, Refusal,
+    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, body_checksum, encode_frame_header,
+    parse_frame_header,
 };
-pub(crate) use frame::{find_marker, frame_epoch, reader_ids};
-pub use header::{FileKind, SEGMENT_HEADER_LEN_BYTES, SegmentHeader};
+pub(crate) use segment::{find_marker, frame_epoch, reader_ids};
 
 /// The version that this code writes. It reads every minor version of the same major version.
 pub const VERSION: Version = Version { major: 1, minor: 1 };

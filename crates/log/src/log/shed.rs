@@ -1,4 +1,5 @@
-//! Giving up frames in memory: for one reader, or for all readers that still pin them.
+//! Budgets: how much may wait for a reader, and giving up frames when it is too much: for one
+//! reader, or for all readers that still pin them.
 //!
 //! The caller sets which frames a reader may give up ([`crate::Sheds`]); the walks here find them,
 //! the oldest first. Each walk looks at a bounded number of slots under the lock; the next one
@@ -7,10 +8,13 @@
 
 use std::sync::Arc;
 
-use super::reading::{As, Resolved};
-use super::{Inner, Log, Slot};
-use crate::cursor::Cursor;
-use crate::types::{Charge, CursorId, Holding, Offset};
+use super::tail::{As, Resolved};
+use super::{Change, Inner, Log, Slot};
+use crate::cursors::Cursor;
+use crate::types::{Charge, CursorId, Holding, Offset, ReaderGauges, Sheds};
+
+/// Walks of one call for a reader, each under a lock of its own.
+const WALKS_AT_ONCE: u32 = 64;
 
 /// Slots, and readers of slots, that are looked at under one lock.
 pub(super) const LOOKED_AT_ONCE: usize = 512;
@@ -28,7 +32,7 @@ pub struct GivenUp<T> {
 /// When a walk over one reader's frames may end. A frame that may be given up for one goal may have
 /// to stay for another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Goal {
+enum Goal {
     /// At most this many bytes wait for the reader.
     Held,
     /// This many bytes that only this reader pinned are free.
@@ -39,7 +43,7 @@ pub(super) enum Goal {
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Walk {
+enum Walk {
     /// The goal is reached.
     Reached,
     /// Only the newest frame is left, which always stays.
@@ -49,6 +53,76 @@ pub(super) enum Walk {
 }
 
 impl<T> Log<T> {
+    /// Changes a reader's budgets (reload), as of the next append or read.
+    pub fn set_limits(&self, id: CursorId, limit_bytes: u64, lease_limit_bytes: u64) {
+        let mut inner = self.shared.inner.lock();
+        let cursor = inner.cursor_mut(id);
+        cursor.gauges.limit_bytes.set(limit_bytes);
+        cursor.lease_limit_bytes = lease_limit_bytes;
+    }
+
+    /// A reader's figures and its permission to shed, to be read without the log's lock.
+    pub fn gauges(&self, id: CursorId) -> Arc<ReaderGauges> {
+        self.shared.inner.lock().cursor(id).gauges.clone()
+    }
+
+    /// Gives up the oldest entries that the reader has not leased, as far as it may, until its
+    /// backlog fits its budget or only the newest is left. Returns their charge, and those in
+    /// memory. The read-ahead thread drops those on disk, then wakes it: see [`Log::take_dropped`].
+    pub fn drop_oldest_unread(&self, id: CursorId) -> (Holding, Vec<GivenUp<T>>) {
+        let mut inner = self.shared.inner.lock();
+        let Some(cursor) = inner.cursors[id.0].as_ref() else { return Default::default() };
+        // The other readers of an entry that was read ahead are not known.
+        let mut dropped = match cursor.gauges.may_shed() {
+            Sheds::Everything => inner.drop_ahead(id),
+            Sheds::Taken | Sheds::Nothing => Holding::default(),
+        };
+        let evicted_below = inner.evicted_below();
+        let cursor = inner.cursor_mut(id);
+        if cursor.is_over_limit() && cursor.next.max(cursor.ahead.dropped_until) < evicted_below {
+            cursor.ahead.drops = true;
+            self.shared.read_ahead_wake.notify_one();
+            return (dropped, Vec::new());
+        }
+        // Frames that had to stay on disk may go the next time.
+        cursor.ahead.dropped_until = 0;
+        let limit_bytes = cursor.gauges.limit_bytes.get();
+        drop(inner);
+        let given_up = self.shed(id, Goal::Held, limit_bytes);
+        given_up.iter().for_each(|given_up| dropped.add(given_up.charge));
+        (dropped, given_up)
+    }
+
+    /// Gives up the oldest entries that are neither leased nor durable, as far as the reader may,
+    /// until at most `keep_bytes` of charge of them are left: for a reader that prefers to lose
+    /// frames to making senders wait for a slow disk.
+    pub fn drop_unwritten(&self, id: CursorId, keep_bytes: u64) -> Vec<GivenUp<T>> {
+        self.shed(id, Goal::Unwritten, keep_bytes)
+    }
+
+    /// Walks until the goal is reached, or for a bounded time: the next call goes on.
+    fn shed(&self, id: CursorId, goal: Goal, bytes: u64) -> Vec<GivenUp<T>> {
+        let mut given_up = Vec::new();
+        // The second round, from the front, finds entries that had to stay before and may go now.
+        let mut rounds = 0;
+        for _ in 0..WALKS_AT_ONCE {
+            match self.shared.inner.lock().shed_reader(id, goal, bytes, &mut given_up) {
+                Walk::Reached => break,
+                Walk::AtEnd if rounds == 1 => break,
+                Walk::AtEnd => rounds += 1,
+                Walk::GoesOn => {}
+            }
+        }
+        given_up
+    }
+
+    /// Frames that the read-ahead thread dropped for the reader since the last call.
+    pub fn take_dropped(&self, id: CursorId) -> Holding {
+        let mut inner = self.shared.inner.lock();
+        let cursor = inner.cursors[id.0].as_mut();
+        cursor.map(|cursor| std::mem::take(&mut cursor.dropped_unseen)).unwrap_or_default()
+    }
+
     /// Gives up entries that only this reader still pins, until about `bytes` of memory are free.
     /// Leased ones stay. Bounded: if it frees less than was asked for, the next call goes on.
     pub fn shed_alone(&self, id: CursorId, bytes: u64) -> Vec<GivenUp<T>> {
@@ -65,8 +139,50 @@ impl<T> Log<T> {
 }
 
 impl<T> Inner<T> {
+    /// Drops entries that were read ahead until the budget is met; passes offsets without frames.
+    pub(crate) fn drop_ahead(&mut self, id: CursorId) -> Holding {
+        let (head, evicted_below) = (self.slots.head(), self.evicted_below());
+        let mut dropped = Holding::default();
+        let start = self.cursor(id).next;
+        loop {
+            let cursor = self.cursor_mut(id);
+            if cursor.next >= evicted_below || !cursor.is_over_limit() {
+                break;
+            }
+            let Some(&(offset, _, lease)) = cursor.ahead.entries.front() else {
+                let until = cursor.ahead.until.min(evicted_below);
+                cursor.pass_to(until);
+                break;
+            };
+            // The newest frame of the log stays.
+            if offset + 1 >= head {
+                break;
+            }
+            cursor.ahead.entries.pop_front();
+            cursor.ahead.bytes -= lease.charge.bytes;
+            if offset >= cursor.next && !cursor.is_resolved(offset) {
+                self.drop_on_disk(id, offset, lease.charge);
+                dropped.add(lease.charge);
+            }
+            self.cursor_mut(id).pass_to(offset + 1);
+        }
+        let cursor = self.cursor_mut(id);
+        cursor.note_dropped_range(start, cursor.next, dropped);
+        cursor.publish();
+        dropped
+    }
+
+    /// Records that an unread entry on disk is given up.
+    pub(crate) fn drop_on_disk(&mut self, id: CursorId, offset: Offset, charge: Charge) {
+        let cursor = self.cursor_mut(id);
+        cursor.resolve(offset);
+        cursor.note_untaken(offset, offset + 1);
+        cursor.unread.remove(charge);
+        self.note_on_disk(Change::Dropped, id, offset, charge);
+    }
+
     /// One bounded walk over the unread frames of a reader.
-    pub(super) fn shed_reader(
+    fn shed_reader(
         &mut self,
         id: CursorId,
         goal: Goal,

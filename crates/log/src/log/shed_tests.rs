@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::gauges::Sheds;
+use crate::types::Sheds;
 use crate::types::{Holding, Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::gauges::Sheds;
+use crate::types::Sheds;
 use crate::types::{Keep, Next, Subscription};
 
 const ONE: Charge = Charge { bytes: 10, items: 1 };

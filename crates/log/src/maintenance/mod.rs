@@ -13,7 +13,6 @@
 //!   replaces the first of them by a rename, when it is durable; the other old ones are removed
 //!   after that, in order.
 
-mod cursors;
 mod rewrite;
 
 use std::collections::HashSet;
@@ -21,32 +20,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use cursors::{cursor_state, remove_gone, restore_directory};
+use parking_lot::Mutex;
 
-use crate::disk::{Access, remove_if_there};
-use crate::home::Home;
-use crate::log::segments::{Pin, Segment};
-use crate::log::store::Ends;
-use crate::log::{Inner, Shared};
-use crate::record::Record;
-use crate::segment::{cut_unused, set_aside};
-use crate::types::Offset;
+use crate::cursors::CursorFiles;
+use crate::disk::remove_if_there;
+use crate::log::{Ends, Home, Segment, Shared};
+use crate::recovery::Leftovers;
+use crate::segment::set_aside;
+use crate::types::{Offset, Record};
 
 /// Segments that were given up for their space are removed after this time, all at once.
 const REMOVED_AFTER: Duration = Duration::from_millis(50);
 
-/// Clean-up that recovery leaves to the maintenance thread.
-#[derive(Debug, Default)]
-pub(crate) struct Leftovers {
-    /// Files to be removed: they are empty, or all their frames are elsewhere.
-    pub(crate) files: Vec<PathBuf>,
-    /// Segments to be cut: first offset, path and end of the last frame.
-    pub(crate) tails: Vec<(u64, PathBuf, u64)>,
-}
-
 pub(crate) struct Maintenance<T> {
     shared: Arc<Shared<T>>,
     home: Home,
+    files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
     /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
     /// it in its run: recovery would look in it for their frames.
@@ -62,10 +51,16 @@ pub(crate) struct Maintenance<T> {
 }
 
 impl<T: Record> Maintenance<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, home: Home, leftovers: Leftovers) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared<T>>,
+        home: Home,
+        files: Arc<Mutex<CursorFiles>>,
+        leftovers: Leftovers,
+    ) -> Self {
         Maintenance {
             shared,
             home,
+            files,
             leftovers,
             unremoved: Vec::new(),
             to_set_aside: Vec::new(),
@@ -78,24 +73,23 @@ impl<T: Record> Maintenance<T> {
     pub(crate) fn run(mut self) {
         self.clean_up();
         while self.wait() {
-            self.keep(false);
+            self.maintain(false);
         }
         if self.shared.with_store(|store| store.ends) == Ends::Closing {
-            self.keep(true);
+            self.maintain(true);
         }
         self.shared.with_store(|store| store.ends = Ends::Now);
         self.shared.maintenance_wake.notify_all();
     }
 
-    fn keep(&mut self, at_the_end: bool) {
+    fn maintain(&mut self, at_the_end: bool) {
         let unpinned = self.take_unpinned(at_the_end);
-        self.store_cursors(at_the_end);
-        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
+        self.files.lock().store(&self.shared, &self.home, at_the_end);
         self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
         self.set_aside();
         self.remove_unneeded();
         // On a full disk there was no room for the list before.
-        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
+        self.files.lock().remove_gone(&self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
@@ -128,21 +122,15 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
-    /// Does the clean-up that recovery left, as best effort: the next start does it again.
+    /// Does the clean-up that recovery left. Files that are cut are synced before any cursor is
+    /// stored: later starts do not scan them.
     fn clean_up(&mut self) {
-        let leftovers = std::mem::take(&mut self.leftovers);
-        for path in leftovers.files {
-            let _ = self.home.options.disk.remove_file(&path);
-        }
-        for (first, path, end) in leftovers.tails {
-            let file = self.home.options.disk.open(&path, Access::ReadWrite);
-            // Synced before any cursor is stored: later starts do not scan this file.
-            if let Ok(len_bytes) = file.and_then(|file| cut_unused(&*file, end)) {
-                self.shared.with_store(|store| {
-                    let segment = store.segments.by_first.get_mut(&first);
-                    segment.map(|segment| segment.len_bytes = len_bytes)
-                });
-            }
+        let disk = &*self.home.options.disk;
+        for (first, len_bytes) in std::mem::take(&mut self.leftovers).clean_up(disk) {
+            self.shared.with_store(|store| {
+                let segment = store.segments.by_first.get_mut(&first);
+                segment.map(|segment| segment.len_bytes = len_bytes)
+            });
         }
     }
 
@@ -207,28 +195,5 @@ impl<T: Record> Maintenance<T> {
         self.unremoved.retain(|run| !run.is_empty());
         let failures = self.unremoved.len() as u64;
         self.shared.with_store(|store| store.stats.failures += failures);
-    }
-}
-
-impl<T> Inner<T> {
-    /// Updates which readers pin which segment. A reader that has passed one pins its leases there.
-    pub(crate) fn update_pins(&mut self) {
-        let Some(store) = &mut self.store else { return };
-        let evicted_below = store.evicted_below;
-        for segment in store.segments.by_first.values_mut().filter(|segment| !segment.is_open) {
-            let (first, last) = (segment.first, segment.last);
-            // The counts for segments that are still in memory are exact.
-            if last >= evicted_below {
-                continue;
-            }
-            segment.pins.retain(|&reader, pin| {
-                let cursor = self.cursors[reader.0].as_ref();
-                if cursor.is_none_or(|cursor| cursor.next > last) {
-                    let held = cursor.map(|cursor| cursor.leased_on_disk(first..=last));
-                    *pin = Pin { held: held.unwrap_or_default(), may_be_more: false };
-                }
-                pin.holds()
-            });
-        }
     }
 }

@@ -6,19 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Maintenance, remove_gone};
-use crate::cursor::Cursor;
+use super::Maintenance;
+use crate::cursors::Cursor;
 use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
-use crate::log::Inner;
-use crate::log::segments::{Pin, Segment};
-use crate::log::shed_segments::{DiskFrame, Ids};
-use crate::record::Record;
+use crate::log::{DiskFrame, Ids, Inner, Pin, Segment};
 use crate::segment::{
-    ReaderOptions, SegmentName, SegmentWriter, list_if_there, list_segments, list_set_aside,
+    ScanOptions, SegmentName, SegmentWriter, list_if_there, list_segments, list_set_aside,
 };
-use crate::types::{CursorId, Offset};
+use crate::types::{CursorId, Offset, Record};
 
 /// A segment is rewritten if less than one byte in this many is wanted.
 const WANTED_PART: u64 = 4;
@@ -152,8 +149,7 @@ impl<T: Record> Maintenance<T> {
         };
         let done = &olds[..rewritten.segments];
         // Frames that were resolved since cursors were written are not in the new file.
-        self.store_cursors(false);
-        remove_gone(&mut self.home.cursor_files.lock(), &self.shared, &self.home);
+        self.files.lock().store(&self.shared, &self.home, false);
         if let Some(passed) = self.first_passed(done) {
             self.remove_unfinished();
             return Ok(vec![passed]);
@@ -191,9 +187,9 @@ impl<T: Record> Maintenance<T> {
     /// Copies the wanted frames of a segment. A damaged file stays for its readers, who pass the
     /// damage; it is set aside then.
     fn copy(&self, old: &Old, ids: &Ids, rewritten: &mut Rewritten) -> Result<Copied> {
-        let mut reader = self.home.open(&old.segment, ReaderOptions::default())?;
+        let mut scan = self.home.open(&old.segment, ScanOptions::default())?;
         let mut next = old.segment.first;
-        while let Some(located) = reader.next_frame()? {
+        while let Some(located) = scan.next_frame()? {
             let offset = located.header.offset;
             if offset > old.segment.last {
                 break;
@@ -202,8 +198,7 @@ impl<T: Record> Maintenance<T> {
                 continue;
             }
             next = offset + 1;
-            let old_frame =
-                DiskFrame { header: located.header, readers: reader.readers().to_vec() };
+            let old_frame = DiskFrame::of(&scan, located);
             let (wanted_by, readers, is_taken) = {
                 let inner = self.shared.inner.lock();
                 let wanted_by = inner.waiting_for(&old_frame, ids);
@@ -214,7 +209,7 @@ impl<T: Record> Maintenance<T> {
             if wanted_by.is_empty() {
                 continue;
             }
-            let Some(body) = reader.body()? else { break };
+            let Some(body) = scan.body()? else { break };
             let frame = FrameRef {
                 offset,
                 facts: located.header.facts,
@@ -230,7 +225,7 @@ impl<T: Record> Maintenance<T> {
             rewritten.writer.append(&frame)?;
             rewritten.kept_for.extend(wanted_by);
         }
-        Ok(if reader.damage().is_none() { Copied::All } else { Copied::Damaged })
+        Ok(if scan.damage().is_none() { Copied::All } else { Copied::Damaged })
     }
 
     /// Replaces the old segments by the new one.
@@ -269,13 +264,6 @@ impl<T: Record> Maintenance<T> {
 }
 
 impl<T> Inner<T> {
-    pub(crate) fn ids_by_persistent_id(&self) -> Ids {
-        let cursors = self.cursors.iter().enumerate();
-        cursors
-            .filter_map(|(index, cursor)| Some((cursor.as_ref()?.persistent_id, CursorId(index))))
-            .collect()
-    }
-
     /// The first run of neighbours that is worth a rewrite.
     fn choose_olds(&mut self, segment_bytes: u64, passed_by: &HashSet<Offset>) -> Option<Vec<Old>> {
         self.update_pins();

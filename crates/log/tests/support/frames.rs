@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_log::disk::{Access, Disk, create_directories, sync_above};
 use sluice_log::format::{FileKind, FrameRef, SegmentHeader, VERSION};
-use sluice_log::segment::{Damage, Located, ReaderOptions, SegmentReader, SegmentWriter};
+use sluice_log::segment::{Damage, Located, ScanOptions, SegmentScan, SegmentWriter};
 use sluice_log::{Charge, RecordFacts, StoredRecord};
 
 pub const EPOCH: u64 = 0x005e_ed0f_e90c_4000_u64;
@@ -102,13 +102,13 @@ pub fn write_segment(
     writer.path().to_owned()
 }
 
-pub fn open(disk: &dyn Disk, path: &Path, options: ReaderOptions) -> SegmentReader {
+pub fn open(disk: &dyn Disk, path: &Path, options: ScanOptions) -> SegmentScan {
     let file = disk.open(path, Access::Read).expect("opened");
-    SegmentReader::open(Arc::clone(&file), path, options).expect("a segment")
+    SegmentScan::open(Arc::clone(&file), path, options).expect("a segment")
 }
 
 /// Every whole frame, and the damage.
-pub fn read_all(reader: &mut SegmentReader) -> (Vec<TestFrame>, Damage) {
+pub fn read_all(reader: &mut SegmentScan) -> (Vec<TestFrame>, Damage) {
     let mut frames = Vec::new();
     while let Some(located) = reader.next_frame().expect("read") {
         if let Some(body) = reader.body().expect("read") {

@@ -1,6 +1,7 @@
 //! A small record, and logs of it on a disk that a test can make fail.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -155,6 +156,13 @@ pub fn wait_durable(durable: &Durable, count: usize) {
     wait_until("all durable", || durable.lock().len() >= count);
 }
 
+/// Appends notes of these values, of one length, and waits until all are durable.
+pub fn append_durable(log: &Log<Note>, values: Range<u64>, len: usize, ids: &[CursorId]) {
+    let durable = Durable::default();
+    values.clone().for_each(|value| _ = append(log, value, len, ids, &durable));
+    wait_durable(&durable, values.count());
+}
+
 /// Waits until all frames have left memory, a moment after they were durable.
 pub fn wait_evicted(log: &Log<Note>, frames: u64) {
     wait_until("all are let go from memory", || log.stats().frames_evicted == frames);
@@ -169,11 +177,7 @@ pub fn disk_with_small_files() -> FaultyDisk {
         let options = OpenOptions { keep_interval, ..large_segments(&disk) };
         let log: Log<Note> = Log::open(options).expect("the log opens").0;
         let id = subscribe(&log, if process == 0 { "dead" } else { "keeper" });
-        let durable = Durable::default();
-        for value in process * 10..process * 10 + 10 {
-            append(&log, value, 1_000, &[id], &durable);
-        }
-        wait_durable(&durable, 10);
+        append_durable(&log, process * 10..process * 10 + 10, 1_000, &[id]);
         log.close(PATIENCE);
         disk = disk.kill_process();
     }
@@ -186,7 +190,7 @@ pub fn large_segments(disk: &FaultyDisk) -> OpenOptions {
 }
 
 /// Of every 50 frames one is for a dead reader. The others are resolved, except for the first 49.
-pub fn append_sparse(log: &Log<Note>, rounds: std::ops::Range<u64>) {
+pub fn append_sparse(log: &Log<Note>, rounds: Range<u64>) {
     let (dead, alive) = (subscribe(log, "dead"), subscribe(log, "alive"));
     let durable = Durable::default();
     for (round, count) in rounds.zip(1..) {

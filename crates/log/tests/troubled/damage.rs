@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_log::disk::{Access, Disk as _};
-use sluice_log::segment::{ReaderOptions, SegmentReader};
+use sluice_log::segment::{ScanOptions, SegmentScan};
 
 use super::World;
 use crate::support::at_rest::Damaged;
@@ -31,8 +31,8 @@ impl Frames {
         let (disk, path) = (FaultyDisk::new(0), Path::new("/a.seg"));
         disk.put(path, bytes);
         let file = disk.open(path, Access::Read).expect("a file");
-        let options = ReaderOptions::default();
-        let mut reader = SegmentReader::open(Arc::clone(&file), path, options).ok()?;
+        let options = ScanOptions::default();
+        let mut reader = SegmentScan::open(Arc::clone(&file), path, options).ok()?;
         let mut all = Vec::new();
         while let Some(located) = reader.next_frame().expect("a disk without troubles") {
             let body = reader.body().expect("a disk without troubles");

@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sluice_log::FileError;
-use sluice_log::cursor_file::{CURSOR_EXTENSION, CursorFile, file_name};
-use sluice_log::dead_letters::{self, DeadLetterReader, DeadLetters, name_of_folder};
-use sluice_log::disk::{DirectoryEntry, Disk, RealDisk};
+use sluice_log::cursors::{CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, file_name};
+use sluice_log::dead_letters::{self, DeadLetterScan, DeadLetters, name_of_folder};
+use sluice_log::disk::{DirectoryEntry, DirectoryLock, Disk, LockError, RealDisk};
 use sluice_log::format::CursorState;
-use sluice_log::inspect::{
-    CURSORS_DIRECTORY, LogOverview, dead_letter_directories, is_log, lost_cursors, overview,
-};
-use sluice_log::lock::{DirectoryLock, LockError};
+use sluice_log::inspect::{LogOverview, dead_letter_directories, is_log, lost_cursors, overview};
 use sluice_log::segment::list_if_there;
 use sluice_otlp::Signal;
 
@@ -148,10 +145,10 @@ impl LogFolder {
             if deliveries.iter().any(|delivery| delivery.dead_letters.as_ref() == Some(&path)) {
                 continue;
             }
-            let name = match DeadLetterReader::open(Arc::new(RealDisk), &path, 0) {
+            let name = match DeadLetterScan::open(Arc::new(RealDisk), &path, 0) {
                 // One state that the disk refuses is no matter of the other deliveries.
                 Err(FileError::Io { .. }) => name_of_folder(&folder),
-                reader => reader?.delivery(&folder),
+                letters => letters?.delivery(&folder),
             };
             let (log, cursor) = (self.clone(), Some(CursorState::default()));
             deliveries.push(StoredDelivery { log, name, cursor, dead_letters: Some(path) });
@@ -183,8 +180,8 @@ impl LogFolder {
 
 impl StoredDelivery {
     /// Its dead letters from a number on, if it ever had any.
-    pub(super) fn letters(&self, from: u64) -> Result<Option<DeadLetterReader>> {
-        let open = |path| DeadLetterReader::open(Arc::new(RealDisk), path, from);
+    pub(super) fn letters(&self, from: u64) -> Result<Option<DeadLetterScan>> {
+        let open = |path| DeadLetterScan::open(Arc::new(RealDisk), path, from);
         Ok(self.dead_letters.as_deref().map(open).transpose()?)
     }
 

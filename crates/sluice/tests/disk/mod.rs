@@ -267,7 +267,7 @@ impl Lives {
 
     /// Time since the cursor of a delivery was stored. A long time if it never was.
     fn stored_ago(&self, name: &str) -> Duration {
-        let file = sluice_log::cursor_file::file_name(&format!("traces/{name} → otlp/{name}"));
+        let file = sluice_log::cursors::file_name(&format!("traces/{name} → otlp/{name}"));
         let stored = std::fs::metadata(self.place.directory().join("traces/cursors").join(file));
         let stored = stored.ok().and_then(|metadata| metadata.modified().ok());
         stored.and_then(|stored| stored.elapsed().ok()).unwrap_or(LOOKED_BACK)

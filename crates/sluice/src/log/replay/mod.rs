@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use sluice_log::dead_letters::DeadLetterReader;
+use sluice_log::dead_letters::DeadLetterScan;
 
 use super::arguments::ReplayArguments;
 use super::directory::{Directory, StoredDelivery};
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode> {
     }
 }
 
-fn letters(delivery: &StoredDelivery) -> Result<DeadLetterReader> {
+fn letters(delivery: &StoredDelivery) -> Result<DeadLetterScan> {
     delivery.letters(0)?.with_context(|| format!("{}: there are no dead letters", delivery.name))
 }
 

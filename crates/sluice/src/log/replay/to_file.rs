@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sluice_log::StoredRecord;
-use sluice_log::dead_letters::DeadLetterReader;
+use sluice_log::dead_letters::DeadLetterScan;
 use sluice_log::segment::Damage;
 
 use super::{letters, progress};
@@ -77,7 +77,7 @@ pub(super) fn run(
 }
 
 enum Source {
-    Letters(DeadLetterReader),
+    Letters(DeadLetterScan),
     Backlog(Frames),
 }
 

@@ -1,0 +1,494 @@
+//! Opening a log: finds the cursors and the segments on disk, looks into the newest segments only,
+//! and starts the threads.
+//!
+//! Invariants
+//! - Nothing is changed before everything could be read.
+//! - The head is above every offset that a file names: a new frame must not pass for one that was
+//!   resolved.
+//! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
+//!   being replaced.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Slots, Store};
+use crate::cursors::{
+    CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
+    TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
+};
+use crate::disk::{Disk, WatchedDisk, create_directories};
+use crate::error::{FileError, IoContext as _, Result};
+use crate::maintenance::Maintenance;
+use crate::read_ahead::ReadAhead;
+use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, Scanned, scan};
+use crate::segment::{
+    ScanOptions, SegmentScan, list_if_there, list_segments, list_set_aside, random_u64,
+};
+use crate::types::{Charge, CursorId, DiskTrouble, Offset, Record};
+use crate::writer::Writer;
+
+const REWRITE_DIRECTORY: &str = "rewrite";
+
+impl<T: Record> Log<T> {
+    /// Opens or creates the log of a directory. Its readers are orphans until they subscribe.
+    pub fn open(mut options: OpenOptions) -> Result<(Log<T>, Recovered)> {
+        let (watched, calls) = WatchedDisk::watching(options.disk);
+        options.disk = watched;
+        let patience = Patience::of(options.read_patience);
+        let mut home = prepare(options, patience)?;
+        let recovery = Recovery::find(&home, patience)?;
+        let Recovery { log_id, cursors, listed, store, leftovers, found, head, .. } = recovery;
+        // Zero stands for an unknown log.
+        let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
+        home.log_id = log_id.unwrap_or_else(new_id);
+        let (mut files, mut readers) = (HashMap::new(), Vec::new());
+        for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
+            cursor.left_at = head;
+            files.insert(CursorId(index), file);
+            cursor.publish();
+            readers.push(Some(cursor));
+        }
+        let lost = found.lost_cursors.iter().cloned();
+        readers.extend(lost.clone().map(|name| Some(Cursor::of_lost(name))));
+        let files = CursorFiles::found(files, lost.collect(), listed);
+        let store = Store {
+            durable_below: head,
+            evicted_below: head,
+            due_below: head,
+            memory_limit_bytes: home.options.memory_limit_bytes,
+            read_ahead_bytes: home.options.read_ahead_bytes,
+            flush_after: home.options.flush_after,
+            calls: Some(calls),
+            // Half of the range is left for further ids.
+            newest_persistent_id: random_u64() as u32 / 2,
+            ..store
+        };
+        let memory = home.options.memory.clone();
+        let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
+        log.start_threads(home, files, leftovers)?;
+        Ok((log, found))
+    }
+
+    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<()> {
+        let files = Arc::new(Mutex::new(files));
+        let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
+        let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
+        let read_ahead = ReadAhead::new(self.shared.clone(), home.clone());
+        self.start(&home, "write", move || writer.run())?;
+        self.start(&home, "maint", move || maintenance.run())?;
+        self.start(&home, "read", move || read_ahead.run())
+    }
+
+    fn start(&self, home: &Home, does: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        // Thread names are cut at 15 bytes.
+        let thread = std::thread::Builder::new().name(format!("log-{does}-{}", home.options.name));
+        let shared = self.shared.clone();
+        shared.with_store(|store| store.threads += 1);
+        let run = move || {
+            // The state that a panic leaves is not relied on: nothing is made durable any more.
+            if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+                shared.note_panic();
+            }
+            shared.note_thread_end();
+        };
+        let started = thread.spawn(run).at(&home.options.directory, "cannot start a thread");
+        started.map(drop).inspect_err(|_| self.shared.note_thread_end())
+    }
+}
+
+impl<T> Shared<T> {
+    fn note_panic(&self) {
+        self.with_store(|store| {
+            let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
+            store.trouble = Some(DiskTrouble::of_writing(reason));
+            store.ends = Ends::Now;
+            store.writer_has_ended = true;
+        });
+        self.wake_all();
+    }
+
+    fn note_thread_end(&self) {
+        self.with_store(|store| store.threads = store.threads.saturating_sub(1));
+        self.maintenance_wake.notify_all();
+    }
+}
+
+/// Creates the directories of a log that are missing. The log's id is not known yet.
+fn prepare(options: OpenOptions, patience: Patience) -> Result<Home> {
+    let (disk, directory) = (&*options.disk, &options.directory);
+    let cursors_directory = directory.join(CURSORS_DIRECTORY);
+    patience.ask(|| {
+        create_directories(disk, &cursors_directory).at(&cursors_directory, "cannot create")
+    })?;
+    let device = |path: &Path| patience.ask(|| disk.device(path).at(path, "cannot examine"));
+    let own = device(directory)?;
+    let above = device(directory.parent().unwrap_or(Path::new(".")))?;
+    let rewrite_directory = directory.join(REWRITE_DIRECTORY);
+    let devices = Devices { own, above };
+    Ok(Home { options, cursors_directory, rewrite_directory, log_id: 0, devices })
+}
+
+/// Everything that was found on disk.
+struct Recovery<'a, T> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    patience: Patience,
+    log_id: Option<u128>,
+    cursors: Vec<(CursorFile, Cursor<T>)>,
+    /// Cursor files of which nothing can be read, and the names that they get.
+    damaged: Vec<(PathBuf, String)>,
+    /// The list of cursor files, if it is known.
+    listed: Option<BTreeSet<String>>,
+    /// Its segments, what was set aside, and troubles so far.
+    store: Store,
+    leftovers: Leftovers,
+    found: Recovered,
+    head: Offset,
+    /// The cursor files count the backlog below this offset; above it, the scan counts.
+    counted_from: Offset,
+}
+
+impl<'a, T: Record> Recovery<'a, T> {
+    fn find(home: &'a Home, patience: Patience) -> Result<Self> {
+        let mut recovery = Recovery {
+            disk: &*home.options.disk,
+            directory: &home.options.directory,
+            patience,
+            log_id: None,
+            cursors: Vec::new(),
+            damaged: Vec::new(),
+            listed: None,
+            store: Store::default(),
+            leftovers: Leftovers::default(),
+            found: Recovered::default(),
+            head: 0,
+            counted_from: Offset::MAX,
+        };
+        recovery.read_cursors(&home.cursors_directory)?;
+        recovery.read_segments()?;
+        recovery.forget_unknown_without_segments();
+        recovery.pass_what_is_set_aside();
+        recovery.set_damaged_cursors_aside()?;
+        recovery.find_unfinished(&home.rewrite_directory);
+        Ok(recovery)
+    }
+
+    fn read_cursors(&mut self, directory: &Path) -> Result<()> {
+        self.listed = match self.patience.ask(|| read_list(self.disk, self.directory)) {
+            Err(FileError::DamagedList { path }) => {
+                self.found.damaged_list = Some(path);
+                None
+            }
+            listed => listed?,
+        };
+        let list = || self.disk.list(directory).at(directory, "cannot list");
+        let mut entries = self.patience.ask(list)?;
+        entries.retain(|entry| !entry.is_directory);
+        let mut damaged = Vec::new();
+        for entry in &entries {
+            let path = directory.join(&entry.name);
+            if entry.name.ends_with(TEMPORARY_EXTENSION) {
+                self.leftovers.files.push(path);
+            } else if entry.name.ends_with(CURSOR_EXTENSION) && self.read_cursor(&path)? {
+                damaged.push(entry.name.clone());
+            }
+        }
+        let segments = self.patience.ask(|| list_segments(self.disk, self.directory))?;
+        let found = FoundCursors {
+            entries: &entries,
+            listed: self.listed.as_ref(),
+            has_segments: !segments.is_empty(),
+        };
+        let (lost, damaged) = found.lost(damaged);
+        self.damaged =
+            damaged.into_iter().map(|(name, aside)| (directory.join(name), aside)).collect();
+        self.found.cursors = self.cursors.len() as u64;
+        self.found.lost_cursors = lost.into_iter().collect();
+        Ok(())
+    }
+
+    /// Files without a frame, which a failed write may leave, are of no reader.
+    fn forget_unknown_without_segments(&mut self) {
+        if self.store.segments.by_first.is_empty() {
+            self.found.lost_cursors.retain(|name| !is_unknown(name));
+        }
+    }
+
+    /// Renames the cursor files of which nothing can be read.
+    fn set_damaged_cursors_aside(&self) -> Result<()> {
+        for (path, aside) in &self.damaged {
+            self.patience.ask(|| match self.disk.rename(path, &path.with_file_name(aside)) {
+                // An earlier try renamed it and was answered with an error.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                renamed => renamed.at(path, "cannot set aside"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// True if nothing in the file can be read, although the disk does not refuse to.
+    fn read_cursor(&mut self, path: &Path) -> Result<bool> {
+        let opened = self.patience.ask(|| CursorFile::open(self.disk, path));
+        let opened = match opened {
+            Err(FileError::Io { .. }) => CursorFile::open_in_part(self.disk, path),
+            opened => opened.map(|(file, state)| (file, state, None)),
+        };
+        let (file, state, refused) = match opened {
+            Err(FileError::DamagedCursor { .. }) => return Ok(true),
+            opened => opened?,
+        };
+        self.check_log_id(path, state.log_id)?;
+        let last_end = state.resolved.last().map_or(0, |&(_, end)| end);
+        let mut head = last_end.max(state.floor).max(state.head);
+        let mut cursor = Cursor::from_state(state);
+        if let Some(refused) = refused {
+            self.store.cursor_trouble = Some(refused.trouble(false));
+            self.found.cursors_refused.push(path.to_owned());
+            head = head.saturating_add(UNREAD_OFFSETS);
+            // The next write replaces the file, and with it the refused slot.
+            cursor.is_changed = true;
+        }
+        self.head = self.head.max(head);
+        self.cursors.push((file, cursor));
+        Ok(false)
+    }
+
+    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
+        // Zero stands for an unknown log.
+        if log_id != 0 && *self.log_id.get_or_insert(log_id) != log_id {
+            return Err(FileError::Foreign { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn read_segments(&mut self) -> Result<()> {
+        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
+        self.counted_from = heads.min().unwrap_or(Offset::MAX);
+        self.store.set_aside = self.patience.ask(|| list_set_aside(self.disk, self.directory))?;
+        self.found.set_aside = self.store.set_aside.iter().map(|file| file.path.clone()).collect();
+        let aside: BTreeSet<Offset> =
+            self.store.set_aside.iter().map(|file| file.name.first_offset).collect();
+        let mut next_first = None;
+        let files = self.patience.ask(|| list_segments(self.disk, self.directory))?;
+        for (name, len_bytes) in files.into_iter().rev() {
+            let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
+            if next_first == Some(first) {
+                // The latest attempt counts: no frame in the earlier ones was ever durable.
+                self.leftovers.files.push(path);
+                continue;
+            }
+            // A file that was set aside ends the one before it as well.
+            let next_aside = aside.range(first + 1..).next().copied();
+            let next = next_first.replace(first).into_iter().chain(next_aside).min();
+            let last = next.map(|next: Offset| next - 1);
+            let segment = Segment { path, first, len_bytes, ..Segment::default() };
+            match last.filter(|&last| last < self.counted_from) {
+                Some(last) => self.add_segment(segment, last),
+                None => self.read_segment(segment, last)?,
+            }
+        }
+        (self.found.segments, self.found.disk_bytes) = self.store.segments.size();
+        let segments = self.store.segments.by_first.values();
+        let places: Vec<_> = segments.map(|it| (it.path.clone(), it.first, it.last)).collect();
+        for (path, first, last) in places {
+            // Readers find out what is wrong with the file.
+            let _ = self.count_put_back(&path, first, last);
+        }
+        self.go_on_behind_set_aside();
+        Ok(())
+    }
+
+    /// The offsets in the newest file that was set aside are not given again: readers may know of
+    /// none of them. Without readers, the files stay files of this log.
+    fn go_on_behind_set_aside(&mut self) {
+        let newest = self.store.set_aside.last().map(|file| file.name.first_offset);
+        let Some(newest) = newest else { return };
+        if self.store.segments.by_first.keys().next_back().is_none_or(|&first| first <= newest) {
+            self.head = self.head.max(newest.saturating_add(UNREAD_OFFSETS));
+        }
+        for file in self.store.set_aside.iter().filter(|_| self.cursors.is_empty()) {
+            let opened = SegmentScan::open_path(self.disk, &file.path, ScanOptions::default());
+            let log_id = opened.ok().map(|scan| scan.info().header.log_id);
+            self.log_id = self.log_id.or(log_id.filter(|id| *id != 0));
+        }
+    }
+
+    /// Between a file that was set aside and the next one, readers pass what they have not
+    /// resolved, as they did when they came to it. Only a file that was put back is read again.
+    fn pass_what_is_set_aside(&mut self) {
+        let aside: BTreeSet<Offset> =
+            self.store.set_aside.iter().map(|file| file.name.first_offset).collect();
+        let mut firsts: BTreeSet<Offset> = self.store.segments.by_first.keys().copied().collect();
+        firsts.extend(&aside);
+        for first in
+            aside.into_iter().filter(|first| !self.store.segments.by_first.contains_key(first))
+        {
+            let until = firsts.range(first + 1..).next().copied().unwrap_or(self.head);
+            self.cursors.iter_mut().for_each(|(_, cursor)| cursor.pass_unresolved(first, until));
+        }
+    }
+
+    /// Finds segments that an earlier process had not finished rewriting. Best effort.
+    fn find_unfinished(&mut self, directory: &Path) {
+        let left = list_if_there(self.disk, directory).unwrap_or_default();
+        self.leftovers.files.extend(left.into_iter().map(|left| directory.join(left.name)));
+    }
+
+    /// Scans the frames of a segment. `last` is known for all segments but the newest.
+    fn read_segment(&mut self, mut segment: Segment, last: Option<Offset>) -> Result<()> {
+        let (first, path) = (segment.first, &segment.path);
+        // Whatever is in it, no new segment may take its name.
+        self.head = self.head.max(first);
+        let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
+        let opened = match self.patience.ask(open) {
+            Err(FileError::Io { .. }) => {
+                self.keep_unread(segment, last);
+                return Ok(());
+            }
+            Err(FileError::Unfinished { .. }) => {
+                self.leftovers.files.push(segment.path);
+                return Ok(());
+            }
+            opened => opened.and_then(|scan| scan.check_name(first).map(|()| scan)),
+        };
+        let mut scan = match opened {
+            // Nothing in it can be read, and nothing is thrown away: the file is set aside.
+            Err(FileError::NoSegment { .. } | FileError::Misnamed { .. }) => {
+                self.found.frames_damaged += 1;
+                segment.note_passed(&[(0, Passed::DAMAGED)], &mut self.store.stats);
+                let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
+                self.add_segment(segment, last);
+                return Ok(());
+            }
+            opened => opened?,
+        };
+        self.check_log_id(path, scan.info().header.log_id)?;
+        let footer = scan.info().footer;
+        let sealed_last =
+            footer.filter(|footer| footer.frames > 0).map(|footer| footer.last_offset);
+        if let Some(sealed_last) = sealed_last.filter(|&last| last < self.counted_from) {
+            self.add_segment(segment, last.unwrap_or(sealed_last));
+            return Ok(());
+        }
+        let scanned = match self.scan(&mut scan, last) {
+            Err(FileError::Io { .. }) => {
+                self.keep_unread(segment, last.or(sealed_last));
+                return Ok(());
+            }
+            scanned => scanned?,
+        };
+        self.found.bytes_scanned += segment.len_bytes;
+        // Frames that were durable, by a cursor or a footer, were damaged since.
+        let damaged_at = scan.take_damaged_at().into_iter().filter(|at| *at < scanned.end);
+        self.found.frames_damaged += damaged_at.clone().count() as u64;
+        let left_by_crash = damaged_at
+            .filter(|at| footer.is_none() && *at >= scanned.durable_end)
+            .map(|at| (at, Passed::LeftByCrash));
+        segment.note_passed(&left_by_crash.collect::<Vec<_>>(), &mut self.store.stats);
+        // The footer of a sealed file says what was in it. Its readers pass the damage.
+        let damaged_last = sealed_last.filter(|_| !scan.damage().is_none());
+        if scanned.last.is_none() && damaged_last.is_some() {
+            self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
+        }
+        let Some(last_offset) = scanned.last.max(damaged_last).max(scanned.durable_last) else {
+            // Only reserved space, or frames that were never acknowledged.
+            self.leftovers.files.push(segment.path);
+            return Ok(());
+        };
+        self.head = self.head.max(last_offset + 1);
+        if footer.is_none() {
+            // It ends with its last frame. The rest is what a crash left of a write.
+            let end = scanned.end.max(scanned.durable_end).min(segment.len_bytes);
+            self.leftovers.tails.push((first, segment.path.clone(), end));
+            segment.end = Some(end);
+        }
+        self.add_segment(segment, last.unwrap_or(last_offset));
+        Ok(())
+    }
+
+    /// Scans a segment, and counts its frames as unread for their readers.
+    fn scan(&mut self, segment: &mut SegmentScan, last: Option<Offset>) -> Result<Scanned> {
+        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
+        let durable_below = heads.max().unwrap_or(0);
+        let known = Known { last, durable_below, reads_bodies: false };
+        let mut next = 0;
+        scan(segment, self.patience, known, |readers, header, body| {
+            // A frame that was written twice counts once.
+            if !matches!(body, Body::Damaged) && header.offset >= next {
+                next = header.offset + 1;
+                self.count(readers, header.offset, header.charge);
+            }
+        })
+    }
+
+    /// Counts the frames of a file that was put back as unread: those that can be read and that
+    /// count as lost by the files of their readers.
+    fn count_put_back(&mut self, path: &Path, first: Offset, last: Offset) -> Result<()> {
+        let end = last.saturating_add(1);
+        if !self.cursors.iter().any(|(_, cursor)| cursor.written_off.overlaps(first, end)) {
+            return Ok(());
+        }
+        let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
+        let mut scan = self.patience.ask(open)?;
+        scan.check_name(first)?;
+        while let Some(located) = self.patience.ask(|| scan.next_frame())? {
+            let (offset, charge) = (located.header.offset, located.header.charge);
+            let readers = scan.readers().to_vec();
+            let waits = |cursor: &Cursor<T>| {
+                let is_reader = readers.contains(&cursor.persistent_id);
+                offset <= last && is_reader && cursor.written_off.contains(offset)
+            };
+            if !self.cursors.iter().any(|(_, cursor)| waits(cursor)) {
+                continue;
+            }
+            let record = self.patience.ask(|| scan.body())?;
+            if record.is_none_or(|record| T::decode(record).is_err()) {
+                continue;
+            }
+            for (_, cursor) in self.cursors.iter_mut().filter(|(_, cursor)| waits(cursor)) {
+                cursor.unread.add(charge);
+                cursor.written_off.remove_run(offset, offset + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a segment that could not be read: its readers wait for the disk there. Its frames are
+    /// missing in their counts, as after a crash.
+    fn keep_unread(&mut self, segment: Segment, last: Option<Offset>) {
+        let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
+        self.found.unread.push(segment.path.clone());
+        self.add_segment(segment, last);
+    }
+
+    /// Counts a frame as unread for its readers, unless their files have it resolved or counted.
+    fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
+        for (_, cursor) in &mut self.cursors {
+            let is_counted = offset < cursor.stored_below;
+            let is_reader = readers.contains(&cursor.persistent_id);
+            if is_reader && !is_counted && !cursor.is_resolved(offset) {
+                cursor.unread.add(charge);
+            }
+        }
+    }
+
+    fn add_segment(&mut self, segment: Segment, last: Offset) {
+        self.head = self.head.max(last.saturating_add(1));
+        // The needs of a lost reader are not known: it pins every segment.
+        let needs = |index: &usize| {
+            self.cursors.get(*index).is_none_or(|(_, cursor)| {
+                let from = cursor.floor.max(segment.first);
+                from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
+            })
+        };
+        let readers = self.cursors.len() + self.found.lost_cursors.len();
+        let pin = Pin { may_be_more: true, ..Pin::default() };
+        let pins = (0..readers).filter(needs).map(|index| (CursorId(index), pin)).collect();
+        self.store.segments.insert(Segment { last, pins, ..segment });
+    }
+}
