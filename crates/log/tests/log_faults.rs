@@ -567,3 +567,33 @@ fn a_file_that_stays_never_passes_for_a_later_attempt() {
     let id = subscribe(&log, "a");
     assert_eq!(values(&read_all(&log, id)), [0]);
 }
+
+/// Scenario: a cursor cannot be written when the last segment goes. Guarantee: it is written once
+/// the disk takes it, although nothing is on disk any more: the trouble ends, and after a crash
+/// nothing counts as lost.
+#[test]
+fn a_cursor_that_could_not_be_written_is_written_when_nothing_is_left_on_disk() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    (0..3).for_each(|value| _ = append(&log, value, 1_000, &[id], &durable));
+    wait_durable(&durable, 3);
+    let (offset, _) = next(&log, id).expect("a frame");
+    log.resolve(id, offset);
+    wait_until("the backlog is counted", || log.stats().cursor_writes >= 2);
+    disk.set_fault(|call| {
+        let writes = matches!(call.operation, Operation::Write | Operation::CreateNew);
+        (writes && call.path.to_string_lossy().contains("a.cursor")).then(input_output)
+    });
+    read_all(&log, id).iter().for_each(|(offset, _)| _ = log.resolve(id, *offset));
+    wait_until("the file goes", || log.stats().segments == 0);
+    wait_until("it is said", || log.trouble().is_some());
+    disk.clear_fault();
+    wait_until("the trouble ends", || log.trouble().is_none());
+    let disk = disk.kill_process();
+    drop(log);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    assert!(read_all(&log, id).is_empty());
+    assert_eq!(log.lost_total(id).frames, 0);
+}

@@ -113,6 +113,7 @@ impl<T: Record> Maintenance<T> {
             let store = inner.on_disk();
             let has_work = !store.segments.by_first.is_empty()
                 || !store.gone_readers.is_empty()
+                || store.cursor_trouble.is_some()
                 || !self.unremoved.is_empty()
                 || !self.to_set_aside.is_empty();
             if has_work && store.ends == Ends::No {

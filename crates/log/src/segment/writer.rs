@@ -43,11 +43,11 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Creates a file in a directory that exists; its name gets an attempt above all that are there:
-    /// of the files of one offset a start reads only the last one. `len_bytes`
-    /// are reserved; the directory entry and `header`, whose epoch has to be random, are durable.
-    /// So a file with frames and without a header is damaged; one of zeros only is unfinished.
-    /// After an error the file is removed.
+    /// Creates a file in a directory that exists. Its name gets an attempt above all that are
+    /// there: of the files of one offset a start reads only the last one. `len_bytes` are reserved;
+    /// the directory entry and `header`, whose epoch has to be random, are durable. So a file with
+    /// frames and without a header is damaged; one of zeros only is unfinished. After an error the
+    /// file is removed.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,
