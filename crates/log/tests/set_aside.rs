@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_log::disk::Disk as _;
+use sluice_log::format::{SLOT_LEN_BYTES, decode_slot};
 use sluice_log::{CursorId, Holding, Keep, Log, Next, OpenOptions, StoredRecord, Subscription};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
@@ -397,4 +398,53 @@ fn a_file_that_cannot_be_set_aside_stays() {
     assert!(disk.contents().iter().any(|(file, _)| file == Path::new(FIRST)));
     disk.clear_fault();
     wait_set_aside(&log, 1);
+}
+
+/// The head of the log as a cursor's file tells it.
+fn stored_head(disk: &FaultyDisk, name: &str) -> u64 {
+    let files = disk.contents();
+    let (_, bytes) = files.iter().find(|(path, _)| path.ends_with(name)).expect("a cursor");
+    let slots = bytes.chunks(SLOT_LEN_BYTES as usize).filter_map(|slot| decode_slot(slot).ok());
+    slots.max_by_key(|(sequence, _)| *sequence).map_or(0, |(_, state)| state.head)
+}
+
+/// Scenario: the process is killed, and headers at the end of its newest file are damaged: the last
+/// ones, or all. A cursor tells that these frames were durable. Guarantee: nothing of the file is
+/// cut or removed. What can be read is delivered, and the file is set aside.
+#[test]
+fn damage_at_the_end_of_what_was_durable_is_kept() {
+    const FRAMES: u64 = 6;
+    for damaged in [5..6, 3..6, 0..6] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        let (id, durable) = (subscribe(&log, "a"), Durable::default());
+        for value in 0..FRAMES {
+            append(&log, value, 3_900, &[id], &durable);
+            wait_durable(&durable, value as usize + 1);
+        }
+        let (offset, _) = next(&log, id).expect("a frame");
+        log.resolve(id, offset);
+        wait_until("the cursor is written", || stored_head(&disk, "a.cursor") == FRAMES);
+        let disk = disk.kill_process();
+        drop(log);
+        let (path, bytes) = disk
+            .contents()
+            .into_iter()
+            .find(|(path, _)| path.extension().is_some_and(|extension| extension == "seg"))
+            .expect("a segment");
+        damaged.clone().for_each(|frame| disk.flip_bit(&path, (4_096 * (frame + 1) + 20) * 8));
+        let damaged_bytes: Vec<u8> = disk.contents().into_iter().find(|it| it.0 == path).unwrap().1;
+        let (log, found) = open(&disk);
+        assert_eq!((found.frames_damaged, found.cut.len()), (1, 0), "{damaged:?}");
+        let id = subscribe(&log, "a");
+        let read = read_all(&log, id);
+        let readable: Vec<u64> = (1..damaged.start.max(1)).collect();
+        assert_eq!(values(&read), readable, "{damaged:?}");
+        read.iter().for_each(|(offset, _)| _ = log.resolve(id, *offset));
+        wait_until("it is set aside", || log.stats().set_aside_files == 1);
+        let aside = log.set_aside().remove(0);
+        let kept = disk.contents().into_iter().find(|(path, _)| *path == aside).expect("a file").1;
+        assert_eq!(kept, damaged_bytes, "{damaged:?}");
+        assert!(bytes.len() == kept.len());
+    }
 }

@@ -204,6 +204,14 @@ fn tell(signal: Signal, found: &Recovered) {
              until it does; docs/log.md says what to do if it never does"
         );
     }
+    if !found.cut.is_empty() {
+        let (files, bytes): (Vec<_>, Vec<_>) = found.cut.iter().cloned().unzip();
+        tracing::warn!(
+            %signal, ?files, ?bytes,
+            "the end of the newest file is what a crash left of a write that was never \
+             acknowledged, as far as is known: it is cut"
+        );
+    }
     if !found.cursors_refused.is_empty() {
         tracing::error!(
             %signal, files = ?found.cursors_refused,

@@ -395,7 +395,21 @@ impl<'a, T: Record> Recovery<'a, T> {
         if scanned.last.is_none() && damaged_last.is_some() {
             self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
         }
-        let Some(last_offset) = scanned.last.max(damaged_last).max(scanned.durable_last) else {
+        let read_last = scanned.last.max(damaged_last).max(scanned.durable_last);
+        let end = scanned.end.max(scanned.durable_end).min(segment.len_bytes);
+        let tail_bytes = if footer.is_none() { scan.damage_end().saturating_sub(end) } else { 0 };
+        // Cursors tell of durable frames behind those that can be read: the tail was in use.
+        let durable_last = self.durable_below().checked_sub(1).filter(|last| *last >= first);
+        let damaged_tail = durable_last.filter(|_| last.is_none() && tail_bytes > 0);
+        if let Some(damaged_tail) = damaged_tail.filter(|last| read_last < Some(*last)) {
+            self.found.frames_damaged += 1;
+            self.add_segment(segment, damaged_tail);
+            return Ok(());
+        }
+        if tail_bytes > 0 {
+            self.found.cut.push((segment.path.clone(), tail_bytes));
+        }
+        let Some(last_offset) = read_last else {
             // Only reserved space, or frames that were never acknowledged.
             self.leftovers.files.push(segment.path);
             return Ok(());
@@ -403,7 +417,6 @@ impl<'a, T: Record> Recovery<'a, T> {
         self.head = self.head.max(last_offset + 1);
         if footer.is_none() {
             // It ends with its last frame. The rest is what a crash left of a write.
-            let end = scanned.end.max(scanned.durable_end).min(segment.len_bytes);
             self.leftovers.tails.push((first, segment.path.clone(), end));
             segment.end = Some(end);
         }
@@ -411,11 +424,14 @@ impl<'a, T: Record> Recovery<'a, T> {
         Ok(())
     }
 
+    /// Frames below were durable, by the readers' files.
+    fn durable_below(&self) -> Offset {
+        self.cursors.iter().map(|(_, cursor)| cursor.stored_below).max().unwrap_or(0)
+    }
+
     /// Scans a segment, and counts its frames as unread for their readers.
     fn scan(&mut self, segment: &mut SegmentScan, last: Option<Offset>) -> Result<Scanned> {
-        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
-        let durable_below = heads.max().unwrap_or(0);
-        let known = Known { last, durable_below, reads_bodies: false };
+        let known = Known { last, durable_below: self.durable_below(), reads_bodies: false };
         let mut next = 0;
         scan(segment, self.patience, known, |readers, header, body| {
             // A frame that was written twice counts once.
