@@ -106,8 +106,8 @@ fn reads_the_kyma_metric_gateway() {
     assert_eq!(kinds, ["otlp_grpc", "otlp_grpc", "debug"]);
     let reader = &document.telemetry.readers[0];
     assert_eq!(
-        (reader.host.as_str(), reader.port, reader.without_type_suffix),
-        ("127.0.0.1", 8888, true)
+        (reader.host.as_str(), reader.port, reader.has_suffixes),
+        ("127.0.0.1", 8888, false)
     );
     assert_eq!(document.started_extensions[0].id.to_string(), "health_check");
 
