@@ -486,6 +486,23 @@ fn says_what_is_wrong_beside_pipelines() {
     }
 }
 
+/// Guarantee: as in the Collector, an extension that is named twice is started once.
+#[test]
+fn an_extension_that_is_named_twice_counts_once() {
+    let (document, said) = read(
+        "receivers: {otlp: }\nexporters: {debug: }\nextensions: {health_check: }\nservice:\n  \
+         extensions: [health_check, health_check]\n  \
+         pipelines: {logs: {receivers: [otlp], exporters: [debug]}}\n",
+    );
+    assert_eq!(document.started_extensions.len(), 1);
+    assert_eq!(
+        said,
+        [
+            "c.yaml:5:30: warning: `service.extensions` names `health_check` twice: it counts once; first here: c.yaml:5:16"
+        ]
+    );
+}
+
 #[test]
 fn describes_its_options() {
     let options = Document::describe();
