@@ -71,6 +71,8 @@ struct Retrieved {
     text: String,
     /// Set if the text is a source of its own that errors can point into.
     source: Option<FileId>,
+    /// A string, whatever it would be as YAML.
+    is_string: bool,
 }
 
 impl Expander<'_> {
@@ -186,10 +188,12 @@ impl Expander<'_> {
 
     /// Reads the text as YAML; text that is not YAML is a string.
     fn parse(&mut self, retrieved: &Retrieved, span: Span, depth: usize) -> Node {
-        let Retrieved { text, source } = retrieved;
+        let Retrieved { text, source, is_string } = retrieved;
         let depth_left = DEPTH_LIMIT.saturating_sub(depth);
-        let parsed = yaml::parse(text, source.unwrap_or(span.file), depth_left);
-        let mut node = parsed.unwrap_or_else(|_| {
+        let parsed = (!is_string)
+            .then(|| yaml::parse(text, source.unwrap_or(span.file), depth_left).ok())
+            .flatten();
+        let mut node = parsed.unwrap_or_else(|| {
             let (value, text) = (ScalarValue::String, text.clone());
             Node::new(Value::Scalar(Scalar { value, text, expanded: false }), span)
         });
@@ -232,7 +236,7 @@ impl Expander<'_> {
         match scheme {
             "env" => self.retrieve_variable(rest, &shown, span),
             "file" => self.retrieve_file(rest, &shown, span),
-            "yaml" => Some(Retrieved { text: rest.to_owned(), source: None }),
+            "yaml" => Some(Retrieved { text: rest.to_owned(), source: None, is_string: false }),
             _ => {
                 let message = format!("{shown} is not a known kind of reference");
                 let hint = match rest.strip_prefix('-') {
@@ -257,7 +261,9 @@ impl Expander<'_> {
             self.diagnostics.push(Diagnostic::error(span, message).with_hint(hint));
             return None;
         }
-        let value = self.environment.variable(name).or_else(|| default.map(str::to_owned));
+        let value = self.environment.variable(name);
+        let is_set = value.is_some();
+        let value = value.or_else(|| default.map(str::to_owned));
         if value.is_none() {
             let message =
                 format!("the environment variable `{name}` is not set and is taken as empty");
@@ -265,7 +271,9 @@ impl Expander<'_> {
             self.diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
         }
         let text = value.unwrap_or_default();
-        self.fits(text.len(), span).then_some(Retrieved { text, source: None })
+        // A default that is written and empty is the empty string. Other empty text is null.
+        let is_string = !is_set && default == Some("");
+        self.fits(text.len(), span).then_some(Retrieved { text, source: None, is_string })
     }
 
     fn retrieve_file(&mut self, path: &str, shown: &str, span: Span) -> Option<Retrieved> {
@@ -279,7 +287,7 @@ impl Expander<'_> {
                 let line = text.strip_suffix('\n');
                 let line = line.map(|text| text.strip_suffix('\r').unwrap_or(text).len());
                 text.truncate(line.unwrap_or(text.len()));
-                Some(Retrieved { text, source })
+                Some(Retrieved { text, source, is_string: false })
             }
             Err(error) => {
                 self.diagnostics.sources.unreadable.push(path.to_owned());

@@ -77,7 +77,7 @@ fn read_location(
     });
     let node = read.and_then(|source| parse_root(source, &mut diagnostics.sources));
     let node = node.map_err(|error| diagnostics.push(*error)).ok()?;
-    Some(if scheme == "yaml" { unflatten(node) } else { node })
+    Some(unflatten(node))
 }
 
 fn source_at(scheme: &str, rest: &str, environment: &dyn Environment) -> Step<Source> {
@@ -125,10 +125,14 @@ fn parse_root(source: Source, sources: &mut Sources) -> Step<Node> {
     Err(Box::new(Diagnostic::error(node.span, message)))
 }
 
-/// `a::b: 1` → `a: {b: 1}`.
+/// `a::b: 1` → `a: {b: 1}`, at the top level, as in the Collector.
 fn unflatten(node: Node) -> Node {
     let span = node.span;
-    let Value::Mapping(entries) = node.value else { return node };
+    let is_flat = |entries: &[Entry]| entries.iter().any(|entry| entry.key.contains("::"));
+    let entries = match node.value {
+        Value::Mapping(entries) if is_flat(&entries) => entries,
+        value => return Node { value, ..node },
+    };
     let single = |entry: Entry| {
         let mut names = entry.key.rsplit("::").take(DEPTH_LIMIT);
         let last = names.next().unwrap_or_default().to_owned();

@@ -57,11 +57,15 @@ impl AdminPlan {
     /// Listens. Requests are answered until the server is dropped.
     pub(crate) async fn serve(&self, status: &Arc<EngineStatus>) -> Result<AdminServer> {
         let (what, option) = match &self.health_path {
-            None => ("the metrics endpoint", "service.telemetry.metrics.address"),
-            Some(_) => ("the health check", "extensions.health_check.endpoint"),
+            None => (
+                "the metrics endpoint",
+                "`host` and `port` of the reader \
+                 `service.telemetry.metrics.readers[].pull.exporter.prometheus`",
+            ),
+            Some(_) => ("the health check", "`endpoint` of `extensions.health_check`"),
         };
         let failed = |error: &dyn std::fmt::Display| {
-            StartError(format!("{what} {error}; choose another address with `{option}`"))
+            StartError(format!("{what} {error}; choose another address with {option}"))
         };
         let alpn = Protocols::Http1.alpn();
         let tls = self.tls.clone().map(|tls| server_tls(what, tls, alpn)).transpose();

@@ -30,8 +30,8 @@ is generated from the tables that the program writes them from (`sluice docs met
 the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluice_`.
 
 The tables show names with their units. By default names have neither `_total` nor, for `otelcol_`,
-a unit: `otelcol_process_uptime_seconds` is `otelcol_process_uptime`. A `prometheus` reader changes
-that with `without_type_suffix: false` and `without_units: false`. The attributes of
+a unit: `otelcol_process_uptime_seconds` is `otelcol_process_uptime`. As in the Collector, a
+`prometheus` reader with `without_type_suffix: false` or `without_units: false` has both. The attributes of
 `service.telemetry.resource` are labels of every metric. A reader `periodic` sends the metrics by
 OTLP, where `otelcol_` metrics have no unit in their names, counters are sums, and the resource
 takes the place of these labels and of `target_info`.

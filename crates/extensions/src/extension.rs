@@ -20,9 +20,16 @@ pub struct Extension {
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
     /// The directory of the engine's log.
-    pub file_storage: Option<String>,
+    pub file_storage: Option<FileStorage>,
     /// Its place in the configuration, for messages of the engine: `gateway.yaml:3`.
     pub place: String,
+}
+
+/// A directory for the engine's log.
+pub struct FileStorage {
+    pub directory: String,
+    /// Whether it is made if it is missing.
+    pub creates_directory: bool,
 }
 
 /// The client side of an extension.

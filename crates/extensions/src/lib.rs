@@ -19,7 +19,7 @@ mod secret;
 use sluice_config::{ComponentKind, ComponentKinds};
 
 pub use extension::{
-    BuildClient, BuildError, BuildServer, ClientExtension, Extension, HealthCheck,
+    BuildClient, BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
 };
 
 /// The kinds of extensions in this build.

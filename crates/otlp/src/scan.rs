@@ -3,8 +3,8 @@
 use crate::Signal;
 use crate::schema::{self, Message, WireKind};
 use crate::wire::{
-    FIXED32, FIXED64, GROUP_NESTING_LIMIT, GROUP_START, LEN, Result, VARINT, malformed, read_len,
-    read_tag, read_varint, skip_fixed, skip_value,
+    FIXED32, FIXED64, GROUP_NESTING_LIMIT, GROUP_START, LEN, NOT_UTF8, Result, VARINT, malformed,
+    read_len, read_tag, read_varint, skip_fixed, skip_value,
 };
 
 /// The deepest level of nested messages, counted from the request (level 0). prost, Java and C++
@@ -124,7 +124,7 @@ impl MetricData {
 
 /// A field that is not length-delimited; answers the position after it.
 #[inline(always)]
-fn scalar(
+pub(crate) fn scalar(
     bytes: &[u8],
     kind: WireKind,
     number: u32,
@@ -149,7 +149,7 @@ fn blob(bytes: &[u8], kind: WireKind, start: usize, content: usize) -> Result<()
     let blob = &bytes[content..];
     match kind {
         WireKind::String if is_utf8(blob) => Ok(()),
-        WireKind::String => Err(malformed(content, "a string is not valid UTF-8")),
+        WireKind::String => Err(malformed(content, NOT_UTF8)),
         WireKind::Bytes | WireKind::Unknown => Ok(()),
         WireKind::TraceId if matches!(blob.len(), 0 | 16) => Ok(()),
         WireKind::TraceId => Err(malformed(start, "a trace id is neither empty nor 16 bytes long")),

@@ -20,6 +20,15 @@ pub struct Malformed {
     pub reason: &'static str,
 }
 
+pub(crate) const NOT_UTF8: &str = "a string is not valid UTF-8";
+
+impl Malformed {
+    /// Whether [`crate::repair_strings`] may help.
+    pub fn is_text(&self) -> bool {
+        self.reason == NOT_UTF8
+    }
+}
+
 pub type Result<T, E = Malformed> = std::result::Result<T, E>;
 
 pub(crate) const fn malformed(offset: usize, reason: &'static str) -> Malformed {

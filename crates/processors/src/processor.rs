@@ -39,6 +39,11 @@ pub trait Processor: Send + Sync {
         Vec::new()
     }
 
+    /// Whether this processor reads the sender's address.
+    fn reads_address(&self) -> bool {
+        false
+    }
+
     /// Hash of the processor's effect: the same for a configuration, over restarts and releases.
     fn fingerprint(&self) -> u64;
 }

@@ -22,7 +22,10 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let (plan, sources) = configuration::load_for(&arguments.configuration);
     let plan = plan?;
-    let logging = logging::install(&plan.logging).context("cannot open the log output")?;
+    let logging = logging::install(&plan.logging).with_context(|| {
+        let output = &plan.logging.output;
+        format!("cannot open `{output}` of `service.telemetry.logs.output_paths`")
+    })?;
     keep_pages_small();
     raise_file_descriptors();
     let scheduler = ReadScheduler::without(&arguments.scheduler_without);

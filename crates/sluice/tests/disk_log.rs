@@ -469,7 +469,7 @@ async fn file_storage_of_a_collector_chooses_the_directory() {
         let exporter =
             exporter("a", &dead) + &format!("    sending_queue:\n      storage: {storage}\n");
         format!(
-            "extensions:\n  file_storage:\n    directory: {0}\n  file_storage/other:\n    directory: {0}/other\nexporters:\n{exporter}\
+            "extensions:\n  file_storage:\n    directory: {0}\n  file_storage/other:\n    directory: {0}/other\n    create_directory: true\nexporters:\n{exporter}\
              service:\n  extensions: [health_check, file_storage, file_storage/other]\n  \
              pipelines:\n    traces:\n      receivers: [otlp]\n      exporters: [otlp/a]\n",
             directory.path().display()

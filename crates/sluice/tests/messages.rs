@@ -255,6 +255,12 @@ fn a_start_that_fails_says_where_and_why_once() {
             "gateway.yaml:2): grpc: cannot listen on ",
             "another process listens there already",
         ),
+        (
+            "endpoint: localhost:0".to_owned(),
+            "service::telemetry::logs::output_paths: [/no/such/log]\n".to_owned(),
+            "cannot open `/no/such/log` of `service.telemetry.logs.output_paths`",
+            "No such file or directory (os error 2)",
+        ),
     ] {
         let text = format!(
             "receivers:\n  otlp:\n    protocols:\n      grpc:\n        {grpc}\n\
@@ -270,6 +276,45 @@ fn a_start_that_fails_says_where_and_why_once() {
         assert!(last.contains(expected), "{expected}: {errors}");
         assert_eq!(last.matches(cause).count(), 1, "{cause}: {errors}");
         assert!(!last.contains("a directory of its own"), "{errors}");
+    }
+}
+
+/// Scenario: `debug` beside each setting of the log. Guarantee: as in the Collector, its text goes to
+/// the log's output, in its encoding, and nowhere if the level is above `info`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn debug_writes_through_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log");
+    let to_file = format!("output_paths: ['{}']", file.display());
+    for logs in ["level: warn", "level: info", "encoding: json", &to_file] {
+        let mut gateway = Gateway::start(&format!(
+            "exporters:\n  debug: {{verbosity: normal}}\nservice:\n  \
+             telemetry: {{logs: {{{logs}}}}}\n  \
+             pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}\n"
+        ))
+        .await;
+        gateway.accepts(20).await;
+        let sent = async || gateway.metric("otelcol_exporter_sent_spans", &[]).await == 20.0;
+        assert!(eventually(SOON, sent).await, "{logs}");
+        gateway.terminate();
+        gateway.ended_within(SOON).await;
+        let output = match logs == to_file {
+            true => std::fs::read_to_string(&file).expect("the log"),
+            false => gateway.output(),
+        };
+        let id = "\"otelcol.component.id\": \"debug\"";
+        let heads: Vec<_> = output.lines().filter(|line| line.contains(id)).collect();
+        match logs {
+            "level: warn" => assert_eq!(heads, Vec::<&str>::new()),
+            "encoding: json" => {
+                let head: Value = serde_json::from_str(heads[0]).expect("JSON");
+                assert_eq!((&head["level"], &head["msg"]), (&"info".into(), &"Traces".into()));
+                assert!(head["spans"].as_u64().is_some_and(|spans| spans > 0), "{head}");
+            }
+            _ => assert!(heads[0].contains("Z\tinfo\tTraces\t{\"otel"), "{}", heads[0]),
+        }
+        let elsewhere = logs == to_file && gateway.output().contains(id);
+        assert!(!elsewhere, "{}", gateway.output());
     }
 }
 

@@ -163,12 +163,18 @@ async fn a_queue_refusals_and_failures_show() {
     assert_eq!(of(&refused, "otelcol_receiver_refused_spans", &labels[..2]), 0);
 }
 
-/// Guarantee: names end in `_total` as `without_type_suffix` says. Without this option they do not.
+/// Guarantee: as in the Collector, either option turns `_total` and units on, even if the other is
+/// true; without options names have neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suffixes_are_as_configured() {
     let backend = Backend::healthy().await.expect("a backend");
-    for without in [Some(false), Some(true), None] {
-        let option = without.map(|without| format!("without_type_suffix: {without}"));
+    for (options, has_suffixes) in [
+        ("without_type_suffix: false", true),
+        ("without_type_suffix: false\n                without_units: true", true),
+        ("without_units: false\n                without_type_suffix: true", true),
+        ("without_type_suffix: true", false),
+        ("", false),
+    ] {
         let gateway = Gateway::start(&three_signals(&backend)).await;
         let reader = format!(
             "service:\n  telemetry:\n    metrics:\n      readers:\n        - pull:\n            exporter:\n              \
@@ -176,7 +182,7 @@ async fn suffixes_are_as_configured() {
              port: {}\n                \
              {}\n",
             gateway.metrics.port(),
-            option.unwrap_or_default()
+            options
         );
         let config = three_signals(&backend).replace("service:\n", &reader);
         gateway.reload(&config).await;
@@ -191,9 +197,18 @@ async fn suffixes_are_as_configured() {
         for name in names {
             assert_eq!(
                 name.starts_with("otelcol_receiver_accepted_spans_total{"),
-                without == Some(false),
-                "{name}"
+                has_suffixes,
+                "{options}: {name}"
             );
+        }
+        let uptime = page.lines().filter(|line| line.starts_with("otelcol_process_uptime"));
+        let expected = match has_suffixes {
+            true => "otelcol_process_uptime_seconds_total",
+            false => "otelcol_process_uptime",
+        };
+        for line in uptime {
+            let name = line.split(['{', ' ']).next();
+            assert_eq!(name, Some(expected), "{options}");
         }
         assert!(page.contains("# TYPE otelcol_exporter_queue_size gauge"), "{page}");
     }

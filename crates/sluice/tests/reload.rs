@@ -429,6 +429,9 @@ async fn a_port_that_is_taken_costs_the_old_one_nothing() {
         gateway.wait_for_output("not reloaded, the old configuration goes on", index + 1).await;
         pause(200).await;
     }
+    let remedy = "choose another address with `host` and `port` of the reader \
+                  `service.telemetry.metrics.readers[].pull.exporter.prometheus`";
+    assert!(gateway.output().contains(remedy), "{}", gateway.output());
     stop.store(true, Ordering::Relaxed);
     for knocking in knocking {
         let (came_through, refused) = knocking.await.expect("ends");

@@ -3,6 +3,7 @@
 
 mod json;
 mod lines;
+mod reports;
 mod tap;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::sampler::Sampler;
 use json::JsonLines;
 use lines::Lines;
+pub use reports::{Reports, reports};
 pub use tap::{LogQueue, LogTap, push_span};
 
 /// Call sites times components that are told apart; beyond it they share one account.
@@ -93,6 +95,7 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
         path => (false, Box::new(OpenOptions::new().create(true).append(true).open(path)?)),
     };
     let lines = Lines::start(output)?;
+    reports::install(lines.clone(), options.is_json);
     let limit = RateLimit { sampling: options.sampling, accounts: Mutex::default() };
     let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone()).with_target(false);
     let layer = match options.is_json {

@@ -101,7 +101,7 @@ pub(super) fn read_references(fields: &mut Fields<'_>, key: &str, doc: &str) -> 
             Ok(id) => match references.iter().find(|reference| reference.id == id) {
                 Some(first) => {
                     let diagnostic = match key {
-                        "receivers" | "exporters" => Diagnostic {
+                        "receivers" | "exporters" | "extensions" => Diagnostic {
                             severity: Severity::Warning,
                             ..error(format!(" names `{id}` twice: it counts once"))
                         },

@@ -106,8 +106,8 @@ fn reads_the_kyma_metric_gateway() {
     assert_eq!(kinds, ["otlp_grpc", "otlp_grpc", "debug"]);
     let reader = &document.telemetry.readers[0];
     assert_eq!(
-        (reader.host.as_str(), reader.port, reader.without_type_suffix),
-        ("127.0.0.1", 8888, true)
+        (reader.host.as_str(), reader.port, reader.has_suffixes),
+        ("127.0.0.1", 8888, false)
     );
     assert_eq!(document.started_extensions[0].id.to_string(), "health_check");
 
@@ -484,6 +484,23 @@ fn says_what_is_wrong_beside_pipelines() {
     ] {
         assert_eq!(read_rest(rest).1, [expected], "{rest}");
     }
+}
+
+/// Guarantee: as in the Collector, an extension that is named twice is started once.
+#[test]
+fn an_extension_that_is_named_twice_counts_once() {
+    let (document, said) = read(
+        "receivers: {otlp: }\nexporters: {debug: }\nextensions: {health_check: }\nservice:\n  \
+         extensions: [health_check, health_check]\n  \
+         pipelines: {logs: {receivers: [otlp], exporters: [debug]}}\n",
+    );
+    assert_eq!(document.started_extensions.len(), 1);
+    assert_eq!(
+        said,
+        [
+            "c.yaml:5:30: warning: `service.extensions` names `health_check` twice: it counts once; first here: c.yaml:5:16"
+        ]
+    );
 }
 
 #[test]

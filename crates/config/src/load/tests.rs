@@ -10,16 +10,21 @@ fn tree(locations: &[&str], environment: &Fake) -> (Option<String>, Vec<String>)
 
 #[test]
 fn reads_every_kind_of_location() {
-    let environment = Fake::default().file("/etc/c.yaml", "a: 1").variable("CONFIG", "b: 2");
+    let file = "a: 1\nf::g: 6\nf::h::i: {j::k: 7}";
+    let environment = Fake::default()
+        .file("/etc/c.yaml", "a: 1")
+        .file("/etc/flat.yaml", file)
+        .variable("CONFIG", "b: 2");
     let locations = [
         "/etc/c.yaml",
         "file:/etc/c.yaml",
         "env:CONFIG",
+        "/etc/flat.yaml",
         "yaml:c::d: 3",
         "yaml:c::e: 4\nc::f::g: 5",
     ];
     let (tree, said) = tree(&locations, &environment);
-    assert_eq!(tree.as_deref(), Some("{a:1,b:2,c:{d:3,e:4,f:{g:5}}}"));
+    assert_eq!(tree.as_deref(), Some("{a:1,b:2,f:{g:6,h:{i:{j::k:7}}},c:{d:3,e:4,f:{g:5}}}"));
     assert_eq!(said, Vec::<String>::new());
 }
 

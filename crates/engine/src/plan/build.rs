@@ -55,6 +55,7 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     let disk_bytes = disk.as_ref().map(|disk| disk.backlog_bytes);
     warnings::of_own_limits(document, memory.backlog_bytes, disk_bytes, diagnostics);
     warnings::of_queue_options(&read, &deliveries, diagnostics);
+    warnings::of_context_after_batch(document, &read, diagnostics);
     warnings::of_ack_without_effect(document, &paths, &deliveries, diagnostics);
     if let Some(disk) = &disk {
         warnings::of_credentials_on_disk(document, &read, &disk.directory, diagnostics);

@@ -7,8 +7,8 @@ use sluice_config::document::{Acknowledge, Buffer, Document, Placed};
 use sluice_config::{Diagnostic, Diagnostics, Span};
 use sluice_log::disk::{Disk, RealDisk};
 
-use super::read::{Read, extension};
-use super::{ExporterPlan, MIB, MemoryPlan};
+use super::read::Read;
+use super::{MIB, MemoryPlan, storage};
 
 /// Dead letters of a delivery, in MiB, if the configuration has no limit.
 const DEAD_LETTERS_MIB: u64 = 64;
@@ -49,7 +49,7 @@ pub(super) fn settings(
     read: &Read,
     diagnostics: &mut Diagnostics,
 ) -> (Acknowledge, Option<(PathBuf, Duration)>) {
-    let directory = directory(document, read, diagnostics);
+    let directory = storage::directory(document, read, diagnostics);
     let ack = ack(&document.buffer, directory.is_some(), diagnostics);
     if directory.is_none() {
         warn_of_disk_options(document, diagnostics);
@@ -101,68 +101,6 @@ fn flush_after(
 
 fn span_of<T>(placed: &Option<Placed<T>>) -> Option<Span> {
     placed.as_ref().map(|placed| placed.span)
-}
-
-/// `buffer.directory`, or the one directory that exporters' `sending_queue.storage` leads to.
-fn directory(document: &Document, read: &Read, diagnostics: &mut Diagnostics) -> Option<String> {
-    let own = document.buffer.directory.as_ref();
-    let mut chosen =
-        own.map(|placed| (placed.value.clone(), placed.span, "buffer.directory".to_owned()));
-    for (id, exporter) in &read.exporters {
-        let place = format!("exporters.{id}.sending_queue.storage");
-        let found = storage_directory(&place, exporter, document, read, diagnostics);
-        match (found, &chosen) {
-            (Some(directory), None) => chosen = Some((directory, exporter.span, place)),
-            (Some(directory), Some((first, span, by))) if *first != directory => {
-                let message = format!(
-                    "`{place}` leads to the directory `{directory}`, `{by}` to `{first}`: \
-                     one process has one directory"
-                );
-                let error = Diagnostic::error(exporter.span, message);
-                diagnostics.push(error.with_related(*span, "the other one"));
-            }
-            _ => {}
-        }
-    }
-    warn_of_unused_storage(document, read, diagnostics);
-    chosen.map(|(directory, _, _)| directory)
-}
-
-/// The directory that the exporter's `sending_queue.storage`, which stands at `place`, leads to.
-fn storage_directory(
-    place: &str,
-    exporter: &ExporterPlan,
-    document: &Document,
-    read: &Read,
-    diagnostics: &mut Diagnostics,
-) -> Option<String> {
-    let storage = exporter.config.sending().queue.storage.as_ref()?;
-    let problem = match read.extensions.get(storage).map(|extension| &extension.file_storage) {
-        Some(Some(directory)) => return Some(directory.clone()),
-        Some(None) => "is no `file_storage`",
-        None => "is not among `service.extensions`",
-    };
-    let message = format!("`{place}` names `{storage}`, which {problem}");
-    let error = Diagnostic::error(exporter.span, message);
-    diagnostics.push(match extension(document, storage) {
-        Some(extension) => error.with_related(extension.span, "defined here"),
-        None => error,
-    });
-    None
-}
-
-fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
-    for (id, storage) in &read.extensions {
-        let mut queues = read.exporters.values().map(|exporter| &exporter.config.sending().queue);
-        if storage.file_storage.is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
-            let span = extension(document, id).map(|extension| extension.span);
-            let message = format!(
-                "extensions.{id} has no effect: no exporter's `sending_queue.storage` names it"
-            );
-            let hint = "`buffer.directory` holds telemetry of all pipelines on disk";
-            diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
-        }
-    }
 }
 
 /// Without a directory these mean nothing.
@@ -355,8 +293,8 @@ mod tests {
              exporters:\n  otlp: {{endpoint: 'localhost:1', tls: {{insecure: true}}, \
              sending_queue: {{{queue}}}}}\n\
              buffer: {{{buffer}}}\n\
-             extensions: {{file_storage: {{directory: /tmp/storage-a}}, \
-             file_storage/b: {{directory: /tmp/storage-b}}}}\n\
+             extensions: {{file_storage: {{directory: /tmp/storage-a, create_directory: true}}, \
+             file_storage/b: {{directory: /tmp/storage-b, create_directory: true}}}}\n\
              service: {{extensions: [{extensions}], \
              pipelines: {{traces: {{receivers: [otlp], exporters: [otlp]}}}}}}\n"
         );

@@ -10,6 +10,7 @@ mod own_telemetry;
 mod ports;
 mod read;
 mod routes;
+mod storage;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -166,8 +167,7 @@ fn load_and(
 
 /// `attributes`: those of the process, with the defaults.
 fn metrics(document: &Document, attributes: &[(String, AnyValue)]) -> Option<MetricsPlan> {
-    let PrometheusReader { host, port, without_type_suffix, without_units, .. } =
-        document.telemetry.readers.first()?.clone();
+    let PrometheusReader { host, port, has_suffixes } = document.telemetry.readers.first()?.clone();
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     let given = &document.telemetry.resource.attributes;
     let given = given.iter().filter_map(|(name, value)| Some((&**name, text(value.as_ref()?))));
@@ -175,7 +175,12 @@ fn metrics(document: &Document, attributes: &[(String, AnyValue)]) -> Option<Met
     let (given, all): (Vec<_>, Vec<_>) = (given.collect(), all.collect());
     let [constant_labels, target_labels] = [&given, &all]
         .map(|them| labels_of_resource(them.iter().map(|(name, value)| (*name, value.as_str()))));
-    let naming = Naming { without_type_suffix, without_units, constant_labels, target_labels };
+    let naming = Naming {
+        without_type_suffix: !has_suffixes,
+        without_units: !has_suffixes,
+        constant_labels,
+        target_labels,
+    };
     Some(MetricsPlan { endpoint: format!("{host}:{port}"), naming })
 }
 

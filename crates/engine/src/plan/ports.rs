@@ -212,12 +212,13 @@ fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) || ip(one).is_some() && ip(one) == ip(other)
 }
 
-/// Whether it listens on IPv4, and on IPv6. All IPv6 interfaces are those of IPv4 too.
+/// Whether it listens on IPv4, and on IPv6. All interfaces are those of both, as in Go.
 fn families(host: &str, family: Family) -> (bool, bool) {
     match (family, ip(host)) {
+        (Family::Any, Some(ip)) if ip.is_unspecified() => (true, true),
         (Family::V4, _) | (_, Some(IpAddr::V4(_))) => (true, false),
         (Family::V6, _) => (false, true),
-        (_, Some(IpAddr::V6(ip))) => (ip.is_unspecified(), true),
+        (_, Some(IpAddr::V6(_))) => (false, true),
         (Family::Any, None) => (true, true),
     }
 }
@@ -261,7 +262,8 @@ mod tests {
             ("localhost:4317", "127.0.0.1:4317", true),
             ("host:4317", "HOST:4317", true),
             ("127.0.0.1:4317", "127.0.0.2:4317", false),
-            ("0.0.0.0:4317", "[::1]:4317", false),
+            ("0.0.0.0:4317", "[::1]:4317", true),
+            ("127.0.0.1:4317", "[::1]:4317", false),
             ("localhost:4317", "localhost:4318", false),
             ("localhost:0", "localhost:0", false),
             ("unix:/a", "unix:/a", true),

@@ -84,6 +84,50 @@ pub(super) fn of_credentials_on_disk(
     }
 }
 
+/// Processors that read of the sender after a `batch`. In the Collector a batch has no sender any
+/// more: an action yields nothing there and adds an attribute here.
+pub(super) fn of_context_after_batch(
+    document: &Document,
+    read: &Read,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut said = BTreeSet::new();
+    for pipeline in &read.pipelines {
+        // Headers that are left after the batches so far.
+        let mut left: Option<Vec<String>> = None;
+        for id in &pipeline.processors {
+            if let Some(ProcessorConfig::Batch(limits)) = read.processors.get(id) {
+                let keys = limits.metadata_keys.iter();
+                let is_left = |key: &&String| left.as_ref().is_none_or(|left| left.contains(key));
+                left = Some(keys.filter(is_left).cloned().collect());
+            }
+            let Some(left) = &left else { continue };
+            let Some(step) = read.steps.get(&(id.clone(), pipeline.signal)) else { continue };
+            let Some(component) = component(&document.processors, id) else { continue };
+            let headers = step.processor.metadata_keys().into_iter();
+            let headers = headers.filter(|key| !left.contains(key)).map(|key| {
+                let hint = "put it before `batch`, where both yield it, or name the header in \
+                            `metadata_keys` of `batch`";
+                (format!("the senders' header `{key}`"), hint)
+            });
+            let address = step.processor.reads_address().then(|| {
+                let hint = "put it before `batch`, where both yield it";
+                ("the senders' address".to_owned(), hint)
+            });
+            for (source, hint) in headers.chain(address) {
+                let message = format!(
+                    "{} reads {source} after a `batch`: Sluice yields it, the Collector would \
+                     yield nothing",
+                    component.path
+                );
+                if said.insert(message.clone()) {
+                    diagnostics.push(Diagnostic::warning(component.span, message).with_hint(hint));
+                }
+            }
+        }
+    }
+}
+
 /// Options of `sending_queue` that mean something else here, or nothing.
 pub(super) fn of_queue_options(
     read: &Read,
@@ -183,6 +227,42 @@ mod tests {
         assert!(plan.is_some(), "{text}");
         let said = diagnostics.items().iter().map(|item| item.message.clone());
         said.filter(|message| message.contains("senders' header")).collect()
+    }
+
+    /// Scenario: actions that read of the sender before and after a `batch`. Guarantee: a warning
+    /// names what the Collector would not yield there, once.
+    #[test]
+    fn what_a_batch_hides_in_the_collector_is_named() {
+        let header = "processors.attributes reads the senders' header `x-tenant` after a `batch`: \
+                      Sluice yields it, the Collector would yield nothing";
+        let address = header.replace("header `x-tenant`", "address");
+        let (metadata, client) = ("metadata.X-Tenant", "client.address");
+        for (context, keys, processors, expected) in [
+            (metadata, "", "batch, attributes", Some(header)),
+            (metadata, "", "attributes, batch", None),
+            (metadata, "", "attributes", None),
+            (metadata, "X-Tenant", "batch, attributes", None),
+            (metadata, "x-other", "batch, attributes", Some(header)),
+            (metadata, "x-tenant", "batch/plain, batch, attributes", Some(header)),
+            (client, "x-tenant", "batch, attributes", Some(&*address)),
+            (client, "", "attributes, batch", None),
+        ] {
+            let text = format!(
+                "receivers: {{otlp: {{protocols: {{grpc: {{include_metadata: true}}}}}}}}\n\
+                 processors:\n  attributes: {{actions: [{{key: a, action: insert, from_context: \
+                 {context}}}]}}\n  batch: {{metadata_keys: [{keys}]}}\n  batch/plain:\n\
+                 exporters: {{nop: }}\n\
+                 service: {{pipelines: {{\
+                 traces: {{receivers: [otlp], processors: [{processors}], exporters: [nop]}}, \
+                 logs: {{receivers: [otlp], processors: [{processors}], exporters: [nop]}}}}}}\n"
+            );
+            let (plan, diagnostics) =
+                load(&[format!("yaml:{text}")], &sluice_config::SystemEnvironment);
+            assert!(plan.is_some(), "{text}");
+            let said = diagnostics.items().iter().map(|item| &*item.message);
+            let said: Vec<_> = said.filter(|message| message.contains("after a `batch`")).collect();
+            assert_eq!(said, expected.into_iter().collect::<Vec<_>>(), "{context} {processors}");
+        }
     }
 
     /// Guarantee: whichever part names a header with credentials, it is said that it goes to disk;

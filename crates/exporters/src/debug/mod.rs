@@ -8,7 +8,7 @@ mod text;
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use sluice_config::document::LogSampling;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_otlp::Signal;
+use sluice_telemetry::logging;
 use sluice_telemetry::sampler::Sampler;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
@@ -56,8 +57,9 @@ impl DebugConfig {
         let initial = fields.integer("sampling_initial", 2, 0..=u64::MAX, doc);
         let doc = "Of further requests in that second, every n-th is written. 0: none.";
         let thereafter = fields.integer("sampling_thereafter", 1, 0..=u64::MAX, doc);
-        let doc = "If true, write to stderr, with time and level. If false, write to \
-                   `output_paths`, without them.";
+        let doc = "If true, write to the log (`service.telemetry.logs`): to its output, in its \
+                   encoding, and only if its level is `info` or `debug`. If false, write to \
+                   `output_paths`, without time and level.";
         let use_internal_logger = fields.boolean("use_internal_logger", true, doc);
         let doc = "`stdout`, `stderr` or files, if `use_internal_logger` is false.";
         let output_paths = fields.string_list("output_paths", &["stdout"], doc);
@@ -83,10 +85,8 @@ impl ExporterConfig for DebugConfig {
     }
 
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
-        let outputs = match self.use_internal_logger {
-            true => vec![Box::new(std::io::stderr()) as Box<dyn Write + Send>],
-            false => self.output_paths.iter().map(|path| output(path)).collect::<Result<_, _>>()?,
-        };
+        let paths = self.output_paths.iter().filter(|_| !self.use_internal_logger);
+        let outputs = paths.map(|path| output(path)).collect::<Result<_, _>>()?;
         let shared = Shared {
             name: context.name.to_owned(),
             config: self.clone(),
@@ -103,6 +103,7 @@ struct Shared {
     name: String,
     config: DebugConfig,
     sampler: Mutex<Sampler>,
+    /// Empty: the log.
     outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
@@ -122,7 +123,15 @@ impl Shared {
     fn write(&self, request: &Packed) -> Result<(), String> {
         let json = crate::json::to_json(request.signal, &request.chunks)?;
         let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-        let text = self.render(request.signal, request.items, &json);
+        let [head, fields, items] = self.render(request.signal, request.items, &json);
+        if self.config.use_internal_logger {
+            if let Some(reports) = logging::reports() {
+                let messages = [(&*head, &*fields), (&*items, "")];
+                reports.write(if items.is_empty() { &messages[..1] } else { &messages });
+            }
+            return Ok(());
+        }
+        let text = format!("{head}\t{{{fields}}}\n{items}");
         for output in &mut *self.outputs.lock() {
             let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
             written.map_err(|error| format!("cannot write: {error}"))?;
@@ -130,22 +139,18 @@ impl Shared {
         Ok(())
     }
 
-    fn render(&self, signal: Signal, items: u32, json: &Value) -> String {
+    /// The request's title, its fields as members of a JSON object, and its items.
+    fn render(&self, signal: Signal, items: u32, json: &Value) -> [String; 3] {
         let (title, counts) = summary(signal, items, json);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let prefix = match self.config.use_internal_logger {
-            true => format!("{}\tinfo\t", text::timestamp(now.as_nanos() as i128)),
-            false => String::new(),
-        };
-        let name = &self.name;
+        let name = Value::from(self.name.as_str());
         let fields =
-            format!("\"otelcol.component.id\": {name:?}, \"otelcol.signal\": \"{signal}\"");
-        let head = format!("{prefix}{title}\t{{{fields}, {counts}}}\n");
-        match self.config.verbosity {
-            Verbosity::Basic => head,
-            Verbosity::Normal => head + &prefix + &normal::render(signal, json),
-            Verbosity::Detailed => head + &prefix + &detailed::render(signal, json),
-        }
+            format!("\"otelcol.component.id\": {name}, \"otelcol.signal\": \"{signal}\", {counts}");
+        let items = match self.config.verbosity {
+            Verbosity::Basic => String::new(),
+            Verbosity::Normal => normal::render(signal, json),
+            Verbosity::Detailed => detailed::render(signal, json),
+        };
+        [title.to_owned(), fields, text::without_controls(items)]
     }
 }
 
@@ -169,7 +174,8 @@ fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
 
 impl Exporter for DebugExporter {
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        if !self.0.sampler.lock().takes(self.0.config.sampling, Instant::now()) {
+        let is_silent = self.0.config.use_internal_logger && logging::reports().is_none();
+        if is_silent || !self.0.sampler.lock().takes(self.0.config.sampling, Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));
         }
         let (shared, request) = (self.0.clone(), request.clone());

@@ -3,7 +3,7 @@ use sluice_flow::Outcome;
 use sluice_otlp::Signal;
 
 use super::{detailed, normal, text};
-use crate::tests::{config, exporter, send};
+use crate::tests::{config, exporter, one_span, packed, send};
 
 fn span() -> Value {
     json!({"resourceSpans": [{
@@ -134,6 +134,37 @@ async fn sampled_requests_are_written() {
         written.contains("\nwork 01010101010101010101010101010101 0202020202020202\n"),
         "{written}"
     );
+}
+
+/// Scenario: a sender's text has characters that drive a terminal, or turn the direction of text.
+/// Guarantee: they are escaped; line breaks, tabs and all other text stay.
+#[test]
+fn control_characters_are_escaped() {
+    for (given, expected) in [
+        ("plain\n\ttext äß…", "plain\n\ttext äß…"),
+        ("\u{1b}[2Ja\r\u{0}\u{7f}", "\\x1b[2Ja\\r\\x00\\x7f"),
+        ("\u{9b}31m\u{202e}\u{2066}\u{200f}x", "\\u009b31m\\u202e\\u2066\\u200fx"),
+    ] {
+        assert_eq!(text::without_controls(given.to_owned()), expected);
+    }
+}
+
+/// Scenario: a span's name has an escape sequence. Guarantee: the file has none.
+#[tokio::test]
+async fn no_control_characters_are_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("out.txt");
+    for verbosity in ["normal", "detailed"] {
+        let options = format!("output_paths: ['{}']\nverbosity: {verbosity}", path.display());
+        let exporter = exporter("debug", &format!("use_internal_logger: false\n{options}"));
+        let mut bytes = one_span().to_vec();
+        let at = bytes.windows(4).position(|it| it == b"work").expect("the name");
+        bytes[at + 1] = 0x1b;
+        let request = packed(&*exporter, Signal::Traces, vec![bytes.into()]);
+        assert_eq!(exporter.send(&request).await, Outcome::Delivered);
+        let written = std::fs::read_to_string(&path).expect("reads");
+        assert!(written.contains("w\\x1brk") && !written.contains('\u{1b}'), "{written:?}");
+    }
 }
 
 /// Scenario: values that are not finite, huge or tiny. Guarantee: as Go prints them.

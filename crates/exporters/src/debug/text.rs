@@ -35,6 +35,32 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
+/// Escapes characters by which a sender could drive a terminal or hide text from a reader: control
+/// characters, except line breaks and tabs, and those that change the direction of writing.
+pub(super) fn without_controls(text: String) -> String {
+    let is_unsafe = |character: char| match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            true
+        }
+        character => character.is_control(),
+    };
+    if !text.contains(is_unsafe) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match u32::from(character) {
+            _ if !is_unsafe(character) => escaped.push(character),
+            0xd => escaped.push_str("\\r"),
+            // A `String` takes all that is written.
+            code @ ..0x80 => drop(write!(escaped, "\\x{code:02x}")),
+            code => drop(write!(escaped, "\\u{code:04x}")),
+        }
+    }
+    escaped
+}
+
 /// A number, whether JSON has it as a number or (64 bits) as a string. Absent means 0.
 pub(super) fn integer(value: &Value) -> i128 {
     match value {

@@ -3,7 +3,7 @@
 
 use sluice_config::{ComponentKind, Fields, Kind};
 
-use crate::extension::Extension;
+use crate::extension::{Extension, FileStorage};
 
 pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
@@ -17,7 +17,7 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
 /// The Collector's default.
 const DEFAULT_DIRECTORY: &str = "/var/lib/otelcol/file_storage";
 
-fn read(fields: &mut Fields<'_>) -> String {
+fn read(fields: &mut Fields<'_>) -> FileStorage {
     fields.no_effect("timeout", "one process owns the directory; a second one is refused at once");
     fields.no_effect(
         "compaction",
@@ -29,13 +29,15 @@ fn read(fields: &mut Fields<'_>) -> String {
         fields.warn_at("max_size", "has no effect: `buffer.disk.limit_mib` limits the log");
     }
     fields.no_effect("fsync", "every write is synced");
-    fields.no_effect("create_directory", "the directory is created if it is missing");
-    fields.no_effect("directory_permissions", "the directory is created with mode 0700");
+    let doc = "If true, create the directory if it is missing. If false, a missing directory is an \
+               error: its volume may not be mounted.";
+    let creates_directory = fields.boolean("create_directory", false, doc);
+    fields.no_effect("directory_permissions", "a directory is created with mode 0700");
     let why = "damaged data is skipped and counted, the rest is delivered";
     fields.no_effect("recreate", why);
     let directory = fields.string("directory", DEFAULT_DIRECTORY, "Directory of the log.");
     if directory.is_empty() {
         fields.error_at("directory", "must not be empty");
     }
-    directory
+    FileStorage { directory, creates_directory }
 }

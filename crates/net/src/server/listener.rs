@@ -24,7 +24,7 @@ const SOCKET_MODE: u32 = 0o660;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `host:port`; no host means all interfaces, port 0 a free one.
+    /// `host:port`; no host and `0.0.0.0` mean all interfaces, port 0 a free one.
     Tcp(String, Family),
     Unix(PathBuf),
 }
@@ -185,7 +185,9 @@ async fn bind_tcp(
     let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
     let port: u16 = port.parse().map_err(|_| malformed())?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let mut candidates: Vec<SocketAddr> = if host.is_empty() {
+    // `0.0.0.0` means all interfaces of both families, as in Go, if none is asked for.
+    let is_any = family == Family::Any && host.parse() == Ok(Ipv4Addr::UNSPECIFIED);
+    let mut candidates: Vec<SocketAddr> = if host.is_empty() || is_any {
         // One socket takes both where the machine has IPv6.
         vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
     } else {
@@ -337,6 +339,9 @@ mod tests {
             (":0", Family::Any, true, true),
             (":0", Family::V4, true, false),
             (":0", Family::V6, false, true),
+            ("0.0.0.0:0", Family::Any, true, true),
+            ("0.0.0.0:0", Family::V4, true, false),
+            ("[::]:0", Family::Any, true, true),
             ("[::]:0", Family::V6, false, true),
             ("localhost:0", Family::V4, true, false),
         ] {
@@ -344,7 +349,12 @@ mod tests {
             let reached = (reaches("127.0.0.1", &listener).await, reaches("::1", &listener).await);
             assert_eq!(reached, (is_on_v4, is_on_v6), "{text} {family}");
         }
-        for (text, family) in [("127.0.0.1:0", Family::V6), ("[::1]:0", Family::V4)] {
+        for (text, family) in [
+            ("127.0.0.1:0", Family::V6),
+            ("0.0.0.0:0", Family::V6),
+            ("[::1]:0", Family::V4),
+            ("[::]:0", Family::V4),
+        ] {
             let error = Listener::bind(&of(text, family)).await.err().expect("has no such address");
             assert!(
                 matches!(error, BindError::OtherFamily { .. })

@@ -70,6 +70,10 @@ impl Actions {
         keys.map(str::to_owned).collect()
     }
 
+    pub(crate) fn reads_address(&self) -> bool {
+        self.0.iter().any(|action| action.context_key() == Some(&ContextKey::ClientAddress))
+    }
+
     pub(crate) fn fingerprint(&self, fingerprint: &mut Fingerprint) {
         fingerprint.list(&self.0, |fingerprint, action| action.fingerprint(fingerprint));
     }

@@ -113,6 +113,10 @@ impl Processor for Attributes {
         self.actions.metadata_keys()
     }
 
+    fn reads_address(&self) -> bool {
+        self.actions.reads_address()
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("attributes");
         self.actions.fingerprint(&mut fingerprint);

@@ -34,6 +34,10 @@ impl Processor for Resource {
         self.actions.metadata_keys()
     }
 
+    fn reads_address(&self) -> bool {
+        self.actions.reads_address()
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new("resource");
         self.actions.fingerprint(&mut fingerprint);

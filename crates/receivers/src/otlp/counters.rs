@@ -32,6 +32,8 @@ pub struct SignalCounters {
     pub accepted_items: AtomicU64,
     /// Bytes as sent, compressed or not.
     pub accepted_bytes: AtomicU64,
+    /// Strings that were not UTF-8 and were changed.
+    pub repaired_strings: AtomicU64,
     /// Items of requests that were refused after they had been counted.
     pub refused_items: AtomicU64,
     refused_requests: [AtomicU64; RefusedReason::ALL.len()],

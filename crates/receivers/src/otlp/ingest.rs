@@ -1,6 +1,7 @@
 //! The steps of a request that both transports share, from its credentials to its acceptance.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -14,8 +15,8 @@ use sluice_net::server::{BodyReader, ReadScheduler, RequestBody};
 use sluice_otlp::Signal;
 
 use super::config::SharedConfig;
-use super::counters::{Counters, Transport};
-use super::inspect::{Inspector, Work};
+use super::counters::{Counters, SignalCounters, Transport};
+use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 use super::waiting::{Body, Waits};
@@ -121,7 +122,7 @@ impl Ingest {
             let read = read.await;
             drop((head, body));
             let submitted = match read {
-                Ok(arrived) => self.submit(arrived).await,
+                Ok(arrived) => self.submit(arrived, self.counters.of(signal, transport)).await,
                 Err(refused) => Err((refused, 0)),
             };
             match submitted {
@@ -156,11 +157,17 @@ impl Ingest {
 
     /// Returns the items accepted, and the length of the body as sent; with an error, the items
     /// refused as far as they were counted.
-    async fn submit(&self, arrived: ReadRequest) -> Result<(u32, usize), (Refused, u32)> {
+    async fn submit(
+        &self,
+        arrived: ReadRequest,
+        counters: &SignalCounters,
+    ) -> Result<(u32, usize), (Refused, u32)> {
         let ReadRequest { route, metadata, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
-        let ((items, payload), permit) = inspected.map_err(|refused| (refused, 0))?;
+        let (inspected, permit) = inspected.map_err(|refused| (refused, 0))?;
+        let Inspected { items, payload, repaired_strings } = inspected;
+        counters.repaired_strings.fetch_add(repaired_strings, Ordering::Relaxed);
         if items == 0 {
             return Ok((0, len_bytes));
         }

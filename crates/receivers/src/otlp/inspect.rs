@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
-use sluice_otlp::{Encoding, Signal};
+use sluice_otlp::{Encoding, Malformed, Signal};
 use tokio::sync::Semaphore;
 
 use super::ingest::Format;
@@ -22,8 +22,14 @@ const JSON_GROWTH: usize = 4;
 /// That attempt gets at least this much.
 const JSON_LEAST_BYTES: usize = 1024;
 
-/// A request that is known to be valid: its items, and the payload that is passed on.
-pub(super) type Inspected = (u32, Payload);
+/// A request that is known to be valid.
+pub(super) struct Inspected {
+    pub items: u32,
+    /// It is passed on.
+    pub payload: Payload,
+    /// Strings in it that were not UTF-8.
+    pub repaired_strings: u64,
+}
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
@@ -170,7 +176,29 @@ impl Work {
             Format::Protobuf => plain,
             Format::Json => self.translate(&plain, &mut ledger)?,
         };
-        Ok((self.count(&protobuf)?, Payload::identity(protobuf)))
+        match self.count(&protobuf) {
+            Ok(items) => {
+                Ok(Inspected { items, payload: Payload::identity(protobuf), repaired_strings: 0 })
+            }
+            Err(malformed) if malformed.is_text() => {
+                let held = ledger.permit.bytes() - ledger.base_bytes;
+                ledger.hold(held + protobuf.len())?;
+                let repaired = self.repair(&protobuf)?;
+                drop(protobuf);
+                ledger.hold(held)?;
+                Ok(repaired)
+            }
+            Err(malformed) => Err(self.invalid(malformed).into()),
+        }
+    }
+
+    /// A copy, of the same length, with all text in UTF-8: one wrong string must not cost the
+    /// other items of its request.
+    fn repair(&self, plain: &[u8]) -> Result<Inspected, Refused> {
+        let mut request = plain.to_vec();
+        let repaired_strings = sluice_otlp::repair_strings(self.signal, &mut request);
+        let items = self.count(&request).map_err(|malformed| self.invalid(malformed))?;
+        Ok(Inspected { items, payload: Payload::identity(request.into()), repaired_strings })
     }
 
     /// A payload that travels on compressed is only looked at, in memory that is used again.
@@ -178,24 +206,34 @@ impl Work {
         let ledger = RefCell::new(ledger);
         let hold = |bytes| ledger.borrow_mut().hold(bytes);
         let inspect = |plain: compress::Unpacked<'_>| {
-            let items = self.count(plain.bytes)?;
             let uncompressed_len_bytes = plain.bytes.len();
+            let items = match self.count(plain.bytes) {
+                Ok(items) => items,
+                Err(malformed) if malformed.is_text() => {
+                    hold(2 * uncompressed_len_bytes)?;
+                    return Ok(self.repair(plain.bytes)?);
+                }
+                Err(malformed) => return Err(self.invalid(malformed).into()),
+            };
             if plain.is_passable {
                 let (bytes, encoding) = (self.body.clone(), kept);
-                return Ok((items, Payload { bytes, encoding, uncompressed_len_bytes }));
+                let payload = Payload { bytes, encoding, uncompressed_len_bytes };
+                return Ok(Inspected { items, payload, repaired_strings: 0 });
             }
             hold(2 * uncompressed_len_bytes)?;
-            Ok::<_, Stop>((items, Payload::identity(Bytes::copy_from_slice(plain.bytes))))
+            let payload = Payload::identity(Bytes::copy_from_slice(plain.bytes));
+            Ok::<_, Stop>(Inspected { items, payload, repaired_strings: 0 })
         };
-        let (items, payload) = compress::with_decompressed_admitted(
+        let inspected = compress::with_decompressed_admitted(
             self.packing,
             &self.body,
             self.limit_bytes,
             &mut |ask| ledger.borrow_mut().ask(ask),
             inspect,
         )??;
+        let payload = &inspected.payload;
         hold(if payload.encoding == kept { 0 } else { payload.bytes.len() })?;
-        Ok((items, payload))
+        Ok(inspected)
     }
 
     /// JSON as protobuf, which hardly ever is longer.
@@ -217,10 +255,12 @@ impl Work {
         }
     }
 
-    fn count(&self, plain: &[u8]) -> Result<u32, Refused> {
+    fn count(&self, plain: &[u8]) -> Result<u32, Malformed> {
+        sluice_otlp::scan(self.signal, plain)
+    }
+
+    fn invalid(&self, malformed: Malformed) -> Refused {
         let signal = self.signal;
-        sluice_otlp::scan(signal, plain).map_err(|malformed| {
-            Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
-        })
+        Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
     }
 }

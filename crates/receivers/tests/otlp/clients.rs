@@ -143,6 +143,50 @@ async fn compressed_bytes_are_handed_in_verbatim_where_the_engine_keeps_them() {
     receiver.assert_gives_all_memory_back().await;
 }
 
+/// Scenario: one name of many is not UTF-8, over both transports, plain and compressed, also where
+/// the engine would pass gzip on. Guarantee: all items come in, the byte at fault is `?`, the
+/// string is counted, and memory is given back. What else is wrong is refused.
+#[tokio::test]
+async fn one_string_that_is_not_utf8_costs_no_other_item() {
+    let intake = MockIntake { keeps: Some(Encoding::Gzip), ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let mut wrong = trace_request(100);
+    wrong.resource_spans[0].scope_spans[0].spans[50].name = "caf? au lait".to_owned();
+    let expected = wrong.encode_to_vec();
+    let at = expected.windows(4).position(|it| it == b"caf?").expect("the name") + 3;
+    let mut wrong = expected.clone();
+    wrong[at] = 0xe9;
+    let mut client = connect_h2(receiver.grpc).await;
+    for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd] {
+        let body = match encoding {
+            Encoding::Identity => wrong.clone(),
+            encoding => packed(encoding, &wrong),
+        };
+        let flag = u8::from(encoding != Encoding::Identity);
+        let headers = [("grpc-encoding", encoding.as_str())];
+        let message = framed(flag, &body);
+        let status = unary(&mut client, Signal::Traces, &headers, &message).await;
+        assert!(status.is_ok(), "{encoding:?}: {status:?}");
+        let headers = [PROTOBUF, ("content-encoding", encoding.as_str())];
+        let status = post(receiver.http, "/v1/traces", &headers, &body).await.0;
+        assert_eq!(status, 200, "{encoding:?}");
+    }
+    let cut = &wrong[..wrong.len() - 1];
+    assert_eq!(post(receiver.http, "/v1/traces", &[PROTOBUF], cut).await.0, 400);
+    let taken = receiver.intake.taken();
+    assert_eq!(taken.len(), 6);
+    for accepted in taken {
+        assert_eq!((accepted.payload.encoding, accepted.items), (Encoding::Identity, 100));
+        assert_eq!(&accepted.payload.bytes[..], &expected[..]);
+    }
+    for transport in Transport::ALL {
+        let counters = receiver.counters.of(Signal::Traces, transport);
+        assert_eq!(counters.repaired_strings.load(Ordering::Relaxed), 3);
+        assert_eq!(counters.accepted_items.load(Ordering::Relaxed), 300);
+    }
+    receiver.assert_gives_all_memory_back().await;
+}
+
 #[tokio::test]
 async fn http_takes_protobuf_and_json_in_every_coding_and_answers_in_kind() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;

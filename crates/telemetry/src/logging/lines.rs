@@ -45,6 +45,14 @@ impl Lines {
         }
     }
 
+    /// Waits until no other line waits, so that large text never piles up and displaces no lines.
+    pub(super) fn write_when_idle(&self, text: Vec<u8>) {
+        let mut queue = self.queue.lock();
+        self.changed.wait_while(&mut queue, |queue| !queue.lines.is_empty());
+        queue.lines.push_back(text);
+        self.changed.notify_all();
+    }
+
     pub(super) fn wait_until_written(&self, limit: Duration) {
         let mut queue = self.queue.lock();
         self.changed.wait_while_for(&mut queue, |queue| !queue.lines.is_empty(), limit);

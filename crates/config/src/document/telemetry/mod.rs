@@ -27,10 +27,8 @@ pub struct Telemetry {
 pub struct PrometheusReader {
     pub host: String,
     pub port: u16,
-    /// Names do not end in `_total`.
-    pub without_type_suffix: bool,
-    /// Names do not end in a unit.
-    pub without_units: bool,
+    /// Names end in a unit and, if they count, in `_total`.
+    pub has_suffixes: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +56,7 @@ impl Default for PrometheusReader {
     /// The Collector's default.
     fn default() -> Self {
         let (host, port) = ("localhost".to_owned(), 8888);
-        PrometheusReader { host, port, without_type_suffix: true, without_units: true }
+        PrometheusReader { host, port, has_suffixes: false }
     }
 }
 
@@ -187,13 +185,17 @@ fn read_prometheus(fields: &mut Fields<'_>) -> PrometheusReader {
     if !fields.boolean("without_scope_info", true, doc) {
         fields.warn_at("without_scope_info", "has no effect: there are no labels `otel_scope_*`");
     }
-    let doc = "Leave out units, such as `_seconds`.";
+    let doc = "Leave out `_total` and units, unless `without_units` is false.";
+    let without_type_suffix = fields.boolean("without_type_suffix", true, doc);
+    let doc = "Leave out units, such as `_seconds`, and `_total`, unless `without_type_suffix` is \
+               false.";
+    let without_units = fields.boolean("without_units", true, doc);
     PrometheusReader {
         host: without_brackets(&fields.string("host", "localhost", "Address to listen on."))
             .to_owned(),
         port: fields.integer("port", 8888, 0..=u16::MAX, "Port to listen on."),
-        without_type_suffix: fields.boolean("without_type_suffix", true, "Leave out `_total`."),
-        without_units: fields.boolean("without_units", true, doc),
+        // The Collector has one setting for both: either option turns it on.
+        has_suffixes: !(without_type_suffix && without_units),
     }
 }
 

@@ -22,12 +22,7 @@ fn reads_telemetry() {
     );
     assert_eq!(said, Vec::<String>::new());
     let Telemetry { readers, periodic, logs, resource } = document.telemetry;
-    let reader = PrometheusReader {
-        host: "0.0.0.0".to_owned(),
-        port: 8889,
-        without_type_suffix: true,
-        without_units: false,
-    };
+    let reader = PrometheusReader { host: "0.0.0.0".to_owned(), port: 8889, has_suffixes: true };
     assert_eq!(readers, [reader]);
     let expected_logs = OwnLogs {
         level: "debug",
@@ -40,6 +35,26 @@ fn reads_telemetry() {
     let name = AnyValue::String("gateway".to_owned());
     let expected = [("service.name".to_owned(), Some(name)), ("host.name".to_owned(), None)];
     assert_eq!(resource.attributes, expected);
+}
+
+/// Guarantee: one `false` turns both suffixes on, whatever the other option is. The expected values
+/// are those of the Collector's page.
+#[test]
+fn either_option_turns_both_suffixes_on() {
+    let given = |option: &str, value: Option<bool>| {
+        value.map_or(String::new(), |value| format!(", {option}: {value}"))
+    };
+    let values = [None, Some(true), Some(false)];
+    for (total, units) in values.iter().flat_map(|total| values.map(|units| (*total, units))) {
+        let options = given("without_type_suffix", total) + &given("without_units", units);
+        let (document, said) = read_rest(&format!(
+            "  telemetry: {{metrics: {{readers: [{{pull: {{exporter: {{prometheus: \
+             {{port: 8889{options}}}}}}}}}]}}}}\n"
+        ));
+        assert_eq!(said, Vec::<String>::new());
+        let expected = total == Some(false) || units == Some(false);
+        assert_eq!(document.telemetry.readers[0].has_suffixes, expected, "{options}");
+    }
 }
 
 /// Guarantee: null is no list of readers, as in the Collector.
