@@ -81,7 +81,7 @@ run() {
     printf '%-28s sluice load-test %s\n' "$name" "$*"
     # An interrupted call still writes what it has; one that fails leaves a gap and its message.
     local status=0
-    timeout --signal=INT --kill-after=60 "$limit" "$sluice" load-test "$@" --quiet --output "$results/$name" \
+    timeout --signal=INT --kill-after=60 "$limit" "$sluice" load-test "$@" --quiet --overwrite --output "$results/$name" \
         >/dev/null 2>"$results/$name.log" || status=$?
     if [ ! -e "$results/$name/run.json" ]; then
         printf '%-28s gave nothing (status %s): %s\n' "$name" "$status" "$(tail -n 1 "$results/$name.log")" >&2

@@ -4,6 +4,7 @@ mod ack;
 mod admin;
 mod backlog;
 mod catalog;
+mod dashboard;
 mod delivery;
 mod engine;
 mod entry;

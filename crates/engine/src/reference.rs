@@ -7,6 +7,7 @@ use sluice_receivers::RECEIVERS;
 use sluice_telemetry::table::TableDoc;
 
 use crate::catalog::Components;
+pub use crate::dashboard::dashboard_json;
 pub use crate::metrics::tables as metric_tables;
 
 const HEAD: &str = "\
@@ -130,21 +131,21 @@ mod tests {
     use super::*;
 
     /// Scenario: an option or a metric is added, renamed or removed in the code. Guarantee: docs/
-    /// says so, or this test fails.
+    /// and the dashboard say so, or this test fails.
     #[test]
     fn the_committed_references_are_the_generated_ones() {
-        let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        for (name, wanted) in [("metrics.md", metrics_markdown()), ("configuration.md", markdown())]
-        {
-            let path = docs.join(name);
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (name, wanted) in [
+            ("docs/metrics.md", metrics_markdown()),
+            ("docs/configuration.md", markdown()),
+            ("examples/grafana/sluice.json", dashboard_json()),
+        ] {
+            let path = root.join(name);
             if std::env::var_os("UPDATE_READMES").is_some() {
                 std::fs::write(&path, &wanted).expect("writes");
             }
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(
-                text == wanted,
-                "docs/{name} is out of date: run this test with UPDATE_READMES=1"
-            );
+            assert!(text == wanted, "{name} is out of date: run this test with UPDATE_READMES=1");
         }
     }
 

@@ -75,9 +75,10 @@ pub(crate) enum Command {
     /// List the components of this build
     #[command(after_help = "Example:\n  sluice components")]
     Components,
-    /// Print a reference as Markdown: of all configuration options, or of all metrics
+    /// Print a reference: of all configuration options, of all metrics, or a Grafana dashboard
     #[command(after_help = "Examples:\n  sluice docs > configuration.md\n  \
-        sluice docs metrics > metrics.md")]
+        sluice docs metrics > metrics.md\n  \
+        sluice docs dashboard > sluice.json")]
     Docs {
         #[arg(value_enum, default_value_t = Reference::Configuration)]
         reference: Reference,
@@ -97,6 +98,8 @@ pub(crate) enum Reference {
     Configuration,
     /// Every metric that `/metrics` exposes
     Metrics,
+    /// A dashboard to import into Grafana
+    Dashboard,
 }
 
 #[derive(Debug, Args)]

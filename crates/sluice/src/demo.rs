@@ -11,6 +11,7 @@ use sluice_net::server::ReadScheduler;
 use crate::arguments::DemoArguments;
 use crate::output::complain;
 use crate::runtime::runtime;
+use crate::text::terminal_width;
 
 /// Time for the healthy and the refusing backend to get the rest after the load has ended.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -29,5 +30,8 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let runtime = runtime(None, &ReadScheduler::new())?;
     let load = demo::run(gateway, rate as f64, arguments.seconds, DRAIN_WITHIN);
     let kpis = runtime.block_on(load)?;
-    crate::output::print(&format!("\n{}\n", demo::to_markdown(&kpis)))
+    let table = demo::table(&kpis);
+    // Where it is too wide for the terminal it would be wrapped amid figures.
+    let table = terminal_width().map_or_else(|| table.to_string(), |width| table.within(width));
+    crate::output::print(&format!("\n{table}\n"))
 }

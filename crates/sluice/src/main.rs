@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Docs { reference } => output::print(&match reference {
             Reference::Configuration => reference::markdown(),
             Reference::Metrics => reference::metrics_markdown(),
+            Reference::Dashboard => reference::dashboard_json(),
         }),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -4,16 +4,16 @@
 #[path = "../../load-test/tests/support/component.rs"]
 mod component;
 mod gateway;
+mod prometheus;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use component::component;
 use gateway::{Gateway, assert_all_accepted, eventually, fan_out, faulty_backend, get};
-use sluice_load_test::subject::free_addr;
+use prometheus::Prometheus;
 use sluice_load_test::{Backend, Faults};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
@@ -89,58 +89,21 @@ fn the_rules_fire_when_they_should() {
     assert!(output.status.success(), "{}", said.concat());
 }
 
-/// A Prometheus that scrapes the gateway of `target` every second, with the rules, in which a
-/// minute lasts a second. It ends when dropped.
-struct Prometheus {
-    child: Child,
-    addr: SocketAddr,
-    folder: TempDir,
+/// The rules, in which a minute lasts a second.
+fn fast_rules() -> String {
+    let rules = fs::read_to_string(rules()).expect("rules");
+    let fast = rules.lines().map(|line| match line.trim().strip_prefix("for: ") {
+        Some(time) => format!("        for: {}s\n", time.trim_end_matches('m')),
+        None => {
+            let minutes = [("[15m]", "[15s]"), ("[5m]", "[5s]"), ("< 900", "< 15")];
+            let fast = |line: String, (slow, fast)| line.replace(slow, fast);
+            minutes.into_iter().fold(format!("{line}\n"), fast)
+        }
+    });
+    fast.collect()
 }
 
 impl Prometheus {
-    fn start() -> Option<Prometheus> {
-        let binary = component("SLUICE_TEST_PROMETHEUS")?;
-        let (folder, addr) = (TempDir::new().expect("a folder"), free_addr().expect("a port"));
-        let rules = fs::read_to_string(rules()).expect("rules");
-        let fast = rules.lines().map(|line| match line.trim().strip_prefix("for: ") {
-            Some(time) => format!("        for: {}s\n", time.trim_end_matches('m')),
-            None => {
-                let minutes = [("[15m]", "[15s]"), ("[5m]", "[5s]"), ("< 900", "< 15")];
-                let fast = |line: String, (slow, fast)| line.replace(slow, fast);
-                minutes.into_iter().fold(format!("{line}\n"), fast)
-            }
-        });
-        let file = |name: &str, text: String| {
-            let path = folder.path().join(name);
-            fs::write(&path, text).expect("a file");
-            path
-        };
-        file("alerts.yaml", fast.collect());
-        file("targets.yaml", "[]\n".to_owned());
-        let config = "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n\
-                      rule_files: [alerts.yaml]\n\
-                      scrape_configs:\n  - job_name: sluice\n    \
-                      file_sd_configs: [{files: [targets.yaml], refresh_interval: 1s}]\n";
-        let config = file("prometheus.yml", config.to_owned());
-        let child = Command::new(binary)
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg(format!("--web.listen-address={addr}"))
-            .arg("--log.level=error")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("Prometheus runs");
-        Some(Prometheus { child, addr, folder })
-    }
-
-    fn scrape(&self, target: SocketAddr) {
-        let text = format!("- targets: ['{target}']\n");
-        let (new, targets) =
-            ["new.tmp", "targets.yaml"].map(|name| self.folder.path().join(name)).into();
-        fs::write(&new, text).and_then(|()| fs::rename(&new, targets)).expect("targets");
-    }
-
     async fn fires(&self, alert: &str) -> bool {
         let Some((_, answer)) = get(self.addr, "/api/v1/alerts").await else { return false };
         let alerts = answer.split("\"labels\":").filter(|it| it.contains(alert));
@@ -158,19 +121,12 @@ impl Prometheus {
     }
 }
 
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Scenario: a real Prometheus scrapes a gateway through an outage of a backend, with drops; the
 /// backend takes everything; a second outage; the gateway is killed and starts again with its
 /// backlog on disk. Guarantee: both alerts fire in each outage, and end after the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_prometheus_fires_in_each_outage_and_after_a_restart() {
-    let Some(prometheus) = Prometheus::start() else { return };
+    let Some(prometheus) = Prometheus::start(&fast_rules()) else { return };
     let directory = TempDir::new().expect("a folder");
     let healthy = Backend::healthy().await.expect("a backend");
     let weak = faulty_backend(Faults::dead()).await;
@@ -179,7 +135,7 @@ async fn a_real_prometheus_fires_in_each_outage_and_after_a_restart() {
     let config = config.replace("buffer:\n", &format!("buffer:\n{own}"));
     let start = async || {
         let gateway = Gateway::start(&config).await;
-        prometheus.scrape(gateway.metrics);
+        prometheus.scrape(&[gateway.metrics]);
         gateway
     };
     // Until drops are certain, or a minute is over.

@@ -70,6 +70,31 @@ fn a_terminal_shows_progress_rates_and_what_the_run_came_to_and_is_restored() {
     assert!(shown.contains("lost 0, doubled 0"), "what the turn came to stays: {shown}");
 }
 
+/// Guarantee: on a terminal of 80 columns no line of a report is wider, and all figures are there.
+#[test]
+fn the_report_fits_the_terminal() {
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../load-test/testdata/report/run.json");
+    let report = format!("exec {} load-test report {records}", env!("CARGO_BIN_EXE_sluice"));
+    let run = |before: &str| {
+        let line = format!("{before} {report}");
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
+        command.env("LC_ALL", "C.UTF-8").env("SHELL", "/bin/bash").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stdout));
+        text(&output.stdout)
+    };
+    let [narrow, wide] = ["stty cols 80 rows 30;", "stty cols 1000 rows 30;"].map(run);
+    let too_wide = narrow.lines().find(|line| line.trim_end().chars().count() > 80);
+    assert_eq!(too_wide, None, "{narrow}");
+    assert!(wide.contains("\n| ") && !narrow.contains("\n| "), "{narrow}");
+    let rows = wide.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.flat_map(|line| line.split('|')).map(str::trim);
+    for cell in cells.filter(|cell| !cell.is_empty() && !cell.ends_with("-:")) {
+        assert!(narrow.contains(&cell.replace('\\', "")), "{cell}: {narrow}");
+    }
+}
+
 #[test]
 fn no_color_is_heeded() {
     let output = on_terminal("1", "NO_COLOR=1").output().unwrap();

@@ -391,3 +391,18 @@ async fn processors_requests_in_flight_and_the_process_are_shown() {
     let named = gateway.metric("target_info", &[("service_name", "sluice")]).await;
     assert_eq!(named, 1.0);
 }
+
+/// Guarantee: docs/troubleshooting.md says for each reason of a refusal what to do.
+#[tokio::test]
+async fn every_reason_of_a_refusal_has_its_remedy_in_the_documents() {
+    let backend = Backend::healthy().await.expect("a backend");
+    let gateway = Gateway::start(&fan_out(Signal::Traces, 64, &[("backend", &backend)])).await;
+    let (_, page) = get(gateway.metrics, "/metrics").await.expect("a page");
+    let refused = page.lines().filter(|it| it.starts_with("sluice_receiver_refused_requests"));
+    let reasons: BTreeSet<&str> =
+        refused.filter_map(|line| line.split("reason=\"").nth(1)?.split('"').next()).collect();
+    assert!(reasons.len() >= 12, "{reasons:?}");
+    let document = include_str!("../../../docs/troubleshooting.md");
+    let without = reasons.iter().find(|it| !document.contains(&format!("| `{it}` |")));
+    assert_eq!(without, None, "no row in docs/troubleshooting.md");
+}

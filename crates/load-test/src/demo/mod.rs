@@ -80,11 +80,11 @@ const COLUMNS: [Column; 13] = [
     }),
 ];
 
-/// One row a pipeline, in Markdown. A value that is not known is a dash.
-pub fn to_markdown(kpis: &Kpis) -> String {
+/// One row a pipeline. A value that is not known is a dash.
+pub fn table(kpis: &Kpis) -> Table {
     let rows = PIPELINES.iter().zip(&kpis.pipelines);
     let rows = rows.map(|(&(name, backend), pipeline)| (name, backend, kpis, pipeline));
-    Table::of("", &COLUMNS, rows).to_string()
+    Table::of("", &COLUMNS, rows)
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_pipeline_has_its_row_and_unknown_values_are_dashes() {
-        let table = to_markdown(&Kpis {
+        let table = table(&Kpis {
             pipelines: vec![pipeline(70, Some(30.0)), pipeline(100, None)],
             accepted: Some(300_000),
             received_per_s: Some(10_000.0),
@@ -119,6 +119,7 @@ mod tests {
             cpu_cores: Some(0.25),
             ..Kpis::default()
         });
+        let table = table.to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 4, "{table}");
         assert!(

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum as _;
 
-use super::record::{RECORD_FILE, RunRecord, write};
+use super::record::{RECORD_FILE, RunRecord, Target, write};
 use super::{to_csv, to_html, to_markdown};
 
 /// Levels of folders that are searched for records. The limit ends loops of links.
@@ -51,12 +53,40 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+const MARKDOWN_FILE: &str = "report.md";
+const CSV_FILE: &str = "report.csv";
+const HTML_FILE: &str = "report.html";
+
 /// Writes `report.md`, `report.csv` and `report.html` into a folder, and makes it if need be.
 pub fn write_reports(records: &[RunRecord], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    write(folder, "report.md", &to_markdown(records))?;
-    write(folder, "report.csv", &to_csv(records))?;
-    write(folder, "report.html", &to_html(records))
+    write(folder, MARKDOWN_FILE, &to_markdown(records))?;
+    write(folder, CSV_FILE, &to_csv(records))?;
+    write(folder, HTML_FILE, &to_html(records))
+}
+
+/// The reports in a folder.
+pub fn reports_in(folder: &Path) -> Vec<PathBuf> {
+    let paths = [MARKDOWN_FILE, CSV_FILE, HTML_FILE].map(|name| folder.join(name));
+    paths.into_iter().filter(|path| path.exists()).collect()
+}
+
+/// All files of a run in its folder: records, those of single targets included, and reports.
+pub fn run_files_in(folder: &Path) -> Vec<PathBuf> {
+    let targets = Target::value_variants().iter().map(|target| folder.join(target.to_string()));
+    let records = iter::once(folder.to_owned()).chain(targets);
+    let records = records.map(|folder| folder.join(RECORD_FILE)).filter(|path| path.exists());
+    records.chain(reports_in(folder)).collect()
+}
+
+/// An error if there is an earlier file.
+pub fn refuse_to_replace(earlier: &[PathBuf]) -> Result<()> {
+    let [first, ..] = earlier else { return Ok(()) };
+    bail!(
+        "{} is of an earlier run: name another folder with --output, or replace what is there with \
+         --overwrite",
+        first.display()
+    )
 }
 
 pub fn write_all(record: &RunRecord, folder: &Path) -> Result<()> {

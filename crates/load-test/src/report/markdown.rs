@@ -3,17 +3,26 @@
 use std::fmt::Write;
 
 use super::record::RunRecord;
-use super::table::escape;
+use super::table::{Table, escape};
 use super::tables;
 use super::words;
 
 /// All runs together: a heading for each target, a row for each version.
 pub fn to_markdown(records: &[RunRecord]) -> String {
+    text_of(records, Table::to_string)
+}
+
+/// The same for a terminal of this many columns, on which wide tables are turned.
+pub fn to_text(records: &[RunRecord], width: usize) -> String {
+    text_of(records, |table| table.within(width))
+}
+
+fn text_of(records: &[RunRecord], table_of: impl Fn(&Table) -> String) -> String {
     let mut text = String::new();
     for (target, runs) in tables::by_target(records) {
         let _ = writeln!(text, "## {}\n", target.title());
         for table in tables::tables(target, &runs) {
-            let _ = write!(text, "### {}\n\n{table}\n", table.title);
+            let _ = write!(text, "### {}\n\n{}\n", table.title, table_of(&table));
         }
         for run in runs.into_iter().filter(|run| run.is_of_a_run()) {
             let (name, group) = (escape(&run.scenario.name), tables::group_title(run));

@@ -14,12 +14,12 @@ mod table;
 mod tables;
 mod words;
 
-pub use collect::{load, write_all, write_reports};
+pub use collect::{load, refuse_to_replace, reports_in, run_files_in, write_all, write_reports};
 pub use csv::to_csv;
 pub use format::{DASH, MEBIBYTE, Spread, number};
 pub(crate) use format::{count, megabytes, whole};
 pub use html::to_html;
-pub use markdown::to_markdown;
+pub use markdown::{to_markdown, to_text};
 pub use record::{
     BenchCost, FORMAT, FaultWindow, FoundLimit, Kpis, LimitTry, Machine, PipelineKpis,
     PrometheusReading, Query, RunRecord, Sample, Scenario, SubjectLimits, SubjectRecord, Target,

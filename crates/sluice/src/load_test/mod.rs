@@ -66,13 +66,16 @@ enum LoadTestCommand {
         /// Write all reports into this folder
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
+        /// Replace reports that are in this folder
+        #[arg(long, requires = "output")]
+        overwrite: bool,
     },
 }
 
 pub(crate) fn load_test(arguments: &LoadTestArguments) -> Result<ExitCode> {
     match &arguments.command {
-        Some(LoadTestCommand::Report { places, output }) => {
-            output::merge(places, output.as_deref())
+        Some(LoadTestCommand::Report { places, output, overwrite }) => {
+            output::merge(places, output.as_deref(), *overwrite)
         }
         Some(LoadTestCommand::Subjects) => subjects::list(),
         None => run_plans(arguments),

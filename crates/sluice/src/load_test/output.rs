@@ -12,6 +12,7 @@ use sluice_load_test::run::Threshold;
 
 use super::interruption::INTERRUPTED;
 use crate::output::complain;
+use crate::text;
 
 #[derive(Debug, Args)]
 pub(super) struct OutputArguments {
@@ -31,6 +32,9 @@ pub(super) struct OutputArguments {
     /// target into a subfolder
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Replace the record and the reports of an earlier run in the folder of --output
+    #[arg(long, requires = "output")]
+    overwrite: bool,
 }
 
 impl OutputArguments {
@@ -49,7 +53,7 @@ impl OutputArguments {
         self.output.as_deref().map_or(Ok(()), create_folder)
     }
 
-    /// A record is of one target.
+    /// A record is of one target, and an earlier one is replaced only on demand.
     pub(super) fn check(&self, targets: usize) -> Result<()> {
         if targets > 1 && self.json.is_some() {
             bail!(
@@ -57,11 +61,16 @@ impl OutputArguments {
                  one a target"
             );
         }
-        Ok(())
+        match &self.output {
+            Some(folder) if !self.overwrite => {
+                report::refuse_to_replace(&report::run_files_in(folder))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn put_out(&self, records: &[RunRecord]) -> Result<()> {
-        crate::output::print(&report::to_markdown(records))?;
+        print(records)?;
         // On a terminal the report has just shown these lines.
         if !std::io::stdout().is_terminal() {
             let told = records.iter().flat_map(report::about);
@@ -82,6 +91,10 @@ impl OutputArguments {
             save(path, report::to_csv(records))?;
         }
         let Some(folder) = &self.output else { return Ok(()) };
+        // A record of a run of other targets would be taken for one of this run.
+        for path in report::run_files_in(folder) {
+            fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+        }
         if let [record] = records {
             return report::write_all(record, folder);
         }
@@ -94,10 +107,25 @@ impl OutputArguments {
     }
 }
 
+/// Markdown; on a terminal, with tables and lines that are no wider.
+fn print(records: &[RunRecord]) -> Result<ExitCode> {
+    crate::output::print(&match text::terminal_width() {
+        Some(width) => text::wrapped(&report::to_text(records, width), width),
+        None => report::to_markdown(records),
+    })
+}
+
 /// `sluice load-test report`: one table of several runs.
-pub(super) fn merge(places: &[PathBuf], output: Option<&Path>) -> Result<ExitCode> {
+pub(super) fn merge(
+    places: &[PathBuf],
+    output: Option<&Path>,
+    overwrite: bool,
+) -> Result<ExitCode> {
+    if let Some(folder) = output.filter(|_| !overwrite) {
+        report::refuse_to_replace(&report::reports_in(folder))?;
+    }
     let records = report::load(places)?;
-    let code = crate::output::print(&report::to_markdown(&records))?;
+    let code = print(&records)?;
     if let Some(folder) = output {
         report::write_reports(&records, folder)?;
     }

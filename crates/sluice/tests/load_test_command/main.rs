@@ -8,6 +8,7 @@ mod flags;
 mod interruption;
 mod kpis;
 mod limit;
+mod output;
 mod pipelines;
 #[path = "../../../load-test/tests/support/mod.rs"]
 mod relay;
