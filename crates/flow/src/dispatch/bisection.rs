@@ -7,11 +7,14 @@
 //! send, or the refused items leave no room to read more of it. A run of refused items without
 //! anything taken is a fault of all data: see [`FAULT_ITEMS`].
 //!
-//! One sender may send many items in a row that are all at fault. So during a run, data from
-//! elsewhere is sent after each refused item: unsent data, or the part that has waited longest.
+//! One sender may send many items in a row that are all at fault. So during a run, one unit from
+//! elsewhere is sent after each refused item: in turn the newest that was read, and one from a
+//! place of its own, spread over all that waits. With each refused item twice as much is read
+//! ahead for that, so that a long run is left behind after a few requests.
 
 use std::collections::VecDeque;
 
+use super::batcher::Batcher;
 use super::retry::run_beyond_chance;
 use super::{Batch, Cause, Unit};
 use crate::TakenShare;
@@ -22,8 +25,11 @@ const FAULT_ITEMS: (u32, u32) = (64, 1024);
 /// The share that a backend takes is averaged over this many answers: batches that were taken and
 /// single items that were refused.
 const SHARE_ANSWERS: u32 = 32;
-/// With this many parts to send, no more data is read.
-const PARTS_MAX: usize = 256;
+/// At most this many units and parts wait in a delivery to be looked at.
+const AHEAD_MAX: usize = 32 << 10;
+
+/// Multiples of its fraction are spread evenly over 0 to 1, however many there are.
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
 
 /// An item that was refused alone.
 #[derive(Debug)]
@@ -44,8 +50,10 @@ pub(super) struct Bisection<L> {
     taken_share: TakenShare<SHARE_ANSWERS>,
     /// Share that the backend took before the present run, 0 to 1.
     share_before: f64,
-    /// Number of batches from elsewhere to be sent before the next part.
+    /// Number of units from elsewhere to be sent before the next part.
     looks_elsewhere: u32,
+    /// Number of looks so far: each goes to another place.
+    looks: u32,
 }
 
 impl<L> Default for Bisection<L> {
@@ -58,6 +66,7 @@ impl<L> Default for Bisection<L> {
             taken_share: TakenShare::default(),
             share_before: 1.0,
             looks_elsewhere: 0,
+            looks: 0,
         }
     }
 }
@@ -77,9 +86,36 @@ impl<L> Bisection<L> {
         self.suspects.pop_back()
     }
 
-    /// The part that has waited longest: far from the parts that are being searched.
-    pub(super) fn pop_elsewhere(&mut self) -> Option<Batch<L>> {
-        self.suspects.pop_front()
+    /// One unit of the parts: at this place, from 0 for the part that has waited longest to 1.
+    fn pop_unit(&mut self, place: f64) -> Option<Batch<L>> {
+        let index = (place * self.suspects.len() as f64) as usize;
+        let index = index.min(self.suspects.len().checked_sub(1)?);
+        let len = self.suspects[index].units.len();
+        let taken = self.suspects[index].take_unit(((place * len as f64) as usize).min(len - 1));
+        if len == 1 {
+            self.suspects.remove(index);
+        }
+        taken
+    }
+
+    /// One unit from elsewhere, unsent or part of what is searched, if there is any.
+    pub(super) fn pop_elsewhere(&mut self, unsent: &mut Batcher<L>) -> Option<Batch<L>> {
+        self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
+        self.looks = self.looks.wrapping_add(1);
+        unsent.close_all();
+        if self.looks % 2 == 1
+            && let Some(newest) = unsent.pop_unit(1.0)
+        {
+            return Some(newest);
+        }
+        // Of any number of such places, the largest gap is about twice the mean one.
+        let place = (f64::from(self.looks / 2) * GOLDEN_RATIO).fract();
+        let searched = self.suspects.iter().map(|part| part.units.len()).sum::<usize>() as f64;
+        let share = searched / (searched + unsent.units_len() as f64).max(1.0);
+        if place < share {
+            return self.pop_unit(place / share);
+        }
+        unsent.pop_unit((place - share) / (1.0 - share).max(f64::EPSILON))
     }
 
     /// Adds parts to be sent next, the first one first.
@@ -87,19 +123,19 @@ impl<L> Bisection<L> {
         self.suspects.extend(parts.rev());
     }
 
-    /// Whether data from elsewhere should go out before the next part.
+    /// Whether a unit from elsewhere should go out before the next part.
     pub(super) fn looks_elsewhere(&self) -> bool {
         self.looks_elsewhere > 0
     }
 
-    /// Whether more data may be read for that.
-    pub(super) fn may_read(&self) -> bool {
-        self.suspects.len() < PARTS_MAX
-    }
-
-    /// Such data was sent, or there is none.
-    pub(super) fn has_looked_elsewhere(&mut self) {
-        self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
+    /// Whether more units should be read for that, if this many wait. `is_held`: all that there
+    /// is room for, as requests are few then.
+    pub(super) fn wants_ahead(&self, unsent: usize, waiting: usize, is_held: bool) -> bool {
+        let doubled = 1_usize << self.items_in_a_row.min(AHEAD_MAX.ilog2());
+        let wanted = if is_held { AHEAD_MAX } else { doubled };
+        self.looks_elsewhere()
+            && unsent < wanted
+            && unsent + waiting + self.suspects.len() < AHEAD_MAX
     }
 
     /// The backend took a request: the items that it refused are at fault.

@@ -18,9 +18,6 @@ const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Probes alternate among this many batches: one that stays refused says nothing of the rest.
 const PROBE_CANDIDATES: usize = 4;
-/// While a delivery is held for a fault of all data, no more data is read for other probes once
-/// this many batches wait.
-const SEARCHED_BATCHES_MAX: usize = 512;
 /// Among this many waiting batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
 
@@ -80,6 +77,9 @@ struct Probing {
     failures: u32,
     /// Earliest time of the next probe; None while one is in flight.
     next: Option<Instant>,
+    /// Data has come since the last probe, and before the last one since the one before.
+    has_fresh: bool,
+    had_fresh: bool,
 }
 
 /// Time of an outcome, and a number uniform in 0..1.
@@ -163,21 +163,34 @@ impl<L> Dispatcher<L> {
     /// True if another unit should be read. Unread frames cost only their space in the log.
     pub fn wants_more(&self) -> bool {
         let backlog = self.batcher.ready_len() + self.bisection.len();
-        let looks_elsewhere = self.bisection.looks_elsewhere()
-            && self.bisection.may_read()
-            && self.batcher.wants_company();
         match self.state {
-            State::Open => backlog < self.concurrency.free().max(1) || looks_elsewhere,
+            State::Open => backlog < self.concurrency.free().max(1) || self.wants_ahead(),
             State::Outage(_) | State::Held(_) => {
                 let is_short = backlog == 0 && self.waiting.len() < PROBE_CANDIDATES;
-                let may_look = self.waiting.len() < SEARCHED_BATCHES_MAX;
-                self.in_flight() == 0 && (is_short || looks_elsewhere && may_look)
+                self.in_flight() == 0 && (is_short || self.wants_ahead())
             }
         }
     }
 
+    /// True if more is read only to find data that the backend takes: not worth much memory.
+    pub fn only_looks_ahead(&self) -> bool {
+        self.wants_ahead() && !self.batcher.is_empty()
+    }
+
+    fn wants_ahead(&self) -> bool {
+        let is_held = self.state != State::Open;
+        self.bisection.wants_ahead(self.batcher.units_len(), self.waiting.len(), is_held)
+    }
+
     pub fn offer(&mut self, unit: Unit<L>, now: Instant) {
         self.batcher.push(unit, now);
+        if self.state != State::Open && self.bisection.looks_elsewhere() {
+            self.probing.has_fresh = true;
+            // After a time without new data, the first is looked at soon.
+            if let Some(next) = self.probing.next.as_mut().filter(|_| !self.probing.had_fresh) {
+                *next = (*next).min(now + retry::FAULT_BACKOFF.initial);
+            }
+        }
     }
 
     /// Sends all batches from now on without gathering more units.
@@ -199,17 +212,16 @@ impl<L> Dispatcher<L> {
         batch.attempts += 1;
         batch.first_attempt.get_or_insert(now);
         self.probing.next = None;
+        self.probing.had_fresh = std::mem::take(&mut self.probing.has_fresh);
         self.concurrency.start(now);
         Some(batch)
     }
 
     fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
-        if self.bisection.looks_elsewhere() {
-            self.bisection.has_looked_elsewhere();
-            self.batcher.close_all();
-            if let Some(batch) = self.batcher.pop().or_else(|| self.bisection.pop_elsewhere()) {
-                return Some(batch);
-            }
+        if self.bisection.looks_elsewhere()
+            && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher)
+        {
+            return Some(batch);
         }
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
@@ -425,7 +437,8 @@ impl<L> Dispatcher<L> {
         }
         if self.policy.return_rejections || batch.items > 1 {
             if self.state != State::Open {
-                self.probing.next = Some(at.now + retry::FAULT_BACKOFF.delay(1, at.random));
+                let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
+                self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
             }
             return self.halve(batch, cause, reason);
         }

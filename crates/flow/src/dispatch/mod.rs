@@ -52,6 +52,15 @@ impl<L> Batch<L> {
         Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
     }
 
+    /// Takes one unit out, to be sent by itself. None if there is no such unit.
+    fn take_unit(&mut self, index: usize) -> Option<Self> {
+        let mut units = std::mem::take(&mut self.units);
+        let taken = (index < units.len()).then(|| units.remove(index));
+        self.packed = self.packed.take().filter(|_| taken.is_none());
+        self.set_units(units);
+        Some(Batch { first_attempt: self.first_attempt, ..Batch::new(vec![taken?]) })
+    }
+
     /// Replaces its units. A request that was packed from the old units is then obsolete.
     pub fn set_units(&mut self, units: Vec<Unit<L>>) {
         (self.items, self.bytes) = sizes(&units);
