@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
-use super::bisection::{Bisection, Refused};
+use super::bisection::{Bisection, Place, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::{Batch, Unit};
@@ -97,6 +97,8 @@ pub struct Dispatcher<L> {
     waiting: BTreeMap<(Instant, u64), Batch<L>>,
     /// Parts of refused batches: sent before anything else.
     bisection: Bisection<L>,
+    /// The place of the unit that is being cut.
+    cut_place: Option<Place>,
     waiting_sequence: u64,
     state: State,
     probing: Probing,
@@ -115,6 +117,7 @@ impl<L> Dispatcher<L> {
             concurrency: Concurrency::new(policy.concurrency),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
+            cut_place: None,
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
@@ -218,8 +221,9 @@ impl<L> Dispatcher<L> {
     }
 
     fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
-        if self.bisection.looks_elsewhere()
-            && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher)
+        let is_first_fresh = self.probing.has_fresh && !self.probing.had_fresh;
+        if self.bisection.looks_now(probing)
+            && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher, is_first_fresh)
         {
             return Some(batch);
         }
@@ -287,7 +291,8 @@ impl<L> Dispatcher<L> {
 
     /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
-        self.bisection.push(parts.into_iter().map(|part| Batch::new(vec![part])));
+        let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
+        self.bisection.push(parts.collect(), self.cut_place);
     }
 
     /// Items that the backend refused and that are at fault themselves. To be called after
@@ -461,11 +466,13 @@ impl<L> Dispatcher<L> {
             let second = batch.units.split_off(batch.units.len() / 2);
             let first_attempt = batch.first_attempt;
             let halves = [batch.units, second].map(Batch::new);
-            self.bisection.push(halves.map(|half| Batch { first_attempt, ..half }).into_iter());
+            let halves = halves.map(|half| Batch { first_attempt, ..half });
+            self.bisection.push(halves.into(), batch.place);
             return Verdict::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
+                self.cut_place = batch.place;
                 let max_items = (unit.items as usize).div_ceil(2);
                 Verdict::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
             }
