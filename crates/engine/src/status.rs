@@ -74,10 +74,15 @@ impl EngineStatus {
                 State::Outage(reason) => Some(sick(&it.id, "out of order", reason)),
                 State::Held(reason) => Some(sick(&it.id, "held", reason)),
             });
+        let stuck = shown.deliveries.iter().filter_map(|(_, it)| {
+            let problem = it.stats.dead_letter_trouble.lock();
+            let reason = format!("its dead letters cannot be stored: {}", problem.as_ref()?);
+            Some(sick(&it.id, "waits for dead letters", &reason))
+        });
         let leaving = self.backlog.leaving();
         let why = "a reload removed it; it sends its remaining data";
         let leaving = leaving.iter().map(|delivery| sick(&delivery.id, "leaving", why));
-        let deliveries: Vec<Value> = in_trouble.chain(leaving).collect();
+        let deliveries: Vec<Value> = in_trouble.chain(stuck).chain(leaving).collect();
         let troubled = |signal: Signal| {
             let reason = self.storage.watches[signal as usize].trouble()?;
             Some(json!({ "signal": signal.as_str(), "reason": reason }))

@@ -99,6 +99,61 @@ async fn a_backlog_full_of_poison_is_delivered() {
     }
 }
 
+/// Scenario: good requests are delivered; then a thousand come that are all refused, then good
+/// ones again. Or the backend is off until all have come. Guarantee: all good ones arrive within
+/// seconds, and refused ones become dead letters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn good_data_behind_a_run_of_poison_arrives() {
+    for is_off in [false, true] {
+        let faults = if is_off { Faults::unavailable(1.0) } else { Faults::rejecting_poison() };
+        let (backend, gateway) = start(faults, "memory").await;
+        let load = |items| gateway.load(Signal::Traces).items(items).items_per_request(1);
+        let poison = Load { poison_every: Some(1), ..load(1_000) };
+        let mut good = Vec::new();
+        for load in [load(500), poison, load(500)] {
+            let is_good = load.poison_every.is_none();
+            let report = load.concurrency(1, 8).run().await.expect("a load");
+            assert_all_accepted(&report);
+            good.extend(is_good.then_some(report));
+        }
+        backend.faults().set(Faults::rejecting_poison());
+        let missing = || good.iter().map(|it| it.missing_at(&backend)).sum::<u64>();
+        let arrived = eventually(Duration::from_secs(20), async || {
+            missing() == 0 && dead_for(&gateway, "rejected").await >= 64.0
+        });
+        assert!(arrived.await, "{} missing; {:?}", missing(), gateway.health().await);
+        assert_eq!((backend.unique_items(), backend.counts().doubled), (1_000, 0));
+    }
+}
+
+/// Scenario: the place of dead letters is no directory. Guarantee: the health check and a metric
+/// say so until it is mended; then the letters are stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_that_cannot_be_stored_are_told() {
+    let folder = tempfile::TempDir::with_prefix("sluice-letters-").expect("a folder");
+    let place = folder.path().join("traces/dead-letters");
+    std::fs::create_dir_all(folder.path().join("traces")).expect("a folder");
+    std::fs::write(&place, "a file").expect("a file");
+    let backend = faulty_backend(Faults::rejecting_poison()).await;
+    let config = fan_out(Signal::Traces, LIMIT_MIB, &[("backend", &backend)]);
+    let buffer = format!("buffer:\n  directory: {}\n", folder.path().display());
+    let gateway = Gateway::start(&config.replace("buffer:\n", &buffer)).await;
+    let report = poisoned_load(&gateway, 1_000, 100).await;
+    assert_all_accepted(&report);
+    let trouble = async || gateway.metric("sluice_delivery_dead_letter_trouble", &[]).await;
+    assert!(eventually(gateway::SOON, async || trouble().await == 1.0).await);
+    let (status, health) = gateway.health().await.expect("a health check");
+    let is_told = health.contains("dead letters cannot be stored") && health.contains("directory");
+    assert!(status == 200 && is_told && health.contains("otlp/backend"), "{health}");
+
+    std::fs::remove_file(&place).expect("a file");
+    let stored = async || gateway.metric("sluice_delivery_dead_letters", &[]).await == 10.0;
+    assert!(eventually(Duration::from_secs(20), stored).await, "{}", gateway.output());
+    assert_eq!(trouble().await, 0.0);
+    let (_, health) = gateway.health().await.expect("a health check");
+    assert!(!health.contains("dead letters"), "{health}");
+}
+
 /// Requests to the backend with this outcome.
 async fn requests(gateway: &Gateway, outcome: &str) -> f64 {
     gateway.metric("sluice_delivery_requests", &[("outcome", outcome)]).await

@@ -67,6 +67,7 @@ impl DeadLetterWriter {
     pub(super) fn end(&mut self) {
         self.ends.cancel();
         self.waiting.clear();
+        *self.delivery.stats.dead_letter_trouble.lock() = None;
     }
 
     fn write_next(&mut self) {
@@ -99,7 +100,10 @@ async fn store(
         let result = tokio::task::spawn_blocking(move || writer.dead_letters.store(&written)).await;
         drop(turn);
         let problem = match result {
-            Ok(Ok(())) => return true,
+            Ok(Ok(())) => {
+                *delivery.stats.dead_letter_trouble.lock() = None;
+                return true;
+            }
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
@@ -107,7 +111,9 @@ async fn store(
             pipeline = %delivery.id.pipeline, exporter = %delivery.id.exporter, problem,
             "dead letters cannot be written to disk; their data stays in the log until they can"
         );
+        *delivery.stats.dead_letter_trouble.lock() = Some(problem);
         if ends.run_until_cancelled(tokio::time::sleep(RETRY)).await.is_none() {
+            *delivery.stats.dead_letter_trouble.lock() = None;
             return false;
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct Stats {
     /// When a sender last had to wait because its budget was spent.
     pub blocked: Stamp,
     pub state: Mutex<State>,
+    /// Why its dead letters cannot be stored, if they cannot.
+    pub dead_letter_trouble: Mutex<Option<String>>,
 }
 
 impl Stats {

@@ -127,7 +127,7 @@ impl Task {
         let mut has_time = true;
         loop {
             let mut progressed = false;
-            while has_time && self.may_send() && self.dispatcher.wants_more() && self.read(now) {
+            while has_time && self.may_send() && self.may_read() && self.read(now) {
                 progressed = true;
                 has_time = now.elapsed() < TURN;
             }
@@ -166,6 +166,13 @@ impl Task {
     /// One request may always be in flight, and more while the memory for their copies has room.
     fn may_send(&self) -> bool {
         self.in_flight.is_empty() || self.delivery.has_room_to_send()
+    }
+
+    /// What is read only to find data that the backend takes may take no memory that is short.
+    fn may_read(&self) -> bool {
+        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
+        let has_memory = || self.delivery.private.used_bytes() <= limit_bytes;
+        self.dispatcher.wants_more() && (!self.dispatcher.only_looks_ahead() || has_memory())
     }
 
     /// Units that the backend refused alone are dead letters, once they are known to be at fault.

@@ -182,6 +182,10 @@ pub(super) const DELIVERIES: Table<Sample> = Table {
             "1 while the backend takes nothing."),
         row!(Gauge "sluice_delivery_dead_letters" = dead_letters.letters,
             "Dead letters that are stored."),
+        row!(Gauge "sluice_delivery_dead_letter_trouble",
+            |it: &Sample| it.delivery.stats.dead_letter_trouble.lock().is_some().value(),
+            "1 while dead letters cannot be stored. Their data stays in the backlog, and once it \
+             fills the memory of the delivery, nothing more is sent; the health check says why."),
         row!(Gauge "sluice_delivery_unreadable_dead_letter_files" = dead_letters.unreadable_files,
             "Files of dead letters of earlier runs of which something cannot be read. That is not \
              counted."),

@@ -44,15 +44,18 @@ pub(super) struct Batcher<L> {
     /// By group, with the time of the first unit.
     open: HashMap<u64, (Instant, Batch<L>)>,
     ready: VecDeque<Batch<L>>,
+    /// Units of all batches, open and closed.
+    units: usize,
 }
 
 impl<L> Batcher<L> {
     pub(super) fn new(policy: BatchPolicy) -> Self {
-        Batcher { policy, open: HashMap::new(), ready: VecDeque::new() }
+        Batcher { policy, open: HashMap::new(), ready: VecDeque::new(), units: 0 }
     }
 
     pub(super) fn push(&mut self, unit: Unit<L>, now: Instant) {
         let group = unit.group;
+        self.units += 1;
         if unit.alone {
             self.ready.push_back(Batch::new(vec![unit]));
             return;
@@ -97,16 +100,32 @@ impl<L> Batcher<L> {
     }
 
     pub(super) fn pop(&mut self) -> Option<Batch<L>> {
-        self.ready.pop_front()
+        let batch = self.ready.pop_front()?;
+        self.units -= batch.units.len();
+        Some(batch)
+    }
+
+    /// Takes one unit out of the closed batches: at this place, from 0 for the oldest to 1 for the
+    /// newest.
+    pub(super) fn pop_unit(&mut self, place: f64) -> Option<Batch<L>> {
+        let index = (place * self.ready.len() as f64) as usize;
+        let index = index.min(self.ready.len().checked_sub(1)?);
+        let len = self.ready[index].units.len();
+        let taken = self.ready[index].take_unit(((place * len as f64) as usize).min(len - 1))?;
+        if len == 1 {
+            self.ready.remove(index);
+        }
+        self.units -= 1;
+        Some(taken)
+    }
+
+    /// Units that wait to be sent.
+    pub(super) fn units_len(&self) -> usize {
+        self.units
     }
 
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
-    }
-
-    /// At most one batch is open, and none is ready.
-    pub(super) fn wants_company(&self) -> bool {
-        self.ready.is_empty() && self.open.len() <= 1
     }
 
     pub(super) fn is_empty(&self) -> bool {

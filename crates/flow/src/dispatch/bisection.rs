@@ -1,17 +1,21 @@
 //! The search for the items at fault in a batch that a backend refused for good.
 //!
 //! The batch is halved, and the halves go out ahead of everything else, the first half first, down
-//! to single items. An item that is refused alone is at fault if the backend takes anything else.
-//! If it takes nothing else, all data is at fault (a schema, a quota), and none of it may be given
-//! up for that. So a refused item is kept until the backend takes something, or no data is left to
-//! send, or the refused items leave no room to read more of it. A run of refused items without
-//! anything taken is a fault of all data: see [`FAULT_ITEMS`].
+//! to single items; the batch that was refused first is searched first. An item that is refused
+//! alone is at fault if the backend takes anything else. If it takes nothing else, all data is at
+//! fault (a schema, a quota), and none of it may be given up for that. So a refused item is kept
+//! until the backend takes something, or no data is left to send, or the refused items leave no
+//! room to read more of it. A run of refused items without anything taken is a fault of all data:
+//! see [`FAULT_ITEMS`].
 //!
-//! One sender may send many items in a row that are all at fault. So during a run, data from
-//! elsewhere is sent after each refused item: unsent data, or the part that has waited longest.
+//! One sender may send many items in a row that are all at fault. So during a run, parts go out in
+//! turn with single units from elsewhere: the newest that was read, and units from places that are
+//! spread over all that waits. With each refused item twice as much is read ahead for that, so that
+//! a long run is left behind after a few requests.
 
 use std::collections::VecDeque;
 
+use super::batcher::Batcher;
 use super::retry::run_beyond_chance;
 use super::{Batch, Cause, Unit};
 use crate::TakenShare;
@@ -20,10 +24,28 @@ use crate::TakenShare;
 /// little that such a run comes by chance, the run must be longer, up to the second length.
 const FAULT_ITEMS: (u32, u32) = (64, 1024);
 /// The share that a backend takes is averaged over this many answers: batches that were taken and
-/// single items that were refused.
-const SHARE_ANSWERS: u32 = 32;
-/// With this many parts to send, no more data is read.
-const PARTS_MAX: usize = 256;
+/// single items that were refused. A few that were taken in a row must not make a run look long.
+const SHARE_ANSWERS: u32 = 128;
+/// At most this many units and parts wait in a delivery to be looked at.
+const AHEAD_MAX: usize = 32 << 10;
+
+/// The places of a batch's parts: it can be halved 64 times until two share one.
+const BATCH_WIDTH: u128 = 1 << 64;
+
+/// Where a part belongs among all that is searched, in the order in which batches were refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    start: u128,
+    width: u128,
+}
+
+impl Place {
+    /// A unit that is sent to look elsewhere. Its parts precede all other ones.
+    pub(super) const LOOK: Place = Place { start: 0, width: BATCH_WIDTH };
+}
+
+/// Multiples of its fraction are spread evenly over 0 to 1, however many there are.
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
 
 /// An item that was refused alone.
 #[derive(Debug)]
@@ -34,7 +56,7 @@ pub struct Refused<L> {
 }
 
 pub(super) struct Bisection<L> {
-    /// Parts of refused batches, innermost last.
+    /// Parts of refused batches by their places, the first one last: it goes next.
     suspects: VecDeque<Batch<L>>,
     /// Refused items of the present run.
     refused: Vec<Refused<L>>,
@@ -44,8 +66,15 @@ pub(super) struct Bisection<L> {
     taken_share: TakenShare<SHARE_ANSWERS>,
     /// Share that the backend took before the present run, 0 to 1.
     share_before: f64,
-    /// Number of batches from elsewhere to be sent before the next part.
+    /// Number of units from elsewhere to be sent before the next part.
     looks_elsewhere: u32,
+    /// Number of places so far at which units were looked at.
+    places: u32,
+    /// The last look was at the newest unit.
+    was_newest: bool,
+    has_just_looked: bool,
+    /// Number of searches so far.
+    searches: u128,
 }
 
 impl<L> Default for Bisection<L> {
@@ -58,6 +87,10 @@ impl<L> Default for Bisection<L> {
             taken_share: TakenShare::default(),
             share_before: 1.0,
             looks_elsewhere: 0,
+            places: 0,
+            was_newest: false,
+            has_just_looked: false,
+            searches: 0,
         }
     }
 }
@@ -74,32 +107,90 @@ impl<L> Bisection<L> {
 
     /// The next part to send.
     pub(super) fn pop(&mut self) -> Option<Batch<L>> {
+        self.has_just_looked = false;
         self.suspects.pop_back()
     }
 
-    /// The part that has waited longest: far from the parts that are being searched.
-    pub(super) fn pop_elsewhere(&mut self) -> Option<Batch<L>> {
-        self.suspects.pop_front()
+    /// The unit of the parts that has so many before it, counted from the part to be sent last.
+    fn pop_unit(&mut self, mut before: usize) -> Option<Batch<L>> {
+        let has_it = |part: &Batch<L>| {
+            let is_here = before < part.units.len();
+            before -= if is_here { 0 } else { part.units.len() };
+            is_here
+        };
+        let index = self.suspects.iter().position(has_it)?;
+        let taken = self.suspects[index].take_unit(before);
+        if self.suspects[index].units.is_empty() {
+            self.suspects.remove(index);
+        }
+        taken
     }
 
-    /// Adds parts to be sent next, the first one first.
-    pub(super) fn push(&mut self, parts: impl DoubleEndedIterator<Item = Batch<L>>) {
-        self.suspects.extend(parts.rev());
+    /// One unit from elsewhere, unsent or part of what is searched, if there is any.
+    /// `newest`: not one from another place.
+    pub(super) fn pop_elsewhere(
+        &mut self,
+        unsent: &mut Batcher<L>,
+        newest: bool,
+    ) -> Option<Batch<L>> {
+        self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
+        self.has_just_looked = true;
+        unsent.close_all();
+        self.was_newest = newest || !self.was_newest;
+        if self.was_newest
+            && let Some(newest) = unsent.pop_unit(1.0)
+        {
+            return Some(newest);
+        }
+        // Of any number of such places, the largest gap is about twice the mean one.
+        self.places = self.places.wrapping_add(1);
+        let place = (f64::from(self.places) * GOLDEN_RATIO).fract();
+        let searched: usize = self.suspects.iter().map(|part| part.units.len()).sum();
+        let before = (place * (searched + unsent.units_len()) as f64) as usize;
+        match before.checked_sub(searched) {
+            None => self.pop_unit(before),
+            Some(before) => unsent.pop_unit(before as f64 / unsent.units_len().max(1) as f64),
+        }
     }
 
-    /// Whether data from elsewhere should go out before the next part.
+    /// Adds the parts of a batch that was at this place, in order; none for a whole batch.
+    pub(super) fn push(&mut self, parts: Vec<Batch<L>>, of: Option<Place>) {
+        self.searches += u128::from(of.is_none());
+        let of = of.unwrap_or(Place { start: self.searches * BATCH_WIDTH, width: BATCH_WIDTH });
+        let width = of.width / parts.len().max(1) as u128;
+        for (part, number) in parts.into_iter().zip(0..) {
+            let start = of.start + number * width;
+            let is_later = |it: &Batch<L>| it.place.is_some_and(|it| it.start > start);
+            let at = self.suspects.partition_point(is_later);
+            self.suspects.insert(at, Batch { place: Some(Place { start, width }), ..part });
+        }
+    }
+
+    /// Whether the next part belongs to a unit that was sent to look elsewhere.
+    fn searches_look(&self) -> bool {
+        self.suspects.back().is_some_and(|part| part.place.is_some_and(|it| it.start < BATCH_WIDTH))
+    }
+
+    /// Whether a unit from elsewhere should be sent now: while the delivery is open, in turn with
+    /// parts.
+    pub(super) fn looks_now(&self, is_held: bool) -> bool {
+        let is_turn = is_held || !self.has_just_looked || self.suspects.is_empty();
+        self.looks_elsewhere() && is_turn && !self.searches_look()
+    }
+
+    /// Whether a unit from elsewhere should go out before the next part.
     pub(super) fn looks_elsewhere(&self) -> bool {
         self.looks_elsewhere > 0
     }
 
-    /// Whether more data may be read for that.
-    pub(super) fn may_read(&self) -> bool {
-        self.suspects.len() < PARTS_MAX
-    }
-
-    /// Such data was sent, or there is none.
-    pub(super) fn has_looked_elsewhere(&mut self) {
-        self.looks_elsewhere = self.looks_elsewhere.saturating_sub(1);
+    /// Whether more units should be read for that, if this many wait. `is_held`: all that there
+    /// is room for, as requests are few then.
+    pub(super) fn wants_ahead(&self, unsent: usize, waiting: usize, is_held: bool) -> bool {
+        let doubled = 1_usize << self.items_in_a_row.min(AHEAD_MAX.ilog2());
+        let wanted = if is_held { AHEAD_MAX } else { doubled };
+        self.looks_elsewhere()
+            && unsent < wanted
+            && unsent + waiting + self.suspects.len() < AHEAD_MAX
     }
 
     /// The backend took a request: the items that it refused are at fault.

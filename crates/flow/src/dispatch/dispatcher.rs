@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sluice_otlp::SplitLimits;
 
 use super::batcher::{BatchPolicy, Batcher, Trigger};
-use super::bisection::{Bisection, Refused};
+use super::bisection::{Bisection, Place, Refused};
 use super::concurrency::{Concurrency, ConcurrencyLimits};
 use super::retry::{self, Backoff, RetryPolicy};
 use super::{Batch, Unit};
@@ -18,9 +18,6 @@ const ASKED_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Probes alternate among this many batches: one that stays refused says nothing of the rest.
 const PROBE_CANDIDATES: usize = 4;
-/// While a delivery is held for a fault of all data, no more data is read for other probes once
-/// this many batches wait.
-const SEARCHED_BATCHES_MAX: usize = 512;
 /// Among this many waiting batches one is sought that may be shed.
 const SHED_CANDIDATES: usize = 64;
 
@@ -80,6 +77,9 @@ struct Probing {
     failures: u32,
     /// Earliest time of the next probe; None while one is in flight.
     next: Option<Instant>,
+    /// Data has come since the last probe, and before the last one since the one before.
+    has_fresh: bool,
+    had_fresh: bool,
 }
 
 /// Time of an outcome, and a number uniform in 0..1.
@@ -97,6 +97,8 @@ pub struct Dispatcher<L> {
     waiting: BTreeMap<(Instant, u64), Batch<L>>,
     /// Parts of refused batches: sent before anything else.
     bisection: Bisection<L>,
+    /// The place of the unit that is being cut.
+    cut_place: Option<Place>,
     waiting_sequence: u64,
     state: State,
     probing: Probing,
@@ -115,6 +117,7 @@ impl<L> Dispatcher<L> {
             concurrency: Concurrency::new(policy.concurrency),
             waiting: BTreeMap::new(),
             bisection: Bisection::default(),
+            cut_place: None,
             waiting_sequence: 0,
             state: State::Open,
             probing: Probing::default(),
@@ -163,21 +166,34 @@ impl<L> Dispatcher<L> {
     /// True if another unit should be read. Unread frames cost only their space in the log.
     pub fn wants_more(&self) -> bool {
         let backlog = self.batcher.ready_len() + self.bisection.len();
-        let looks_elsewhere = self.bisection.looks_elsewhere()
-            && self.bisection.may_read()
-            && self.batcher.wants_company();
         match self.state {
-            State::Open => backlog < self.concurrency.free().max(1) || looks_elsewhere,
+            State::Open => backlog < self.concurrency.free().max(1) || self.wants_ahead(),
             State::Outage(_) | State::Held(_) => {
                 let is_short = backlog == 0 && self.waiting.len() < PROBE_CANDIDATES;
-                let may_look = self.waiting.len() < SEARCHED_BATCHES_MAX;
-                self.in_flight() == 0 && (is_short || looks_elsewhere && may_look)
+                self.in_flight() == 0 && (is_short || self.wants_ahead())
             }
         }
     }
 
+    /// True if more is read only to find data that the backend takes: not worth much memory.
+    pub fn only_looks_ahead(&self) -> bool {
+        self.wants_ahead() && !self.batcher.is_empty()
+    }
+
+    fn wants_ahead(&self) -> bool {
+        let is_held = self.state != State::Open;
+        self.bisection.wants_ahead(self.batcher.units_len(), self.waiting.len(), is_held)
+    }
+
     pub fn offer(&mut self, unit: Unit<L>, now: Instant) {
         self.batcher.push(unit, now);
+        if self.state != State::Open && self.bisection.looks_elsewhere() {
+            self.probing.has_fresh = true;
+            // After a time without new data, the first is looked at soon.
+            if let Some(next) = self.probing.next.as_mut().filter(|_| !self.probing.had_fresh) {
+                *next = (*next).min(now + retry::FAULT_BACKOFF.initial);
+            }
+        }
     }
 
     /// Sends all batches from now on without gathering more units.
@@ -199,17 +215,17 @@ impl<L> Dispatcher<L> {
         batch.attempts += 1;
         batch.first_attempt.get_or_insert(now);
         self.probing.next = None;
+        self.probing.had_fresh = std::mem::take(&mut self.probing.has_fresh);
         self.concurrency.start(now);
         Some(batch)
     }
 
     fn take_next(&mut self, now: Instant, probing: bool) -> Option<Batch<L>> {
-        if self.bisection.looks_elsewhere() {
-            self.bisection.has_looked_elsewhere();
-            self.batcher.close_all();
-            if let Some(batch) = self.batcher.pop().or_else(|| self.bisection.pop_elsewhere()) {
-                return Some(batch);
-            }
+        let is_first_fresh = self.probing.has_fresh && !self.probing.had_fresh;
+        if self.bisection.looks_now(probing)
+            && let Some(batch) = self.bisection.pop_elsewhere(&mut self.batcher, is_first_fresh)
+        {
+            return Some(batch);
         }
         if let Some(batch) = self.bisection.pop() {
             return Some(batch);
@@ -275,7 +291,8 @@ impl<L> Dispatcher<L> {
 
     /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
-        self.bisection.push(parts.into_iter().map(|part| Batch::new(vec![part])));
+        let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
+        self.bisection.push(parts.collect(), self.cut_place);
     }
 
     /// Items that the backend refused and that are at fault themselves. To be called after
@@ -425,7 +442,8 @@ impl<L> Dispatcher<L> {
         }
         if self.policy.return_rejections || batch.items > 1 {
             if self.state != State::Open {
-                self.probing.next = Some(at.now + retry::FAULT_BACKOFF.delay(1, at.random));
+                let interval = retry::FAULT_BACKOFF.delay(self.probing.failures.max(1), at.random);
+                self.probing.next = Some(at.now + interval / retry::FAULT_PARTS);
             }
             return self.halve(batch, cause, reason);
         }
@@ -448,11 +466,13 @@ impl<L> Dispatcher<L> {
             let second = batch.units.split_off(batch.units.len() / 2);
             let first_attempt = batch.first_attempt;
             let halves = [batch.units, second].map(Batch::new);
-            self.bisection.push(halves.map(|half| Batch { first_attempt, ..half }).into_iter());
+            let halves = halves.map(|half| Batch { first_attempt, ..half });
+            self.bisection.push(halves.into(), batch.place);
             return Verdict::Kept;
         }
         match batch.units.pop() {
             Some(unit) if unit.items > 1 => {
+                self.cut_place = batch.place;
                 let max_items = (unit.items as usize).div_ceil(2);
                 Verdict::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
             }

@@ -5,6 +5,8 @@ mod batcher;
 mod bisection;
 mod concurrency;
 mod dispatcher;
+#[cfg(test)]
+mod poison_tests;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -44,12 +46,28 @@ pub struct Batch<L> {
     pub packed: Option<Packed>,
     pub attempts: u32,
     first_attempt: Option<Instant>,
+    /// Its place in the search for items at fault, if it is a part of that.
+    place: Option<bisection::Place>,
 }
 
 impl<L> Batch<L> {
     fn new(units: Vec<Unit<L>>) -> Self {
         let (items, bytes) = sizes(&units);
-        Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None }
+        Batch { units, items, bytes, packed: None, attempts: 0, first_attempt: None, place: None }
+    }
+
+    /// Takes one unit out, to be sent by itself. None if there is no such unit.
+    fn take_unit(&mut self, index: usize) -> Option<Self> {
+        let mut units = std::mem::take(&mut self.units);
+        let taken = (index < units.len()).then(|| units.remove(index));
+        self.packed = self.packed.take().filter(|_| taken.is_none());
+        self.set_units(units);
+        let first_attempt = self.first_attempt;
+        Some(Batch {
+            first_attempt,
+            place: Some(bisection::Place::LOOK),
+            ..Batch::new(vec![taken?])
+        })
     }
 
     /// Replaces its units. A request that was packed from the old units is then obsolete.

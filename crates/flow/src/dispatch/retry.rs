@@ -98,8 +98,15 @@ pub(super) const HOLD_BACKOFF: Backoff =
     Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30), ..OUTAGE_BACKOFF };
 
 /// Intervals of the probes while all data seems to be at fault: other data may not be.
-pub(super) const FAULT_BACKOFF: Backoff =
-    Backoff { initial: Duration::from_secs(1), ..OUTAGE_BACKOFF };
+pub(super) const FAULT_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(10),
+    multiplier: 1.3,
+    jitter: 0.25,
+};
+
+/// The parts of a refused probe follow each other after this part of the interval.
+pub(super) const FAULT_PARTS: u32 = 8;
 
 #[cfg(test)]
 mod tests {

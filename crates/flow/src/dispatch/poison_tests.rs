@@ -1,0 +1,242 @@
+//! Scenarios of items that a simulated backend refuses for good, in simulated time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::tests::{policy, unit};
+use super::*;
+use crate::export::Outcome;
+
+/// A backend of eight slots that answers each request after 2 ms and refuses those with a bad item.
+struct Poisoned {
+    dispatcher: Dispatcher<u64>,
+    start: Instant,
+    elapsed: Duration,
+    unread: std::ops::Range<u64>,
+    good: u64,
+    dead: Vec<u64>,
+    requests: u64,
+    /// When the last good item was taken.
+    good_at: Duration,
+    /// Numbers of delivered and of dead items when the delivery was first held.
+    when_held: Option<(u64, usize)>,
+}
+
+impl Poisoned {
+    fn new(items: u64, batch: usize) -> Self {
+        let batch = BatchPolicy { full_items: batch, max_items: batch, ..policy().batch };
+        let concurrency = ConcurrencyLimits { initial: 8, max: 8 };
+        let dispatcher = Dispatcher::new(DispatchPolicy { batch, concurrency, ..policy() });
+        Poisoned {
+            dispatcher,
+            start: Instant::now(),
+            elapsed: Duration::ZERO,
+            unread: 0..items,
+            good: 0,
+            dead: Vec::new(),
+            requests: 0,
+            good_at: Duration::ZERO,
+            when_held: None,
+        }
+    }
+
+    /// Runs until all is resolved, or until `limit` is over and nothing is in flight. Returns the
+    /// time that it took.
+    fn run(&mut self, limit: Duration, is_bad: impl Fn(u64) -> bool) -> Duration {
+        let begun = self.elapsed;
+        let mut in_flight: VecDeque<(Duration, Batch<u64>)> = VecDeque::new();
+        loop {
+            let is_over = self.elapsed >= begun + limit;
+            let is_done = self.unread.is_empty() && self.dispatcher.is_idle();
+            if is_done || is_over && in_flight.is_empty() {
+                return self.elapsed - begun;
+            }
+            let (elapsed, now) = (self.elapsed, self.start + self.elapsed);
+            while in_flight.front().is_some_and(|(due, _)| *due <= elapsed) {
+                let Some((_, batch)) = in_flight.pop_front() else { break };
+                let is_refused = batch.units.iter().any(|unit| is_bad(unit.lease));
+                let outcome = match is_refused {
+                    true => Outcome::Rejected { reason: "bad".into() },
+                    false => Outcome::Delivered,
+                };
+                match self.dispatcher.note_outcome(batch, outcome, now, 0.5) {
+                    Verdict::Delivered { units, .. } => {
+                        self.good += units.len() as u64;
+                        self.good_at = elapsed;
+                    }
+                    Verdict::Kept => {}
+                    other => panic!("{other:?}"),
+                }
+                let is_held = *self.dispatcher.state() != State::Open;
+                if is_held && self.when_held.is_none() {
+                    self.when_held = Some((self.good, self.dead.len()));
+                }
+            }
+            loop {
+                if !is_over
+                    && self.dispatcher.wants_more()
+                    && let Some(id) = self.unread.next()
+                {
+                    self.dispatcher.offer(unit(id, 1, 10), now);
+                    continue;
+                }
+                let next = if is_over { None } else { self.dispatcher.next(now) };
+                let Some(batch) = next else { break };
+                self.requests += 1;
+                in_flight.push_back((elapsed + Duration::from_millis(2), batch));
+            }
+            let at_fault = self.dispatcher.take_at_fault(self.unread.is_empty()).into_iter();
+            self.dead.extend(at_fault.flat_map(|refused| refused.units).map(|unit| unit.lease));
+            let answer = in_flight.front().map(|(due, _)| *due);
+            let wake = self.dispatcher.next_wake().map(|wake| wake - self.start);
+            let next = [answer, wake].into_iter().flatten().min().unwrap_or(elapsed);
+            self.elapsed = next.max(elapsed + Duration::from_micros(100));
+        }
+    }
+}
+
+/// Guarantee: a backlog goes out at the pace of the backend's answers, whatever the share of bad
+/// items, their order and the size of batches. Only bad items die, and none costs more requests
+/// than its search needs.
+#[test]
+fn poison_never_stops_a_delivery() {
+    const ITEMS: u64 = 6_000;
+    let mut random = fastrand::Rng::with_seed(11);
+    for batch in [1, 10, 100, 512, 2_000] {
+        for share in [0.0, 0.02, 0.05, 0.2, 0.5, 0.9] {
+            // Bad items are spread, or all items of one sender are bad.
+            let runs = [1, 20 * (batch as u64).min(10)];
+            for run in runs {
+                let runs = ITEMS / run + 1;
+                let bad: Vec<bool> = (0..runs).map(|_| random.f64() < share).collect();
+                let is_bad = |id: u64| bad[(id / run) as usize];
+                let expected: Vec<u64> = (0..ITEMS).filter(|&id| is_bad(id)).collect();
+                let mut poisoned = Poisoned::new(ITEMS, batch);
+                let took = poisoned.run(Duration::from_secs(60), is_bad);
+                let case = format!("{batch} a batch, {share} bad, {run} in a row");
+                poisoned.dead.sort_unstable();
+                assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
+                let good = ITEMS - expected.len() as u64;
+                if let Some((delivered, dead)) = poisoned.when_held {
+                    // A run this long looks like a fault of all data.
+                    let (good_left, bad_left) = (good - delivered, expected.len() - dead);
+                    let is_alike = bad_left as u64 > 3 * good_left || batch == 1 || share >= 0.5;
+                    assert!(
+                        run > 1 && is_alike || good_left == 0,
+                        "{case}: {good_left} good and {bad_left} bad left"
+                    );
+                } else {
+                    assert_eq!((poisoned.good, &poisoned.dead), (good, &expected), "{case}");
+                    let slowest = Duration::from_millis(2 * poisoned.requests + 100);
+                    assert!(took <= slowest, "{case}: {took:?} for {} requests", poisoned.requests);
+                }
+                let levels = (batch as f64).log2().ceil() as u64;
+                let most = ITEMS.div_ceil(batch as u64)
+                    + expected.len() as u64 * (2 * levels + 2)
+                    // A batch that was cut short to send data from elsewhere.
+                    + expected.len() as u64;
+                assert!(poisoned.requests <= most, "{case}: {} > {most}", poisoned.requests);
+            }
+        }
+    }
+}
+
+/// Guarantee: if all data is refused no item dies, the backend gets few requests, and all data is
+/// delivered when it works again.
+#[test]
+fn what_refuses_everything_alike_is_held_and_resumes() {
+    const ITEMS: u64 = 2_000;
+    let mended = Duration::from_secs(300);
+    let mut poisoned = Poisoned::new(ITEMS, 512);
+    poisoned.run(mended, |_| true);
+    assert!(poisoned.when_held.is_some() && poisoned.dead.is_empty(), "{:?}", poisoned.dead);
+    assert!(poisoned.requests < 600, "{} requests", poisoned.requests);
+    let took = poisoned.run(Duration::from_secs(60), |_| false);
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert_eq!((poisoned.good, poisoned.dead.len()), (ITEMS, 0));
+}
+
+/// Scenario: single items come seldom, and all are refused. Guarantee: they die one by one, as long
+/// as each may be at fault itself.
+#[test]
+fn a_refused_item_dies_where_nothing_else_can_tell() {
+    let mut dispatcher = Dispatcher::new(policy());
+    let mut now = Instant::now();
+    for id in 0..200 {
+        dispatcher.offer(unit(id, 1, 10), now);
+        let Some(batch) = dispatcher.next(now) else { break };
+        let outcome = Outcome::Rejected { reason: "bad".into() };
+        assert!(matches!(dispatcher.note_outcome(batch, outcome, now, 0.5), Verdict::Kept));
+        let dead = dispatcher.take_at_fault(true).len();
+        assert_eq!(dead == 0, *dispatcher.state() != State::Open, "item {id}");
+        now += Duration::from_millis(50);
+    }
+    assert!(matches!(dispatcher.state(), State::Held(_)), "64 in a row");
+}
+
+/// Guarantee: no run of bad items stops the good ones, whatever its length, its place, the share of
+/// bad items and the size of batches: all go out at the pace of the backend's answers, as long as
+/// one in 32 of those that wait is good.
+#[test]
+fn no_run_of_poison_keeps_good_items_waiting() {
+    for batch in [1, 10, 100, 512] {
+        for run in [10, 100, 1_000, 10_000] {
+            for share in [0.1, 0.5, 0.9] {
+                let items = (run as f64 / share) as u64;
+                let good = items - run;
+                for (order, begin) in [("first", 0), ("middle", good / 2), ("last", good)] {
+                    let case = format!("{batch} a batch, {run} bad in a row, {share}, {order}");
+                    let is_bad = |id: u64| (begin..begin + run).contains(&id);
+                    let mut poisoned = Poisoned::new(items, batch);
+                    poisoned.run(Duration::from_secs(300), is_bad);
+                    let requests = poisoned.requests;
+                    match poisoned.when_held {
+                        Some((taken, dead)) => {
+                            let (good_left, bad_left) = (good - taken, run - dead as u64);
+                            assert!(32 * good_left <= bad_left, "{case}: {good_left} good left");
+                        }
+                        None => {
+                            assert_eq!(poisoned.good, good, "{case}");
+                            let slowest = Duration::from_millis(2 * requests + 100);
+                            assert!(poisoned.good_at <= slowest, "{case}: {:?}", poisoned.good_at);
+                        }
+                    }
+                    assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
+                    let is_held = *poisoned.dispatcher.state() != State::Open;
+                    assert!(is_held || poisoned.dead.len() as u64 == run, "{case}");
+                    let levels = (batch as f64).log2().ceil() as u64;
+                    // One request more to look elsewhere, and one for what that cuts short.
+                    let most = items.div_ceil(batch as u64) + run * (2 * levels + 4);
+                    assert!(requests <= most, "{case}: {requests} > {most}");
+                }
+            }
+        }
+    }
+}
+
+/// Scenario: good data is delivered, poison comes and stays the only data for minutes, then good
+/// data comes. Guarantee: it is found within seconds and goes out at the backend's pace.
+#[test]
+fn good_data_that_comes_to_a_held_delivery_is_found_soon() {
+    for (batch, held_s) in [1, 512].into_iter().flat_map(|it| [(it, 3), (it, 300), (it, 3_600)]) {
+        let is_bad = |id: u64| (500..1_500).contains(&id);
+        let mut poisoned = Poisoned::new(500, batch);
+        poisoned.run(Duration::from_secs(1), is_bad);
+        poisoned.unread = 500..1_500;
+        poisoned.run(Duration::from_secs(held_s), is_bad);
+        let case = format!("{batch} a batch, held for {held_s} s");
+        assert_eq!((poisoned.good, poisoned.dead.len()), (500, 0), "{case}");
+        assert!(matches!(poisoned.dispatcher.state(), State::Held(_)), "{case}");
+        let most = 500 + 64 * 12 + 10 + held_s / 7;
+        assert!(poisoned.requests < most, "{case}: {} requests", poisoned.requests);
+        let came = poisoned.elapsed;
+        let requests = poisoned.requests;
+        poisoned.unread = 1_500..2_000;
+        poisoned.run(Duration::from_secs(60), is_bad);
+        assert_eq!(poisoned.good, 1_000, "{case}");
+        let slowest = Duration::from_millis(1_500 + 2 * (poisoned.requests - requests));
+        assert!(poisoned.good_at - came <= slowest, "{case}: {:?}", poisoned.good_at - came);
+        assert!(poisoned.dead.len() >= 64, "{case}: refused items are at fault now");
+        assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
+    }
+}
