@@ -225,8 +225,9 @@ fn config(
     }
     format!(
         "processors:\n  resource:\n    attributes:\n      - {{action: insert, key: a, value: b}}\n\
-         exporters:\n{exporters}buffer:\n  directory: {}\n  memory:\n    limit_mib: 128\n  disk:\n    \
-         limit_mib: 256\nservice:\n  telemetry:\n    metrics:\n{readers}  pipelines:\n{pipelines}",
+         exporters:\n{exporters}buffer:\n  directory: {}\n  memory:\n    limit_mib: 128\n  \
+         disk:\n    limit_mib: 256\nservice:\n  telemetry:\n    metrics:\n{readers}  \
+         pipelines:\n{pipelines}",
         directory.path().display()
     )
 }

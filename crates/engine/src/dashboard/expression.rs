@@ -100,20 +100,19 @@ impl<'a> Metrics<'a> {
 
     fn unit_of(&self, query: &Query) -> String {
         let (_, metric) = self.find(query.metric);
-        let of_name = [(metric.unit, "bytes"), (metric.unit, "seconds")];
-        let unit = of_name.iter().find(|(unit, known)| unit == known).map(|(unit, _)| *unit);
-        let is_seconds = unit == Some("seconds") || metric.name.ends_with("_seconds");
-        let things = || {
-            let thing = metric.name.rsplit('_').next().unwrap_or_default();
-            if metric.by_items { "items".to_owned() } else { thing.to_owned() }
+        let is_bytes = metric.unit == "bytes";
+        let is_seconds = metric.unit == "seconds" || metric.name.ends_with("_seconds");
+        let things = match metric.by_items {
+            true => "items",
+            false => metric.name.rsplit('_').next().unwrap_or_default(),
         };
         match query.read {
             Read::MaxOf(_) => "percentunit".to_owned(),
             // CPU seconds a second are cores.
             Read::Rate if is_seconds => "count:cores".to_owned(),
-            Read::Rate if unit == Some("bytes") => "binBps".to_owned(),
-            Read::Rate => format!("count:{}/s", things()),
-            _ if unit == Some("bytes") => "bytes".to_owned(),
+            Read::Rate if is_bytes => "binBps".to_owned(),
+            Read::Rate => format!("count:{things}/s"),
+            _ if is_bytes => "bytes".to_owned(),
             _ if is_seconds => "s".to_owned(),
             _ => "short".to_owned(),
         }
