@@ -7,6 +7,9 @@
 //! of strings, and which entries of the table are pseudo-header fields (RFC 7541, 5 and 6).
 //!
 //! h2 decodes each frame of a block as it comes: a field of one byte then takes a hundred.
+//!
+//! Frames that bring neither headers nor a body (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, unknown
+//! ones) cost time, too. Their heads count as headers, and many in a row end the connection.
 
 /// Limit of one request's headers: names, values and, in HTTP/2, 32 bytes a header.
 pub(super) const HEADERS_MAX_BYTES: u32 = 16 << 10;
@@ -16,6 +19,7 @@ pub(super) const FIELD_BYTES: usize = 110;
 /// The client's first bytes, if it speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_BYTES: usize = 9;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 0x4;
@@ -41,10 +45,15 @@ const KEPT_BUFFER_BYTES: usize = 16 << 10;
 const FIELDS_MAX: usize = (HEADERS_MAX_BYTES / 33) as usize + 1;
 /// The places of a decoded field, in a map that grows by doubling.
 const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
+/// So many frames in a row may bring neither headers nor a body.
+const EMPTY_FRAMES_MAX: u32 = 1_000;
+/// At most so many of them come at once from clients: some for each request, and one now and then
+/// without requests, for as long as the connection lives.
+const EMPTY_AT_ONCE: u32 = 16;
 /// Longer integers are no lengths of anything.
 const INTEGER_MAX_BITS: u32 = 28;
 
-/// A header block that no client sends.
+/// A header block, or a run of empty frames, that no client sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -58,6 +67,10 @@ pub(super) struct HeaderBlocks {
     /// The same: whether it is the first such entry of its frame.
     pins: u128,
     header_bytes: usize,
+    /// Frames since the last one that brought headers or a part of a body.
+    empty_frames: u32,
+    /// Those of the last read.
+    empty_at_once: u32,
     /// The latest stream of the peer. Further headers of it and of earlier ones are trailers.
     last_stream: u32,
     /// The last block goes on in a further frame, or in the rest of its last one.
@@ -97,8 +110,11 @@ struct Payload {
 }
 
 impl HeaderBlocks {
-    /// Takes what was read.
+    /// Takes what was read at once.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
+        if std::mem::take(&mut self.empty_at_once) <= EMPTY_AT_ONCE {
+            self.empty_frames = 0;
+        }
         while let Some((&first, rest)) = bytes.split_first() {
             match &mut self.state {
                 State::Http1 => return Ok(()),
@@ -119,7 +135,7 @@ impl HeaderBlocks {
                     *came += next.len();
                     if *came == FRAME_HEADER_BYTES {
                         let header = *header;
-                        self.begin_payload(header);
+                        self.begin_payload(header)?;
                     }
                 }
                 State::Skip(left) => {
@@ -157,12 +173,12 @@ impl HeaderBlocks {
         self.pins.count_ones()
     }
 
-    /// Bytes of headers since this was last asked.
+    /// Bytes of headers, and of the heads of empty frames, since this was last asked.
     pub(super) fn take_header_bytes(&mut self) -> usize {
         std::mem::take(&mut self.header_bytes)
     }
 
-    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) {
+    fn begin_payload(&mut self, header: [u8; FRAME_HEADER_BYTES]) -> Result<(), Malformed> {
         let [high, middle, low, kind, flags, stream @ ..] = header;
         let left = u32::from_be_bytes([0, high, middle, low]) as usize;
         let is_first = kind == HEADERS;
@@ -177,6 +193,16 @@ impl HeaderBlocks {
         }
         if has_headers {
             self.block.frames += 1;
+        }
+        if has_headers || kind == DATA && left > 0 {
+            self.empty_frames = 0;
+        } else {
+            self.header_bytes += FRAME_HEADER_BYTES;
+            self.empty_frames += 1;
+            self.empty_at_once += 1;
+            if self.empty_frames > EMPTY_FRAMES_MAX {
+                return Err(Malformed);
+            }
         }
         self.block.has_pin = false;
         self.state = if left == 0 {
@@ -193,6 +219,7 @@ impl HeaderBlocks {
         } else {
             State::Skip(left)
         };
+        Ok(())
     }
 
     fn read_payload(&mut self, mut payload: Payload, mut bytes: &[u8]) -> Result<(), Malformed> {

@@ -12,14 +12,15 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::peers::{
-    begin, begin_call, connect, log_of, post, post_head, prefix, status, unknown_frame,
+    PREFACE, begin, begin_call, connect, log_of, post, post_head, prefix, status, unknown_frame,
 };
-use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS};
+use crate::scene::{CONNECTIONS_TOTAL, DEAD_LOGS, hit};
 use crate::{Target, withstand};
 
 withstand!(
     many_connections in DEAD_LOGS.reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 500.0),
     unfinished_frames in DEAD_LOGS.reaches(CONNECTIONS_TOTAL, &[("event", "accepted")], 500.0),
+    empty_frames in DEAD_LOGS.hits(20.0),
     pipelining_without_reading in DEAD_LOGS
         .reaches("sluice_receiver_unknown_requests_total", &[], 300.0),
     rapid_refusals in DEAD_LOGS.refuses(&[("reason", "unrouted")], 300.0),
@@ -57,6 +58,26 @@ async fn unfinished_frames(target: Target) {
         Some(())
     });
     attackers.collect::<JoinSet<_>>().join_all().await;
+}
+
+/// Each sends frames that bring nothing, as fast as they are taken.
+async fn empty_frames(target: Target) {
+    const WINDOW_UPDATE: &[u8] = &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let flood = (0..12).map(|index| async move {
+        let frames = [WINDOW_UPDATE, PING, SETTINGS][index % 3].repeat(4_000);
+        loop {
+            let Ok(mut socket) = TcpStream::connect(target.grpc).await else { return };
+            let begun = socket.write_all(&[PREFACE, SETTINGS].concat()).await;
+            if begun.is_ok() {
+                while socket.write_all(&frames).await.is_ok() {}
+                // The gateway ended it.
+                hit();
+            }
+        }
+    });
+    flood.collect::<JoinSet<_>>().join_all().await;
 }
 
 async fn pipelining_without_reading(target: Target) {

@@ -147,3 +147,30 @@ proptest! {
         }
     }
 }
+
+/// Scenario: frames without headers or a body, of each kind. Guarantee: a thousand in a row are
+/// taken, also again after a request or a part of a body; one more ends the connection, unless they
+/// come now and then, as keepalives do.
+#[test]
+fn empty_frames_may_not_go_on_without_end() {
+    let [priority, settings, ping, window_update, unknown] = [2, 4, 6, 8, 0x77];
+    let limit = EMPTY_FRAMES_MAX as usize;
+    for empty in [
+        frame(priority, 0, &[0; 5]),
+        frame(settings, 0, &[]),
+        frame(ping, 0, &[0; 8]),
+        frame(window_update, 0, &[0, 0, 0, 1]),
+        frame(unknown, 0, &[]),
+        frame(DATA, 0, &[]),
+    ] {
+        let many = vec![empty.clone(); limit];
+        for between in [headers(&path("/a")), frame(DATA, 0, &[0])] {
+            let frames = [many.clone(), vec![between], many.clone()].concat();
+            assert_eq!(read(&frames).1, Ok(()));
+        }
+        assert_eq!(read(&[many, vec![empty.clone()]].concat()).1, Err(Malformed));
+        let mut blocks = HeaderBlocks::default();
+        assert_eq!(blocks.read(&PREFACE[..]), Ok(()));
+        assert!((0..2 * limit).all(|_| blocks.read(&empty) == Ok(())));
+    }
+}
