@@ -68,7 +68,7 @@ pub struct CursorState {
     /// Resolved above the floor, ascending, disjoint. Of more than [`RANGES_LIMIT`] the lowest.
     pub resolved: Vec<(u64, u64)>,
     /// Covers all offsets that were resolved, not taken, and may be on disk; ascending, disjoint.
-    /// See also [`CursorState::written_off`].
+    /// See also `written_off`.
     pub untaken: Vec<(u64, u64)>,
     /// Head of the log when this was written.
     pub head: u64,
