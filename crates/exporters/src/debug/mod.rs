@@ -11,15 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use sluice_config::document::LogSampling;
 use sluice_config::{ComponentKind, Fields, Kind};
-use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
-use sluice_otlp::Signal;
+use sluice_flow::{BoxFuture, Exporter, Outcome, PackError, Packed};
+use sluice_net::compress;
+
+use sluice_otlp::{Malformed, Signal, Sizes, SplitLimits, parts, wire};
 use sluice_telemetry::sampler::Sampler;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::files;
+use crate::json::to_json;
 use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
@@ -117,54 +119,96 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
     }
 }
 
+/// A request is rendered in pieces: its text, and what it is made from, take far more memory.
+const PIECE: SplitLimits = SplitLimits { max_bytes: 256 * 1024, max_items: 10_000 };
+/// Of a piece as JSON. An item that takes more is not written, but named.
+const JSON_LIMIT_BYTES: usize = 1024 * 1024;
+
 impl Shared {
-    /// Renders and writes. Blocks.
+    /// Renders and writes, one request at a time. Blocks.
     fn write(&self, request: &Packed) -> Result<(), String> {
-        let json = crate::json::to_json(request.signal, &request.chunks)?;
-        let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-        let text = self.render(request.signal, request.items, &json);
-        for output in &mut *self.outputs.lock() {
-            let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-            written.map_err(|error| format!("cannot write: {error}"))?;
+        let (signal, body) = (request.signal, compress::joined(&request.chunks));
+        let mut outputs = self.outputs.lock();
+        let mut write = |text: &str| {
+            outputs.iter_mut().try_for_each(|output| {
+                let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+                written.map_err(|error| format!("cannot write: {error}"))
+            })
+        };
+        let prefix = self.prefix();
+        write(&self.head(&prefix, signal, request.items, &body))?;
+        let render = match self.config.verbosity {
+            Verbosity::Basic => return Ok(()),
+            Verbosity::Normal => normal::render,
+            Verbosity::Detailed => detailed::render,
+        };
+        let cannot_read = |error: Malformed| error.to_string();
+        let mut stack = vec![parts(signal, &body, PIECE).map_err(cannot_read)?];
+        while let Some(pieces) = stack.last_mut() {
+            let Some(piece) = pieces.next().transpose().map_err(cannot_read)? else {
+                stack.pop();
+                continue;
+            };
+            let Sizes { items, len_bytes, .. } = piece.sizes;
+            match to_json(signal, &[piece.bytes()], JSON_LIMIT_BYTES) {
+                Ok(json) => {
+                    let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+                    write(&(prefix.clone() + &render(signal, &json)))?;
+                }
+                Err(PackError::TooLarge(_)) if items > 1 => {
+                    let max_items = (items as usize).div_ceil(2);
+                    stack.push(piece.parts(SplitLimits { max_items, ..PIECE }));
+                }
+                Err(PackError::TooLarge(_)) => {
+                    write(&format!("{prefix}(an item of {len_bytes} bytes is not written)\n"))?;
+                }
+                Err(PackError::Failed(reason)) => return Err(reason),
+            }
         }
         Ok(())
     }
 
-    fn render(&self, signal: Signal, items: u32, json: &Value) -> String {
-        let (title, counts) = summary(signal, items, json);
+    /// Comes before each text if it is a line of the log.
+    fn prefix(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let prefix = match self.config.use_internal_logger {
+        match self.config.use_internal_logger {
             true => format!("{}\tinfo\t", text::timestamp(now.as_nanos() as i128)),
             false => String::new(),
-        };
+        }
+    }
+
+    fn head(&self, prefix: &str, signal: Signal, items: u32, body: &[u8]) -> String {
+        let (title, counts) = summary(signal, items, body);
         let name = &self.name;
         let fields =
             format!("\"otelcol.component.id\": {name:?}, \"otelcol.signal\": \"{signal}\"");
-        let head = format!("{prefix}{title}\t{{{fields}, {counts}}}\n");
-        match self.config.verbosity {
-            Verbosity::Basic => head,
-            Verbosity::Normal => head + &prefix + &normal::render(signal, json),
-            Verbosity::Detailed => head + &prefix + &detailed::render(signal, json),
-        }
+        format!("{prefix}{title}\t{{{fields}, {counts}}}\n")
     }
 }
 
-fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
-    let [resources, scopes, entries] = text::members(signal);
-    let resources = text::list(json, resources);
-    let count = resources.len();
+fn summary(signal: Signal, items: u32, body: &[u8]) -> (&'static str, String) {
+    let count = messages(body, 1).count();
     match signal {
         Signal::Traces => ("Traces", format!("\"resource spans\": {count}, \"spans\": {items}")),
         Signal::Logs => ("Logs", format!("\"resource logs\": {count}, \"log records\": {items}")),
         Signal::Metrics => {
-            let scopes = resources.iter().flat_map(|resource| text::list(resource, scopes));
-            let metrics: usize = scopes.map(|scope| text::list(scope, entries).len()).sum();
+            let scopes = messages(body, 1).flat_map(|resource| messages(resource, 2));
+            let metrics: usize = scopes.map(|scope| messages(scope, 2).count()).sum();
             let counts = format!(
                 "\"resource metrics\": {count}, \"metrics\": {metrics}, \"data points\": {items}"
             );
             ("Metrics", counts)
         }
     }
+}
+
+/// The messages with this number within a message.
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    let mut fields = wire::Fields::of(message);
+    std::iter::from_fn(move || {
+        let field = fields.next_message(number).ok().flatten()?;
+        Some(&message[field.content()])
+    })
 }
 
 impl Exporter for DebugExporter {
