@@ -104,7 +104,7 @@ pub(crate) struct Feed {
     path: usize,
     /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
     slices: Option<(Slices, Lease)>,
-    /// What is being cut.
+    /// A payload that is being cut, and its parts.
     cutting: Option<(Lease, Parts)>,
     /// Something was made of the frame.
     pub has_begun: bool,

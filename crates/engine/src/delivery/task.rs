@@ -214,7 +214,7 @@ impl Task {
         true
     }
 
-    /// What was made of frames takes as much memory as it may: something is to be resolved first.
+    /// Units take as much memory as they may: something is to be resolved first.
     fn is_short_of_memory(&self) -> bool {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         self.delivery.private.used_bytes() > limit_bytes && !self.dispatcher.is_idle()

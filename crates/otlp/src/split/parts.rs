@@ -69,7 +69,7 @@ pub struct Sizes {
     pub copied_bytes: usize,
 }
 
-/// What becomes of the elements of a part.
+/// Takes the elements of a part, in order.
 trait Sink {
     fn begin(&mut self, number: usize, tag: u8, header: &[u8]);
     fn conclude(&mut self, number: usize, content_bytes: usize);
