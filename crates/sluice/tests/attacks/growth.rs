@@ -1,5 +1,5 @@
-//! Requests that are small on the wire, and of which far more would be made if it were made at once:
-//! by cuts, by processors, by the search for refused items, as text.
+//! Requests that are small on the wire, and of which far more would be made if it were made at
+//! once: by cuts, by processors, by the search for refused items, as text.
 
 use std::time::Duration;
 
