@@ -293,8 +293,8 @@ async fn debug_writes_through_the_log() {
              pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}\n"
         ))
         .await;
-        gateway.accepts(20).await;
-        let sent = async || gateway.metric("otelcol_exporter_sent_spans", &[]).await == 20.0;
+        gateway.accepts(100).await;
+        let sent = async || gateway.metric("otelcol_exporter_sent_spans", &[]).await == 100.0;
         assert!(eventually(SOON, sent).await, "{logs}");
         gateway.terminate();
         gateway.ended_within(SOON).await;
