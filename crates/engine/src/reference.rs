@@ -32,10 +32,10 @@ the Collector's metrics begin with `otelcol_`, those of Sluice's own with `sluic
 
 The tables show names with their units. By default names have neither `_total` nor, for `otelcol_`,
 a unit: `otelcol_process_uptime_seconds` is `otelcol_process_uptime`. As in the Collector, a
-`prometheus` reader with `without_type_suffix: false` or `without_units: false` has both. The attributes of
-`service.telemetry.resource` are labels of every metric. A reader `periodic` sends the metrics by
-OTLP, where `otelcol_` metrics have no unit in their names, counters are sums, and the resource
-takes the place of these labels and of `target_info`.
+`prometheus` reader with `without_type_suffix: false` or `without_units: false` has both. The
+attributes of `service.telemetry.resource` are labels of every metric. A reader `periodic` sends the
+metrics by OTLP, where `otelcol_` metrics have no unit in their names, counters are sums, and the
+resource takes the place of these labels and of `target_info`.
 
 `/log` on the same address describes the logs as text: the backlog of each delivery, deliveries that
 the configuration no longer has, and dropped data with its time. `/dead-letters` lists the newest

@@ -279,8 +279,8 @@ fn a_start_that_fails_says_where_and_why_once() {
     }
 }
 
-/// Scenario: `debug` beside each setting of the log. Guarantee: as in the Collector, its text goes to
-/// the log's output, in its encoding, and nowhere if the level is above `info`.
+/// Scenario: `debug` beside each setting of the log. Guarantee: as in the Collector, its text goes
+/// to the log's output, in its encoding, and nowhere if the level is above `info`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debug_writes_through_the_log() {
     let folder = tempfile::tempdir().expect("a folder");
