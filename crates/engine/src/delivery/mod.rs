@@ -26,12 +26,22 @@ pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};
 use sluice_log::{CursorId, GivenUp, Log, ReaderGauges, Subscription};
 pub(crate) use stats::{CAUSES, OUTCOMES, Stats};
-pub(crate) use task::{Stop, run};
+pub(crate) use task::run;
 use tokio::sync::Notify;
 
 use crate::entry::Entry;
 use crate::private_memory::PrivateMemory;
 use crate::receiving::ReceivingBudget;
+
+/// How a delivery's task is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    No,
+    /// Send everything without lingering, then end.
+    Drain,
+    /// Wait for requests in flight, give back the rest to the log, end.
+    HandOver,
+}
 
 /// For this long after a drop, or after a sender had to wait, the budget counts as spent at least:
 /// senders come at intervals, and shedding frees more than it must.

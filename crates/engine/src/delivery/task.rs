@@ -19,20 +19,11 @@ use super::dead_letter_writer::DeadLetterWriter;
 use super::dead_letters::{DeadLetter, dead_letter};
 use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
 use super::sending::packing_bytes;
-use super::{Delivery, DeliveryId, messages};
+use super::{Delivery, DeliveryId, Stop, messages};
 use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
 const TURN: Duration = Duration::from_millis(100);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
-    No,
-    /// Send everything without lingering, then end.
-    Drain,
-    /// Wait for requests in flight, give back the rest to the log, end.
-    HandOver,
-}
 
 struct Task {
     delivery: Arc<Delivery>,
@@ -168,7 +159,7 @@ impl Task {
         self.in_flight.is_empty() || self.delivery.has_room_to_send()
     }
 
-    /// What is read only to find data that the backend takes may take no memory that is short.
+    /// Data that is read only to find some that the backend takes may take no memory that is short.
     fn may_read(&self) -> bool {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         let has_memory = || self.delivery.private.used_bytes() <= limit_bytes;

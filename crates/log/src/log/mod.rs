@@ -346,3 +346,20 @@ impl Home {
         Ok(scan)
     }
 }
+
+impl<T> Shared<T> {
+    pub(super) fn note_panic(&self) {
+        self.with_store(|store| {
+            let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
+            store.trouble = Some(DiskTrouble::of_writing(reason));
+            store.ends = Ends::Now;
+            store.writer_has_ended = true;
+        });
+        self.wake_all();
+    }
+
+    pub(super) fn note_thread_end(&self) {
+        self.with_store(|store| store.threads = store.threads.saturating_sub(1));
+        self.maintenance_wake.notify_all();
+    }
+}

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Devices, Ends, Home, Log, Passed, Pin, Segment, Shared, Slots, Store};
+use super::{Devices, Home, Log, Passed, Pin, Segment, Slots, Store};
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
@@ -29,7 +29,7 @@ use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, 
 use crate::segment::{
     ScanOptions, SegmentScan, list_if_there, list_segments, list_set_aside, random_u64,
 };
-use crate::types::{Charge, CursorId, DiskTrouble, Offset, Record};
+use crate::types::{Charge, CursorId, Offset, Record};
 use crate::writer::Writer;
 
 const REWRITE_DIRECTORY: &str = "rewrite";
@@ -98,23 +98,6 @@ impl<T: Record> Log<T> {
         };
         let started = thread.spawn(run).at(&home.options.directory, "cannot start a thread");
         started.map(drop).inspect_err(|_| self.shared.note_thread_end())
-    }
-}
-
-impl<T> Shared<T> {
-    fn note_panic(&self) {
-        self.with_store(|store| {
-            let reason = "a thread of the log ended unexpectedly: only a restart helps".to_owned();
-            store.trouble = Some(DiskTrouble::of_writing(reason));
-            store.ends = Ends::Now;
-            store.writer_has_ended = true;
-        });
-        self.wake_all();
-    }
-
-    fn note_thread_end(&self) {
-        self.with_store(|store| store.threads = store.threads.saturating_sub(1));
-        self.maintenance_wake.notify_all();
     }
 }
 

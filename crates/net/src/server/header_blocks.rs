@@ -45,9 +45,9 @@ const KEPT_BUFFER_BYTES: usize = 16 << 10;
 const FIELDS_MAX: usize = (HEADERS_MAX_BYTES / 33) as usize + 1;
 /// The places of a decoded field, in a map that grows by doubling.
 const DECODED_FIELD_BYTES: usize = 2 * FIELD_BYTES;
-/// So many frames in a row may bring neither headers nor a body.
+/// A peer may send so many frames in a row that bring neither headers nor a body.
 const EMPTY_FRAMES_MAX: u32 = 1_000;
-/// At most so many of them come at once from clients: some for each request, and one now and then
+/// Clients send at most so many of them at once: some for each request, and one now and then
 /// without requests, for as long as the connection lives.
 const EMPTY_AT_ONCE: u32 = 16;
 /// Longer integers are no lengths of anything.
