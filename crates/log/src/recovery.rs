@@ -74,8 +74,8 @@ pub struct Recovered {
     pub disk_bytes: u64,
     /// Segments that the disk refused to read. They stay as they are until readers come to them.
     pub unread: Vec<PathBuf>,
-    /// Newest segments of which the end is cut, and its bytes: a crash left it of a write, as far as
-    /// readers' files tell.
+    /// Newest segments of which the end is cut, and its bytes: a crash left it of a write, as far
+    /// as readers' files tell.
     pub cut: Vec<(PathBuf, u64)>,
     /// Files that earlier processes set aside. Nothing in them is delivered.
     pub set_aside: Vec<PathBuf>,

@@ -386,6 +386,8 @@ impl<'a, T: Record> Recovery<'a, T> {
         let damaged_tail = durable_last.filter(|_| last.is_none() && tail_bytes > 0);
         if let Some(damaged_tail) = damaged_tail.filter(|last| read_last < Some(*last)) {
             self.found.frames_damaged += 1;
+            let tail = (first, segment.path.clone(), scan.damage_end());
+            self.leftovers.tails.push(tail);
             self.add_segment(segment, damaged_tail);
             return Ok(());
         }
