@@ -168,7 +168,7 @@ impl Task {
         self.in_flight.is_empty() || self.delivery.has_room_to_send()
     }
 
-    /// What is read only to find data that the backend takes may take no memory that is short.
+    /// No memory that is short is spent on data that is read only to look ahead.
     fn may_read(&self) -> bool {
         let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
         let has_memory = || self.delivery.private.used_bytes() <= limit_bytes;

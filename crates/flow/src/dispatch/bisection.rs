@@ -3,14 +3,15 @@
 //! The batch is halved, and the halves go out ahead of everything else, the first half first, down
 //! to single items; the batch that was refused first is searched first. An item that is refused
 //! alone is at fault if the backend takes anything else. If it takes nothing else, all data is at
-//! fault (a schema, a quota), and none of it may be given up for that. So a refused item is kept until the backend takes something, or no data is left to
-//! send, or the refused items leave no room to read more of it. A run of refused items without
-//! anything taken is a fault of all data: see [`FAULT_ITEMS`].
+//! fault (a schema, a quota), and none of it may be given up for that. So a refused item is kept
+//! until the backend takes something, or no data is left to send, or the refused items leave no
+//! room to read more of it. A run of refused items without anything taken is a fault of all data:
+//! see [`FAULT_ITEMS`].
 //!
 //! One sender may send many items in a row that are all at fault. So during a run, parts go out in
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
-//! spread over all that waits. With each refused item twice as much is read
-//! ahead for that, so that a long run is left behind after a few requests.
+//! spread over all that waits. With each refused item twice as much is read ahead for that, so that
+//! a long run is left behind after a few requests.
 
 use std::collections::VecDeque;
 
