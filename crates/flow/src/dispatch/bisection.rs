@@ -73,6 +73,8 @@ pub(super) struct Bisection<L> {
     /// The last look was at the newest unit.
     was_newest: bool,
     has_just_looked: bool,
+    /// A unit that was sent to look elsewhere was refused and is searched for a single item.
+    searches_look: bool,
     /// Number of searches so far.
     searches: u128,
 }
@@ -90,6 +92,7 @@ impl<L> Default for Bisection<L> {
             places: 0,
             was_newest: false,
             has_just_looked: false,
+            searches_look: false,
             searches: 0,
         }
     }
@@ -157,6 +160,7 @@ impl<L> Bisection<L> {
     pub(super) fn push(&mut self, parts: Vec<Batch<L>>, of: Option<Place>) {
         self.searches += u128::from(of.is_none());
         let of = of.unwrap_or(Place { start: self.searches * BATCH_WIDTH, width: BATCH_WIDTH });
+        self.searches_look |= of.start < BATCH_WIDTH;
         let width = of.width / parts.len().max(1) as u128;
         for (part, number) in parts.into_iter().zip(0..) {
             let start = of.start + number * width;
@@ -166,16 +170,23 @@ impl<L> Bisection<L> {
         }
     }
 
-    /// Whether the next part belongs to a unit that was sent to look elsewhere.
-    fn searches_look(&self) -> bool {
-        self.suspects.back().is_some_and(|part| part.place.is_some_and(|it| it.start < BATCH_WIDTH))
+    /// A look has found its single item: what is left of it is searched after all other parts.
+    fn end_look(&mut self) {
+        self.searches_look = false;
+        self.searches += 1;
+        let first = self.searches * BATCH_WIDTH;
+        let is_of_look = |it: &mut Batch<L>| it.place.is_some_and(|it| it.start < BATCH_WIDTH);
+        while let Some(part) = self.suspects.pop_back_if(is_of_look) {
+            let place = part.place.map(|it| Place { start: first + it.start, ..it });
+            self.suspects.push_front(Batch { place, ..part });
+        }
     }
 
     /// Whether a unit from elsewhere should be sent now: while the delivery is open, in turn with
     /// parts.
     pub(super) fn looks_now(&self, is_held: bool) -> bool {
         let is_turn = is_held || !self.has_just_looked || self.suspects.is_empty();
-        self.looks_elsewhere() && is_turn && !self.searches_look()
+        self.looks_elsewhere() && is_turn && !self.searches_look
     }
 
     /// Whether a unit from elsewhere should go out before the next part.
@@ -198,6 +209,7 @@ impl<L> Bisection<L> {
         self.taken_share.note(true);
         self.items_in_a_row = 0;
         self.looks_elsewhere = 0;
+        self.end_look();
         self.at_fault.append(&mut self.refused);
     }
 
@@ -206,6 +218,7 @@ impl<L> Bisection<L> {
         if self.items_in_a_row == 0 {
             self.share_before = self.taken_share.get();
         }
+        self.end_look();
         self.taken_share.note(false);
         self.items_in_a_row = self.items_in_a_row.saturating_add(1);
         self.looks_elsewhere = self.looks_elsewhere.saturating_add(1);

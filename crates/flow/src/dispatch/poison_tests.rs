@@ -13,6 +13,8 @@ struct Poisoned {
     start: Instant,
     elapsed: Duration,
     unread: std::ops::Range<u64>,
+    /// Items of each unit. All or none are bad.
+    items: u32,
     good: u64,
     dead: Vec<u64>,
     requests: u64,
@@ -32,6 +34,7 @@ impl Poisoned {
             start: Instant::now(),
             elapsed: Duration::ZERO,
             unread: 0..items,
+            items: 1,
             good: 0,
             dead: Vec::new(),
             requests: 0,
@@ -61,10 +64,15 @@ impl Poisoned {
                 };
                 match self.dispatcher.note_outcome(batch, outcome, now, 0.5) {
                     Verdict::Delivered { units, .. } => {
-                        self.good += units.len() as u64;
+                        self.good += units.iter().map(|it| u64::from(it.items)).sum::<u64>();
                         self.good_at = elapsed;
                     }
                     Verdict::Kept => {}
+                    Verdict::Divide { unit: cut, .. } => {
+                        let halves = [cut.items / 2, cut.items - cut.items / 2];
+                        let halves = halves.map(|items| unit(cut.lease, items, 10));
+                        self.dispatcher.divided(halves.into());
+                    }
                     other => panic!("{other:?}"),
                 }
                 let is_held = *self.dispatcher.state() != State::Open;
@@ -77,7 +85,7 @@ impl Poisoned {
                     && self.dispatcher.wants_more()
                     && let Some(id) = self.unread.next()
                 {
-                    self.dispatcher.offer(unit(id, 1, 10), now);
+                    self.dispatcher.offer(unit(id, self.items, 10), now);
                     continue;
                 }
                 let next = if is_over { None } else { self.dispatcher.next(now) };
@@ -239,4 +247,28 @@ fn good_data_that_comes_to_a_held_delivery_is_found_soon() {
         assert!(poisoned.dead.len() >= 64, "{case}: refused items are at fault now");
         assert!(poisoned.dead.iter().all(|&id| is_bad(id)), "{case}");
     }
+}
+
+/// Scenario: requests of many items, of which fifty in a row are bad throughout. Guarantee: the
+/// search in one of them does not keep the delivery from the good ones.
+#[test]
+fn a_run_of_large_bad_requests_keeps_no_good_one_waiting() {
+    const ITEMS: u32 = 200;
+    for begin in [0, 25, 50] {
+        let is_bad = |id: u64| (begin..begin + 50).contains(&id);
+        let mut poisoned = Poisoned { items: ITEMS, ..Poisoned::new(100, 200) };
+        poisoned.run(Duration::from_secs(60), is_bad);
+        assert_eq!(poisoned.good, 50 * u64::from(ITEMS), "{begin}: {}", poisoned.requests);
+        assert!(poisoned.good_at < Duration::from_secs(40), "{begin}: {:?}", poisoned.good_at);
+        assert!(poisoned.dead.iter().all(|&id| is_bad(id)));
+    }
+    // All are bad until new ones come.
+    let mut poisoned = Poisoned { items: ITEMS, ..Poisoned::new(50, 200) };
+    poisoned.run(Duration::from_secs(600), |id| id < 50);
+    assert!(matches!(poisoned.dispatcher.state(), State::Held(_)) && poisoned.dead.is_empty());
+    let came = poisoned.elapsed;
+    poisoned.unread = 50..100;
+    poisoned.run(Duration::from_secs(60), |id| id < 50);
+    assert_eq!(poisoned.good, 50 * u64::from(ITEMS));
+    assert!(poisoned.good_at - came < Duration::from_secs(40), "{:?}", poisoned.good_at - came);
 }

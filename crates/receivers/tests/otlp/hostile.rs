@@ -96,7 +96,7 @@ async fn a_million_levels_of_nesting_are_invalid() {
     // around the one before.
     let mut nested = Vec::new();
     for level in 0..1_000_000_u32 {
-        let tag = if level.is_multiple_of(2) { 0x2a } else { 0x0a };
+        let tag = if level.is_multiple_of(2) { 0x0a } else { 0x2a };
         let mut head = vec![tag];
         let mut length = nested.len();
         while length >= 0x80 {
@@ -130,6 +130,7 @@ async fn a_million_levels_of_nesting_are_invalid() {
     let attack = async {
         let status = unary(&mut client, Signal::Logs, &[], &framed(0, &request)).await;
         assert_eq!(status.code, Code::InvalidArgument, "{status}");
+        assert!(status.message.contains("messages nest too deeply"), "{status}");
         for json in [json, arrays] {
             let headers = [("content-type", "application/json")];
             assert_eq!(post(receiver.http, "/v1/logs", &headers, &json).await.0, 400);
