@@ -149,8 +149,9 @@ impl Lives {
         if self.reports.len() == 1 {
             self.backends.iter().for_each(|backend| backend.faults().clear());
         }
-        self.place.misbehave_at_start();
-        let gateway = self.start(ACKS[self.reports.len() % 2]).await;
+        let ack = ACKS[self.reports.len() % 2];
+        let trouble = self.place.misbehave_for_a_moment();
+        let ((), gateway) = tokio::join!(trouble, self.start(ack));
         let load =
             gateway.load(Signal::Traces).items_per_request(10).rate(SPANS_PER_S).concurrency(2, 16);
         let mut load = load.duration(Duration::from_secs(60));

@@ -61,13 +61,19 @@ impl Place {
         matches!(self, Place::Troubled(_))
     }
 
-    /// Faults that a start has to bear: none of them lasts.
-    pub(crate) fn misbehave_at_start(&self) {
-        self.behave(match fastrand::u32(..3) {
-            0 => Behaviour::Errors(0.1),
-            1 => Behaviour::Slow(Duration::from_millis(20)),
-            _ => Behaviour::Healthy,
-        });
+    /// A fault that a start has to bear, as it passes.
+    pub(crate) async fn misbehave_for_a_moment(&self) {
+        if self.is_troubled() {
+            self.behave(match fastrand::u32(..5) {
+                0 => Behaviour::Errors(0.3),
+                1 => Behaviour::Errors(1.0),
+                2 => Behaviour::Slow(Duration::from_millis(20)),
+                3 => Behaviour::Hangs,
+                _ => Behaviour::Healthy,
+            });
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(..1_000))).await;
+            self.heal();
+        }
     }
 
     /// Goes on to another fault, or to none, when the last one has lasted long enough.
