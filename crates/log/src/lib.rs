@@ -52,7 +52,7 @@ pub mod repair;
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use log::{GivenUp, Log};
-pub use recovery::{OpenOptions, Recovered};
+pub use recovery::{OpenOptions, Recovered, own_directory};
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
     Offset, Orphan, RangeSet, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,
