@@ -13,20 +13,20 @@ use crate::peers::{field, post, post_for_ever, post_head};
 use crate::scene::{DEAD_LOGS, Scene};
 use crate::{LIMIT_MIB, THREADS, Target, config, withstand};
 
-const SENT_ITEMS: &str = "sluice_delivery_sent_items_total";
+const SENT_ITEMS: &str = "otelcol_exporter_sent_log_records_total";
 
 withstand!(
     headers_in_each_part in Scene { faults: discarding, config: CUT, ..DEAD_LOGS }
         .reaches("sluice_delivery_sent_bytes_total", &[("pipeline", "logs")], 100e6),
     attributes_on_each_record in Scene { config: INSERT, ..DEAD_LOGS }
-        .refuses(&[("reason", "never_fits")], 3.0),
+        .refuses(&[("signal", "logs")], 3.0),
     attributes_on_each_record_behind_the_log in
         Scene { faults: discarding, config: INSERT_BEHIND, ..DEAD_LOGS }
         .reaches(SENT_ITEMS, &[("pipeline", "logs/own")], 500e3),
     records_that_are_refused in Scene { faults: refusing_all, ..DEAD_LOGS }
-        .reaches("sluice_delivery_held", &[], 1.0),
+        .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
     records_as_text in Scene { config: TEXT, ..DEAD_LOGS }
-        .reaches(SENT_ITEMS, &[("pipeline", "logs")], 500e3),
+        .reaches(SENT_ITEMS, &[("pipeline", "logs")], 300e3),
     letters_that_json_writes_as_six in Scene { config: JSON_FILE, ..DEAD_LOGS }
         .reaches("sluice_delivery_dead_letter_items_total", &[("reason", "too_large")], 1.0),
 );
@@ -112,7 +112,7 @@ async fn records_that_are_refused(target: Target) {
 }
 
 async fn records_as_text(target: Target) {
-    post_packed(target, records(0, 1_000_000)).await;
+    post_packed(target, records(0, 300_000)).await;
 }
 
 async fn letters_that_json_writes_as_six(target: Target) {
