@@ -93,20 +93,31 @@ impl ExporterConfig for DebugConfig {
             name: context.name.to_owned(),
             config: self.clone(),
             sampler: Mutex::default(),
-            outputs: Mutex::new(outputs),
         };
-        Ok(Arc::new(DebugExporter(Arc::new(shared))))
+        Ok(Arc::new(DebugExporter::new(shared, outputs)))
     }
 }
 
-struct DebugExporter(Arc<Shared>);
+/// Empty: the log.
+type Outputs = Vec<Box<dyn Write + Send>>;
+
+struct DebugExporter {
+    shared: Arc<Shared>,
+    /// Waiting for its turn blocks no thread, and a request that leaves meanwhile is not written.
+    outputs: Arc<tokio::sync::Mutex<Outputs>>,
+}
+
+impl DebugExporter {
+    fn new(shared: Shared, outputs: Outputs) -> DebugExporter {
+        let outputs = Arc::new(tokio::sync::Mutex::new(outputs));
+        DebugExporter { shared: Arc::new(shared), outputs }
+    }
+}
 
 struct Shared {
     name: String,
     config: DebugConfig,
     sampler: Mutex<Sampler>,
-    /// Empty: the log.
-    outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
 fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
@@ -126,10 +137,9 @@ const PIECE: SplitLimits = SplitLimits { max_bytes: 256 * 1024, max_items: 10_00
 const JSON_LIMIT_BYTES: usize = 1024 * 1024;
 
 impl Shared {
-    /// Renders and writes, one request at a time. Blocks.
-    fn write(&self, request: &Packed) -> Result<(), String> {
+    /// Renders and writes. Blocks.
+    fn write(&self, outputs: &mut Outputs, request: &Packed) -> Result<(), String> {
         let (signal, body) = (request.signal, compress::joined(&request.chunks));
-        let mut outputs = self.outputs.lock();
         let mut write = |message: &str, fields: &str| {
             if self.config.use_internal_logger {
                 let reports = logging::reports();
@@ -214,13 +224,17 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
 
 impl Exporter for DebugExporter {
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        let is_silent = self.0.config.use_internal_logger && logging::reports().is_none();
-        if is_silent || !self.0.sampler.lock().takes(self.0.config.sampling, Instant::now()) {
+        let Shared { config, sampler, .. } = &*self.shared;
+        let is_silent = config.use_internal_logger && logging::reports().is_none();
+        if is_silent || !sampler.lock().takes(config.sampling, Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));
         }
-        let (shared, request) = (self.0.clone(), request.clone());
+        let (shared, outputs, request) =
+            (self.shared.clone(), self.outputs.clone(), request.clone());
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || shared.write(&request)).await;
+            let mut outputs = outputs.lock_owned().await;
+            let write = move || shared.write(&mut outputs, &request);
+            let written = tokio::task::spawn_blocking(write).await;
             match written.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => Outcome::Delivered,
                 Err(reason) => Outcome::Rejected { reason },
@@ -228,7 +242,8 @@ impl Exporter for DebugExporter {
         })
     }
 
+    /// None, as in the Collector: a request that was left halfway would be written again.
     fn timeout(&self) -> Duration {
-        Duration::from_secs(5)
+        Duration::MAX
     }
 }
