@@ -134,7 +134,7 @@ async fn sampled_requests_are_written() {
     );
 }
 
-/// What was written.
+/// The text that was written.
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 
