@@ -104,8 +104,8 @@ fn small_commits_of_a_backlog_take_little_more_than_their_charge() {
         }
         let held = log.held(dead);
         assert_eq!((log.stats().frames_evicted, held.frames), (0, FRAMES - taken));
-        // Each commit wrote a block. Each file that took the place of others has a header, and their
-        // number depends on when files were rewritten.
+        // Each commit wrote a block. Each file that took the place of others has a header; how many
+        // there are depends on when files were rewritten.
         assert_eq!(log.stats().bytes_written, FRAMES * 4096);
         wait_until("little space", || log.stats().disk_bytes <= 4 * held.bytes);
         assert!(log.stats().rewrites > 0, "{:?}", log.stats());
