@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
 use sluice_net::compress::decompress;
-use sluice_otlp::{Beyond, Encoding, Parts, Signal, SplitLimits, count, parts};
+use sluice_otlp::{Beyond, Encoding, Halving, Signal, SplitLimits, count};
 use sluice_processors::Processor;
 
 use crate::shared_work::Processed;
@@ -129,10 +129,7 @@ pub(crate) fn run(
 
 /// The results of steps over a request that grows too much to be processed as a whole: one slice of
 /// it after another, each halved until its result is in proportion.
-pub(crate) struct Slices {
-    /// Innermost last.
-    stack: Vec<Parts>,
-}
+pub(crate) struct Slices(Halving);
 
 /// A slice of a request, of which the steps can make nothing.
 pub(crate) struct Unprocessed {
@@ -143,12 +140,12 @@ pub(crate) struct Unprocessed {
 
 impl Slices {
     pub(crate) fn new(signal: Signal, request: &Bytes, items: u32) -> Result<Slices, String> {
-        let parts = parts(signal, request, halves(items)).map_err(|error| error.to_string())?;
-        Ok(Slices { stack: vec![parts] })
+        let halves = Halving::new(signal, request, SplitLimits::half_of(items));
+        halves.map(Slices).map_err(|error| error.to_string())
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.stack.iter().all(Parts::is_over)
+        self.0.is_over()
     }
 
     pub(crate) fn next(
@@ -157,27 +154,19 @@ impl Slices {
         signal: Signal,
         metadata: &Metadata,
     ) -> Option<Result<Processed, Unprocessed>> {
-        while let Some(parts) = self.stack.last_mut() {
-            let part = match parts.next() {
-                Some(Ok(part)) => part,
-                Some(Err(error)) => {
-                    self.stack.clear();
+        loop {
+            let part = match self.0.next()? {
+                Ok(part) => part,
+                Err(error) => {
                     let (bytes, items, reason) = (Bytes::new(), 0, error.to_string());
                     return Some(Err(Unprocessed { bytes, items, reason }));
-                }
-                None => {
-                    self.stack.pop();
-                    continue;
                 }
             };
             let (bytes, items) = (part.bytes(), part.sizes.items);
             let reason = match run(steps, signal, bytes.clone(), items, metadata) {
                 Ok(processed) => return Some(Ok(processed)),
                 Err(Failure::Step(reason)) => reason,
-                Err(Failure::Grows) if items > 1 => {
-                    self.stack.push(part.parts(halves(items)));
-                    continue;
-                }
+                Err(Failure::Grows) if self.0.halve(&part) => continue,
                 Err(Failure::Grows) => {
                     let limit_bytes = allowance(bytes.len(), items);
                     format!("its processors make one item larger than {limit_bytes} bytes")
@@ -185,12 +174,7 @@ impl Slices {
             };
             return Some(Err(Unprocessed { bytes, items, reason }));
         }
-        None
     }
-}
-
-fn halves(items: u32) -> SplitLimits {
-    SplitLimits { max_items: (items as usize).div_ceil(2), max_bytes: usize::MAX }
 }
 
 #[cfg(test)]

@@ -100,8 +100,8 @@ pub(crate) struct Unsendable {
 /// may take far more memory than the frame.
 pub(crate) struct Feed {
     pub leased: Arc<Leased>,
-    /// Index of the next path.
-    path: usize,
+    /// Index of the next path. The one before it is the present one.
+    next_path: usize,
     /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
     slices: Option<(Slices, Lease)>,
     /// A payload that is being cut, and its parts.
@@ -112,7 +112,12 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn new(leased: Arc<Leased>) -> Feed {
-        Feed { leased, path: 0, slices: None, cutting: None, has_begun: false }
+        Feed { leased, next_path: 0, slices: None, cutting: None, has_begun: false }
+    }
+
+    /// Nothing comes of the paths that are left.
+    fn end(&mut self) {
+        self.next_path = usize::MAX;
     }
 
     /// Takes note of a unit or dead letter that was made.
@@ -148,7 +153,6 @@ impl Preparer {
         // Nothing but the units made must keep a frame unresolved whose last one is made.
         if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
             feed.slices = None;
-            feed.path += 1;
         }
         Some(next)
     }
@@ -162,9 +166,10 @@ impl Preparer {
         let frame = &leased.entry.frame;
         let whole =
             |reason| Unsendable { payload: frame.payload.clone(), items: frame.items, reason };
-        let refused = || self.exporter.refuses(&frame.metadata);
-        if let Some(reason) = Some(()).filter(|()| !feed.has_begun).and_then(|()| refused()) {
-            feed.path = usize::MAX;
+        if !feed.has_begun
+            && let Some(reason) = self.exporter.refuses(&frame.metadata)
+        {
+            feed.end();
             return Some(Err(whole(reason)));
         }
         loop {
@@ -177,11 +182,10 @@ impl Preparer {
             }
             let paths = self.paths_of(&leased.entry);
             let processed = if let Some((slices, _)) = &mut feed.slices {
-                let steps = paths[feed.path].remaining(&leased.entry.origin.prepared);
+                let steps = paths[feed.next_path - 1].remaining(&leased.entry.origin.prepared);
                 match slices.next(&steps, frame.signal, &frame.metadata) {
                     None => {
                         feed.slices = None;
-                        feed.path += 1;
                         continue;
                     }
                     Some(Ok(processed)) => processed,
@@ -191,25 +195,24 @@ impl Preparer {
                     }
                 }
             } else {
-                let chain = paths.get(feed.path)?;
-                match self.process(&leased.entry, chain) {
-                    Ok(processed) => {
-                        feed.path += 1;
-                        processed
-                    }
-                    Err(Failure::Step(reason)) => {
-                        feed.path = paths.len();
-                        return Some(Err(whole(reason)));
-                    }
-                    Err(Failure::Grows) => {
-                        match self.slices(&leased, feed.path) {
-                            Ok(slices) => feed.slices = Some(slices),
-                            Err(reason) => {
-                                feed.path = paths.len();
-                                return Some(Err(whole(reason)));
-                            }
+                let chain = paths.get(feed.next_path)?;
+                feed.next_path += 1;
+                let processed = match self.process(&leased.entry, chain) {
+                    Ok(processed) => Ok(processed),
+                    Err(Failure::Step(reason)) => Err(reason),
+                    Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1) {
+                        Ok(slices) => {
+                            feed.slices = Some(slices);
+                            continue;
                         }
-                        continue;
+                        Err(reason) => Err(reason),
+                    },
+                };
+                match processed {
+                    Ok(processed) => processed,
+                    Err(reason) => {
+                        feed.end();
+                        return Some(Err(whole(reason)));
                     }
                 }
             };
@@ -217,8 +220,7 @@ impl Preparer {
             if items == 0 && frame.items > 0 {
                 continue;
             }
-            let path = if feed.slices.is_some() { feed.path } else { feed.path - 1 };
-            let content = Content::Whole(payload);
+            let (path, content) = (feed.next_path - 1, Content::Whole(payload));
             let lease = Lease { leased: leased.clone(), content, path, charged, headers: None };
             match self.cut(lease, items, limits) {
                 Ok(Cut::Unit(unit)) => return Some(Ok(unit)),
@@ -231,7 +233,7 @@ impl Preparer {
     /// The input of the steps of a path in slices, with what holds its memory.
     fn slices(&self, leased: &Arc<Leased>, path: usize) -> Result<(Slices, Lease), String> {
         let frame = &leased.entry.frame;
-        let (leased, content) = (leased.clone(), Content::Whole(frame.payload.clone()));
+        let content = Content::Whole(frame.payload.clone());
         let mut lease =
             Lease { leased: leased.clone(), content, path, charged: None, headers: None };
         self.inflate(&mut lease)?;
@@ -241,7 +243,7 @@ impl Preparer {
 
     /// True if nothing more is to be made of a frame.
     pub(crate) fn is_over(&self, feed: &Feed) -> bool {
-        feed.path >= self.paths_of(&feed.leased.entry).len()
+        feed.next_path >= self.paths_of(&feed.leased.entry).len()
             && feed.slices.is_none()
             && feed.cutting.as_ref().is_none_or(|(_, parts)| parts.is_over())
     }

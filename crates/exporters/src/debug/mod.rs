@@ -16,7 +16,7 @@ use sluice_config::document::LogSampling;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::{BoxFuture, Exporter, Outcome, PackError, Packed};
 use sluice_net::compress;
-use sluice_otlp::{Malformed, Signal, Sizes, SplitLimits, parts, wire};
+use sluice_otlp::{Halving, Malformed, Signal, SplitLimits, wire};
 use sluice_telemetry::logging;
 use sluice_telemetry::sampler::Sampler;
 
@@ -143,7 +143,7 @@ impl Shared {
         let mut write = |message: &str, fields: &str| {
             if self.config.use_internal_logger {
                 let reports = logging::reports();
-                reports.into_iter().for_each(|it| it.write(&[(message, fields)]));
+                reports.into_iter().for_each(|it| it.write(message, fields));
                 return Ok(());
             }
             let head = if fields.is_empty() { String::new() } else { format!("\t{{{fields}}}\n") };
@@ -162,23 +162,17 @@ impl Shared {
             Verbosity::Detailed => detailed::render,
         };
         let cannot_read = |error: Malformed| error.to_string();
-        let mut stack = vec![parts(signal, &body, PIECE).map_err(cannot_read)?];
-        while let Some(pieces) = stack.last_mut() {
-            let Some(piece) = pieces.next().transpose().map_err(cannot_read)? else {
-                stack.pop();
-                continue;
-            };
-            let Sizes { items, len_bytes, .. } = piece.sizes;
+        let mut pieces = Halving::new(signal, &body, PIECE).map_err(cannot_read)?;
+        while let Some(piece) = pieces.next() {
+            let piece = piece.map_err(cannot_read)?;
             match to_json(signal, &[piece.bytes()], JSON_LIMIT_BYTES) {
                 Ok(json) => {
                     let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
                     write(&text::without_controls(render(signal, &json)), "")?;
                 }
-                Err(PackError::TooLarge(_)) if items > 1 => {
-                    let max_items = (items as usize).div_ceil(2);
-                    stack.push(piece.parts(SplitLimits { max_items, ..PIECE }));
-                }
+                Err(PackError::TooLarge(_)) if pieces.halve(&piece) => {}
                 Err(PackError::TooLarge(_)) => {
+                    let len_bytes = piece.sizes.len_bytes;
                     write(&format!("(an item of {len_bytes} bytes is not written)\n"), "")?;
                 }
                 Err(PackError::Failed(reason)) => return Err(reason),

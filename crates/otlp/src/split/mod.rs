@@ -4,6 +4,7 @@
 //! cut at the highest border at which parts fit: only an element that does not fit is opened, and
 //! its other fields (resource, scope, metric name, …: its header) are repeated in each part.
 
+mod halving;
 mod node;
 mod parts;
 
@@ -11,6 +12,7 @@ use bytes::Bytes;
 
 use crate::Signal;
 use crate::wire::Result;
+pub use halving::Halving;
 use node::Node;
 pub use parts::{PartRef, Parts, Sizes};
 
@@ -20,6 +22,13 @@ pub struct SplitLimits {
     pub max_bytes: usize,
     /// Spans, metric points or log records; zero counts as one.
     pub max_items: usize,
+}
+
+impl SplitLimits {
+    /// At most half of this many items, rounded up.
+    pub fn half_of(items: u32) -> SplitLimits {
+        SplitLimits { max_items: (items as usize).div_ceil(2), max_bytes: usize::MAX }
+    }
 }
 
 /// An encoded request, and the number of its items.

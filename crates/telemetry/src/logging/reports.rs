@@ -29,14 +29,12 @@ pub(super) fn install(lines: Arc<Lines>, is_json: bool) {
 }
 
 impl Reports {
-    /// Writes messages, each with fields, the members of a JSON object (`"a": 1, "b": 2`). Blocks
-    /// until the output has taken all lines before them.
-    pub fn write(&self, messages: &[(&str, &str)]) {
+    /// Writes a message with fields, the members of a JSON object (`"a": 1, "b": 2`). Blocks until
+    /// the output has taken all lines before it.
+    pub fn write(&self, message: &str, fields: &str) {
         let mut text = String::new();
-        for (message, fields) in messages {
-            // A `String` takes all that is written.
-            let _ = self.format(message, fields, &mut text);
-        }
+        // A `String` takes all that is written.
+        let _ = self.format(message, fields, &mut text);
         self.lines.write_when_idle(text.into_bytes());
     }
 
@@ -67,7 +65,8 @@ mod tests {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let lines_of_log = Lines::start(writer).expect("a thread");
         let reports = Reports { lines: lines_of_log, is_json };
-        reports.write(&[("Traces", "\"spans\": 2"), ("two\nlines\n", "")]);
+        reports.write("Traces", "\"spans\": 2");
+        reports.write("two\nlines\n", "");
         let read = BufReader::new(reader).lines().take(lines);
         read.map(|line| line.expect("a line")).collect()
     }
