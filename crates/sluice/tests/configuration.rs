@@ -146,7 +146,7 @@ fn mistakes_are_named_where_they_are() {
         )
     });
     let tls = |option: &str| format!("      insecure: true\n      {option}\nservice:\n");
-    let mistakes: [(&str, &str, &str, &[&str]); 14] = [
+    let mistakes: [(&str, &str, &str, &[&str]); 15] = [
         ("insecure: true", "insecur: true", "10:7", &["insecur", "insecure"]),
         ("  otlp:\n    endpoint", "  otpl:\n    endpoint", "7:3", &["otpl", "otlp"]),
         ("exporters: [otlp]", "exporters: [otlp/a]", "15:19", &["otlp/a"]),
@@ -186,6 +186,12 @@ fn mistakes_are_named_where_they_are() {
             &tls("curve_preferences: x25518"),
             "11:26",
             &["did you mean `X25519`?"],
+        ),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("ca_file: '${env:SLUICE_TEST_UNSET}'"),
+            "11:16",
+            &["`exporters.otlp.tls.ca_file` protects", "`${env:SLUICE_TEST_UNSET}`", "leave"],
         ),
         (
             "endpoint: 127.0.0.1:14317",
