@@ -29,6 +29,15 @@ const RESERVED: [&str; 8] = [
     "grpc-timeout",
 ];
 
+/// Parts of the names of headers that have credentials.
+const CREDENTIALS: [&str; 8] =
+    ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key"];
+
+/// Whether a header of this name, in lower case, is likely to have credentials.
+pub fn is_credential(name: &str) -> bool {
+    CREDENTIALS.iter().any(|part| name.contains(part))
+}
+
 /// Reads a client's `headers`: fixed headers of every request. Their values are never shown.
 pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
     let doc = "Headers added to every request. Their values are treated as secrets.";
