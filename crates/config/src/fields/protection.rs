@@ -5,14 +5,12 @@ use super::Fields;
 use crate::diagnostics::Diagnostic;
 
 /// Ends of the full names of options that protect, or that name what protects.
-const PROTECTING: [&str; 21] = [
+const PROTECTING: [&str; 19] = [
     "tls",
     "ca_file",
     "ca_pem",
     "certificate",
     "client_ca_file",
-    "insecure",
-    "insecure_skip_verify",
     "min_version",
     "cipher_suites",
     "curve_preferences",
