@@ -307,6 +307,31 @@ fn credentials_in_urls_are_hidden_beside_other_mistakes() {
     }
 }
 
+/// Guarantee: no command prints the query of a URL, which may have a key, nor where something else
+/// is wrong with it; the rest of the URL is shown.
+#[test]
+fn queries_of_urls_are_hidden() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for section in [
+        "otlphttp: {endpoint: 'http://a', timeout: soon, traces_endpoint: 'http://b?key=s3cret'}",
+        "otlphttp: {endpoint: 'http://a:b?key=s3cret'}",
+        "otlphttp: {endpiont: 'http://a?key=s3cret'}",
+        "otlp: {endpoint: 'http://a:1/x?key=s3cret'}",
+        "otlp: {endpoint: 'backend:4317?key=s3cret'}",
+    ] {
+        refused(folder.path(), section, "");
+    }
+    let exporter = "exporters: {otlphttp: {traces_endpoint: 'http://127.0.0.1:1/in?key=s3cret'}}";
+    let text = format!(
+        "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n{exporter}\nservice: {{pipelines: \
+         {{traces: {{receivers: [otlp], exporters: [otlphttp]}}}}}}\n"
+    );
+    let output = sluice(&["plan", &write(folder.path(), &text)]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("otlphttp sends to http://127.0.0.1:1/in?… (no TLS"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
 /// The output of the commands for a file with these exporters, without the file's path. It must
 /// have no part of `s3cret` and `s3^cret`.
 fn refused(folder: &Path, section: &str, variable: &str) -> String {

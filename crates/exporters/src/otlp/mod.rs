@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, PackError, Packed};
 use sluice_net::client::{Channel, Endpoint, Proxy, Secrets};
 use sluice_net::compress;
@@ -36,7 +36,7 @@ impl ExporterConfig for OtlpConfig {
         let Ok(endpoint) = Endpoint::parse(&self.endpoint) else { return Vec::new() };
         vec![NamedTarget {
             option: "endpoint",
-            text: self.endpoint.clone(),
+            text: shown_url(&self.endpoint),
             target: Some(endpoint.target),
             tls: Some(endpoint.tls.unwrap_or(!self.client.tls.insecure)),
         }]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, Outcome, PackError, Packed};
 use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Secrets, Target, TransportError};
 use sluice_net::compress::{Packing, compress, compress_snappy_block};
@@ -48,7 +48,7 @@ impl ExporterConfig for OtlpHttpConfig {
             .filter_map(|(option, text)| {
                 let origin = Origin::of(text).ok()?;
                 let (target, tls) = (Some(origin.target), Some(origin.tls));
-                Some(NamedTarget { option, text: text.clone(), target, tls })
+                Some(NamedTarget { option, text: shown_url(text), target, tls })
             })
             .collect()
     }

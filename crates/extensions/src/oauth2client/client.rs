@@ -6,6 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use parking_lot::Mutex;
+use sluice_config::shown_url;
 use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Secrets};
 use sluice_net::headers::is_credential;
@@ -127,7 +128,7 @@ impl Endpoint {
                 Ok(state.token.insert(token).header.clone())
             }
             Err(error) => {
-                let token_url = &self.token_url;
+                let token_url = shown_url(&self.config.token_url);
                 tracing::warn!(%token_url, %error, "cannot get an access token");
                 state.failure = Some((Instant::now(), error.clone()));
                 Err(error)
