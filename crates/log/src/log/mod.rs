@@ -70,7 +70,7 @@ pub(crate) struct Slot<T> {
     /// The readers that this entry was appended for.
     pub(crate) readers: Arc<[CursorId]>,
     unresolved: u32,
-    /// Exclusive or of the ids of the readers that have not resolved it: of the last one, its id.
+    /// XOR of the unresolved readers' ids; equals the id when one is left.
     unresolved_ids: usize,
     /// Some reader has taken it; best-effort readers do not count.
     pub(crate) is_taken: bool,

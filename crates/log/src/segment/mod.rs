@@ -230,7 +230,7 @@ fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
     }
 }
 
-/// Whether all of a file is zeros. Bytes that the disk refuses are none.
+/// Whether all of a file is zeros. Bytes that the disk refuses count as other ones.
 fn is_zero(reads: &mut Reads, len_bytes: u64) -> io::Result<bool> {
     let mut bytes = vec![0; ScanOptions::default().read_ahead_bytes];
     let mut position = 0;
