@@ -10,7 +10,7 @@ use prost::Message;
 use sluice_exporters::partial::{from_json, from_proto};
 use sluice_extensions::oauth2client::Granted;
 use sluice_flow::Outcome;
-use sluice_net::client::peer_text;
+use sluice_net::client::Secrets;
 use sluice_net::grpc::status::{GRPC_MESSAGE, GRPC_STATUS, GRPC_STATUS_DETAILS, Status};
 
 pub fn check_answers(data: &[u8]) {
@@ -26,17 +26,18 @@ pub fn check_answers(data: &[u8]) {
 /// All three signals answer alike on the wire. An answer that the official type reads, without
 /// fields that it does not know, is read alike.
 fn check_proto(body: &[u8]) {
-    let outcome = from_proto(body);
+    let outcome = from_proto(body, &Secrets::default());
     check_outcome(&outcome);
     let Ok(answer) = ExportTraceServiceResponse::decode(body) else { return };
     let partial = answer.partial_success.clone().unwrap_or_default();
     let expected = match u64::try_from(partial.rejected_spans) {
-        Ok(items) if items > 0 => {
-            Outcome::PartlyRejected { items, reason: peer_text(&partial.error_message) }
-        }
+        Ok(items) if items > 0 => Outcome::PartlyRejected {
+            items,
+            reason: Secrets::default().peer_text(&partial.error_message),
+        },
         _ => Outcome::Delivered,
     };
-    assert_eq!(from_proto(&answer.encode_to_vec()), expected);
+    assert_eq!(from_proto(&answer.encode_to_vec(), &Secrets::default()), expected);
     if matches!(outcome, Outcome::PartlyRejected { .. }) {
         assert_eq!(outcome, expected);
     }
@@ -44,13 +45,13 @@ fn check_proto(body: &[u8]) {
 
 /// An answer that is a refusal in any spelling reads the same in the canonical one.
 fn check_json(body: &[u8]) {
-    let outcome = from_json(body);
+    let outcome = from_json(body, &Secrets::default());
     check_outcome(&outcome);
     if let Outcome::PartlyRejected { items, reason } = &outcome {
         let partial =
             serde_json::json!({ "rejectedSpans": items.to_string(), "errorMessage": reason });
         let again = serde_json::json!({ "partialSuccess": partial }).to_string();
-        assert_eq!(from_json(again.as_bytes()), outcome);
+        assert_eq!(from_json(again.as_bytes(), &Secrets::default()), outcome);
     }
 }
 
@@ -59,7 +60,7 @@ fn check_outcome(outcome: &Outcome) {
         Outcome::Delivered => {}
         Outcome::PartlyRejected { items, reason } => {
             assert!(*items > 0);
-            assert_eq!(&peer_text(reason), reason, "it is bounded and one line");
+            assert_eq!(&Secrets::default().peer_text(reason), reason, "it is bounded and one line");
         }
         other => panic!("the backend took the request: {other:?}"),
     }

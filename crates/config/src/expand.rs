@@ -82,7 +82,11 @@ impl Expander<'_> {
             Value::Scalar(scalar)
                 if scalar.value == ScalarValue::String && scalar.text.contains('$') =>
             {
-                return self.scalar(scalar, span, depth);
+                let references = references(&scalar.text);
+                let node = self.scalar(scalar, span, depth);
+                let is_wrong = node.as_scalar().is_some_and(|it| it.is_null() && !it.expanded);
+                let emptied_by = references.filter(|_| node.is_empty() && !is_wrong);
+                return Node { emptied_by, ..node };
             }
             value @ Value::Scalar(_) => value,
             Value::List(items) => {
@@ -311,6 +315,21 @@ fn find_reference(text: &str) -> Option<std::ops::Range<usize>> {
         from = close + 1;
     }
     None
+}
+
+/// The references of a value as it is written, for messages: "`${env:A}` and `${env:B}`". Without
+/// defaults, which may be secrets.
+fn references(text: &str) -> Option<Box<str>> {
+    find_reference(text)?;
+    let name_of = |(at, _): (usize, _)| {
+        let inner = &text[at + 2..];
+        let name = &inner[..inner.find(['}', '$']).unwrap_or(inner.len())];
+        let name = name.split(":-").next().unwrap_or_default();
+        if name.starts_with("yaml:") { "${yaml:…}".to_owned() } else { format!("${{{name}}}") }
+    };
+    let names = text.match_indices("${").map(name_of);
+    let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    Some(quoted.join(" and ").into_boxed_str())
 }
 
 /// `${env:HOST` and the like: the last `${` that is no `$$` is not closed.

@@ -34,6 +34,7 @@ pub use document::{Component, Document, Pipeline};
 pub use expand::{Environment, SystemEnvironment};
 pub use fields::{Effect, Fields, OptionDoc};
 pub use load::{load, read_text};
+pub use masking::shown_url;
 pub use nearest::nearest;
 pub use secret::Secret;
 pub use source::{FileId, Sources, Span};

@@ -1,8 +1,8 @@
 //! Keeps secrets out of the lines that messages show.
 //!
 //! Masked are the ranges that readers marked as values of secret options, the values of keys whose
-//! names usually mean a secret, and users and passwords in URLs: a file with a syntax error is
-//! never read that far.
+//! names usually mean a secret, and users, passwords and queries in URLs: a file with a syntax error
+//! is never read that far.
 
 use std::ops::Range;
 
@@ -58,6 +58,7 @@ pub(crate) fn mask_line(
         secret.start.max(line.start) - line.start..secret.end.min(line.end) - line.start
     });
     let by_text = telling_value(text, line.clone()).into_iter().chain(credentials(original));
+    let by_text = by_text.chain(queries(original));
     let mut ranges: Vec<Range<usize>> = within.chain(by_text).collect();
     ranges.sort_by_key(|range| range.start);
     let mut replaced: Vec<Range<usize>> = Vec::new();
@@ -74,9 +75,25 @@ pub(crate) fn mask_line(
     MaskedLine { text: masked, replaced }
 }
 
-/// A message without the users and passwords of URLs.
+/// A URL, or an endpoint without a scheme, as plans, logs and reports show it: without user and
+/// password, and with `?…` in place of a query, which may have a key.
+pub fn shown_url(url: &str) -> String {
+    if url.starts_with("unix:") {
+        return url.to_owned();
+    }
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let end = rest.find(['?', '#']);
+    let shown = end.map_or_else(|| rest.to_owned(), |end| format!("{}…", &rest[..=end]));
+    scheme.to_owned() + &shown
+}
+
+/// A message without the users, passwords and queries of URLs.
 pub(crate) fn mask_message(mut message: String) -> String {
     if let Some(range) = credentials(&message) {
+        message.replace_range(range, MASK);
+    }
+    for range in queries(&message).into_iter().rev() {
         message.replace_range(range, MASK);
     }
     message
@@ -86,6 +103,29 @@ pub(crate) fn mask_message(mut message: String) -> String {
 fn credentials(text: &str) -> Option<Range<usize>> {
     let start = text.find("://")? + "://".len();
     text.rfind('@').filter(|end| start < *end).map(|end| start..end)
+}
+
+/// The queries of all URLs: to the quote that ends a quoted URL, else to a space or a quote.
+fn queries(text: &str) -> Vec<Range<usize>> {
+    const QUOTES: [char; 3] = ['\'', '"', '`'];
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        if found.last().is_some_and(|last| at < last.end) {
+            continue;
+        }
+        let before = text[..at].trim_end_matches(|it: char| it.is_ascii_alphanumeric());
+        let quote = before.chars().next_back().filter(|it| QUOTES.contains(it));
+        let is_end = |it: char| match quote {
+            Some(quote) => it == quote,
+            None => it.is_whitespace() || QUOTES.contains(&it),
+        };
+        let end = text[at..].find(is_end).map_or(text.len(), |end| at + end);
+        // Before an `@` it is part of a password.
+        let host = text[at..end].rfind('@').map_or(at, |sign| at + sign);
+        let query = text[host..end].find('?').map(|mark| host + mark + 1);
+        found.extend(query.filter(|start| *start < end).map(|start| start..end));
+    }
+    found
 }
 
 /// The part of the line that is a secret by the name of its key or of an enclosing section.
@@ -189,6 +229,41 @@ mod tests {
         ] {
             assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);
             assert_eq!(mask_message(text.to_owned()), expected);
+        }
+    }
+
+    /// Guarantee: the query of a URL, which may have a key, is not shown, and what follows is.
+    #[test]
+    fn masks_queries_of_urls() {
+        for (text, expected) in [
+            ("endpoint: https://a/b?token=x#y # c", "endpoint: https://a/b?[REDACTED] # c"),
+            ("a: {b: 'http://a?x y', c: 1?}", "a: {b: 'http://a?[REDACTED]', c: 1?}"),
+            (
+                "`http://a?x` and \"https://b?y\"",
+                "`http://a?[REDACTED]` and \"https://b?[REDACTED]\"",
+            ),
+            ("is it http://a? or https://b", "is it http://a? or https://b"),
+            ("did you mean `a`?", "did you mean `a`?"),
+        ] {
+            assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);
+            assert_eq!(mask_message(text.to_owned()), expected);
+        }
+    }
+
+    /// Guarantee: a URL is shown without user, password and query, and an endpoint as it is.
+    #[test]
+    fn urls_are_shown_without_secrets() {
+        for (url, shown) in [
+            ("https://me:p?/#@a:1/b?token=x@y", "https://y"),
+            ("https://me:p@a:1/b?token=x", "https://a:1/b?…"),
+            ("https://a/b#x?y", "https://a/b#…"),
+            ("me:p@backend:4317?x", "backend:4317?…"),
+            ("https://a:1/b", "https://a:1/b"),
+            ("dns:///backend:4317", "dns:///backend:4317"),
+            ("unix:/run/user@1/a?b", "unix:/run/user@1/a?b"),
+            ("", ""),
+        ] {
+            assert_eq!(shown_url(url), shown);
         }
     }
 

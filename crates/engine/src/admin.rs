@@ -22,6 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::error::{Result, StartError};
 use crate::metrics;
 use crate::plan::Plan;
+use crate::shared_page::{PACKED_FROM_BYTES, Page, SharedPage};
 use crate::status::EngineStatus;
 
 /// Connections of a port. Each may occupy 16 KiB for headers, or a whole answer.
@@ -93,7 +94,8 @@ impl AdminPlan {
             shutdown: stop.clone(),
         };
         let (status, health_path) = (status.clone(), self.health_path.clone());
-        let handler = AdminHandler { status, health_path, letters: Arc::default() };
+        let (pages, letters) = (Default::default(), Arc::default());
+        let handler = AdminHandler { status, health_path, pages, letters };
         tokio::spawn(serve(listener, serving, handler));
         Ok(AdminServer { addr, _stop: stop.drop_guard() })
     }
@@ -108,6 +110,8 @@ struct AdminHandler {
     status: Arc<EngineStatus>,
     /// None: a server of metrics.
     health_path: Option<String>,
+    /// `/metrics` and `/log`.
+    pages: [SharedPage; 2],
     /// Locked while dead letters are read, also if no peer waits for the answer any more.
     letters: Arc<Mutex<()>>,
 }
@@ -120,10 +124,7 @@ impl Handler for AdminHandler {
     async fn handle(&self, (): &(), request: Request<RequestBody>) -> Response<ReplyBody> {
         match &self.health_path {
             Some(health_path) => self.health(health_path, request.uri().path()),
-            None => {
-                let answer = self.metrics(request.method(), request.uri().path()).await;
-                packed_if_asked(request.headers(), answer)
-            }
+            None => self.metrics(&request).await,
         }
     }
 
@@ -148,20 +149,25 @@ impl AdminHandler {
     }
 
     /// Metrics on `/metrics`, the newest dead letters on `/dead-letters`, backlogs on `/log`.
-    async fn metrics(&self, method: &Method, path: &str) -> Response<Bytes> {
+    async fn metrics(&self, request: &Request<RequestBody>) -> Response<ReplyBody> {
+        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
         if !["/metrics", "/dead-letters", "/log"].contains(&path) {
-            return short(StatusCode::NOT_FOUND, "");
+            return reply(StatusCode::NOT_FOUND, PLAIN, "");
         }
         if ![Method::GET, Method::HEAD].contains(method) {
-            let mut refusal = short(StatusCode::METHOD_NOT_ALLOWED, "");
+            let mut refusal = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "");
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD"));
             return refusal;
         }
         let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        let ([of_metrics, of_log], status) = (&self.pages, self.status.clone());
+        let packs = takes_gzip(headers);
         match path {
-            "/metrics" => page(text, metrics::render(&self.status)),
-            "/log" => page(PLAIN, metrics::log::text(&self.status)),
-            _ => self.dead_letters().await,
+            "/metrics" => {
+                shown(text, of_metrics.get(packs, move || metrics::render(&status)).await)
+            }
+            "/log" => shown(PLAIN, of_log.get(packs, move || metrics::log::text(&status)).await),
+            _ => packed_if_asked(headers, self.dead_letters().await),
         }
     }
 
@@ -182,6 +188,21 @@ impl AdminHandler {
     }
 }
 
+fn shown(content_type: HeaderValue, page: Option<Page>) -> Response<ReplyBody> {
+    let Some(Page { bytes, is_packed }) = page else {
+        return reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "");
+    };
+    let is_long = is_packed || bytes.len() >= PACKED_FROM_BYTES;
+    let mut answer = reply(StatusCode::OK, content_type, bytes);
+    if is_long {
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if is_packed {
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    answer
+}
+
 fn page(content_type: HeaderValue, text: String) -> Response<Bytes> {
     let mut page = Response::new(Bytes::from(text));
     page.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -193,9 +214,6 @@ fn short(status: StatusCode, text: &'static str) -> Response<Bytes> {
     *answer.status_mut() = status;
     answer
 }
-
-/// A shorter answer is not worth it.
-const PACKED_FROM_BYTES: usize = 1024;
 
 /// The answer, packed with gzip if the request takes that: a page of metrics shrinks to a tenth.
 fn packed_if_asked(asked: &HeaderMap, answer: Response<Bytes>) -> Response<ReplyBody> {

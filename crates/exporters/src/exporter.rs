@@ -20,7 +20,7 @@ pub(crate) const LOCAL_REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 pub struct NamedTarget {
     /// The option that names it.
     pub option: &'static str,
-    /// As it stands there. Without credentials: those are an error.
+    /// As it may be shown: see [`sluice_config::shown_url`].
     pub text: String,
     /// None: no host, but a file or the like.
     pub target: Option<Target>,

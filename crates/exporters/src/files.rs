@@ -54,12 +54,13 @@ pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
-/// Opens a file to append to it. A pipe that no process reads is an error, not a wait.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+/// Opens a file to append to it, or creates it with this mode, less what the umask takes. A pipe that no process reads is an error, not a wait.
+pub(crate) fn open(path: &Path, mode: u32) -> io::Result<File> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     // With O_APPEND, the write after a failed one that was cut off lands behind the last request.
     let mut options = OpenOptions::new();
-    let file = options.create(true).append(true).custom_flags(without_waiting).open(path)?;
+    options.create(true).append(true).mode(mode).custom_flags(without_waiting);
+    let file = options.open(path)?;
     rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, PackError, Packed};
 use sluice_net::auth::client::ClientAuth;
-use sluice_net::client::TransportError;
+use sluice_net::client::{Secrets, TransportError};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
@@ -30,6 +30,9 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     fn packing_factor(&self) -> usize {
         1
     }
+
+    /// The secrets of a request, which its answer may have.
+    fn secrets<'a>(&'a self, signal: Signal, headers: &'a HeaderMap) -> Secrets<'a>;
 
     fn send(&self, request: &Packed, headers: &HeaderMap) -> impl Future<Output = Answered> + Send;
 
@@ -78,7 +81,10 @@ impl<P: Protocol> NetworkExporter<P> {
             return outcome::of_auth_error(error);
         }
         match self.protocol.send(request, &headers).await {
-            Err(error) => outcome::of_transport_error(&error),
+            Err(error) => {
+                let secrets = self.protocol.secrets(request.signal, &headers);
+                outcome::of_transport_error(&error, &secrets)
+            }
             Ok((outcome, is_unauthorized)) => {
                 if let Some(auth) = self.auth.as_ref().filter(|_| is_unauthorized) {
                     auth.refused().await;

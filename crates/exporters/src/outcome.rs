@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
 use sluice_flow::Outcome;
 use sluice_net::auth::client::CredentialsError;
-use sluice_net::client::{Answer, TransportError, peer_text, retry_after};
+use sluice_net::client::{Answer, Secrets, TransportError, retry_after};
 use sluice_net::grpc::client::Reply;
 use sluice_net::grpc::{Code, Status};
 
@@ -16,8 +16,8 @@ use crate::partial;
 /// attempts count against them.
 const RATE_PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) fn of_transport_error(error: &TransportError) -> Outcome {
-    let reason = error.to_string();
+pub(crate) fn of_transport_error(error: &TransportError, secrets: &Secrets<'_>) -> Outcome {
+    let reason = secrets.peer_text(&error.to_string());
     match error {
         TransportError::RequestTooLarge { .. } => Outcome::TooLarge { reason },
         error if error.is_configuration() => Outcome::Misconfigured { reason },
@@ -38,12 +38,12 @@ pub(crate) fn of_auth_error(error: CredentialsError) -> Outcome {
 /// RESOURCE_EXHAUSTED without RetryInfo must not simply be sent again. Servers say it of oversized
 /// messages (then splitting helps; some say OUT_OF_RANGE) and of spent quotas (to be raised, or
 /// waited for): the delivery is held and probed, and nothing is thrown away.
-pub(crate) fn of_grpc(reply: &Reply) -> Outcome {
+pub(crate) fn of_grpc(reply: &Reply, secrets: &Secrets<'_>) -> Outcome {
     let status = &reply.status;
     if status.is_ok() {
-        return partial::from_proto(&reply.message);
+        return partial::from_proto(&reply.message, secrets);
     }
-    let reason = peer_text(&status.to_string());
+    let reason = secrets.peer_text(&status.to_string());
     if let Some(http) = reply.http_status {
         return of_http_in_place_of_grpc(http, status, reason);
     }
@@ -98,23 +98,23 @@ fn speaks_of_size(message: &str) -> bool {
 }
 
 /// HTTP. Four statuses are retried; those that accuse settings are not the data's fault.
-pub(crate) fn of_http(answer: &Answer) -> Outcome {
+pub(crate) fn of_http(answer: &Answer, secrets: &Secrets<'_>) -> Outcome {
     let code = answer.status.as_u16();
     if answer.status.is_success() {
         return match content_type(answer) {
-            kind if kind.contains("json") => partial::from_json(&answer.body),
+            kind if kind.contains("json") => partial::from_json(&answer.body, secrets),
             // A login page or a proxy: nothing says that a backend took the request.
             kind if kind.contains("html") => Outcome::Misconfigured {
-                reason: peer_text(&format!(
+                reason: secrets.peer_text(&format!(
                     "HTTP status {} with a web page (content-type {kind}), not an answer of an \
                      OTLP backend: check the URL, proxies and credentials",
                     answer.status
                 )),
             },
-            _ => partial::from_proto(&answer.body),
+            _ => partial::from_proto(&answer.body, secrets),
         };
     }
-    let reason = http_reason(answer);
+    let reason = http_reason(answer, secrets);
     match code {
         429 => {
             let delay = retry_after(&answer.headers).or(Some(RATE_PAUSE));
@@ -136,7 +136,7 @@ fn content_type(answer: &Answer) -> &str {
 }
 
 /// The status, and the text of the body: a `google.rpc.Status` in protobuf or JSON, or plain text.
-fn http_reason(answer: &Answer) -> String {
+fn http_reason(answer: &Answer, secrets: &Secrets<'_>) -> String {
     let body = &answer.body[..answer.body.len().min(64 * 1024)];
     let plain = || String::from_utf8_lossy(body).into_owned();
     let text = match content_type(answer) {
@@ -156,7 +156,7 @@ fn http_reason(answer: &Answer) -> String {
     });
     let location = location.unwrap_or_default();
     let separator = if text.trim().is_empty() { "" } else { ": " };
-    peer_text(&format!("HTTP status {}{location}{separator}{}", answer.status, text.trim()))
+    secrets.peer_text(&format!("HTTP status {}{location}{separator}{}", answer.status, text.trim()))
 }
 
 #[cfg(test)]
@@ -167,12 +167,13 @@ mod tests {
     use super::*;
     use crate::tests::kind;
 
+    fn grpc_reply(reply: &Reply) -> Outcome {
+        of_grpc(reply, &Secrets::default())
+    }
+
     fn grpc(code: Code, message: &str) -> Outcome {
-        of_grpc(&Reply {
-            status: Status::new(code, message),
-            message: Bytes::new(),
-            http_status: None,
-        })
+        let status = Status::new(code, message);
+        grpc_reply(&Reply { status, message: Bytes::new(), http_status: None })
     }
 
     /// Scenario: every gRPC code. Guarantee: the specification's table of what is retried, and no
@@ -227,7 +228,7 @@ mod tests {
             retry_delay: Some(Duration::from_secs(2)),
             ..Status::new(Code::ResourceExhausted, "message larger than max")
         };
-        let outcome = of_grpc(&Reply { status, message: Bytes::new(), http_status: None });
+        let outcome = grpc_reply(&Reply { status, message: Bytes::new(), http_status: None });
         let Outcome::RetryAfter { delay, .. } = outcome else { panic!("{outcome:?}") };
         assert_eq!(delay, Some(Duration::from_secs(2)));
     }
@@ -240,7 +241,8 @@ mod tests {
             })
             .collect();
         let status = StatusCode::from_u16(code).expect("a status");
-        of_http(&Answer { status, headers, body: Bytes::copy_from_slice(body), trailers: None })
+        let body = Bytes::copy_from_slice(body);
+        of_http(&Answer { status, headers, body, trailers: None }, &Secrets::default())
     }
 
     /// Scenario: every HTTP status from 200 to 599. Guarantee: only the specification's four are
@@ -277,7 +279,7 @@ mod tests {
             message: Bytes::new(),
             http_status: Some(StatusCode::TOO_MANY_REQUESTS),
         };
-        let Outcome::RetryAfter { delay, .. } = of_grpc(&reply) else { panic!("is sent again") };
+        let Outcome::RetryAfter { delay, .. } = grpc_reply(&reply) else { panic!("is sent again") };
         assert_eq!(delay, Some(RATE_PAUSE));
     }
 

@@ -29,6 +29,65 @@ const RESERVED: [&str; 8] = [
     "grpc-timeout",
 ];
 
+/// A part of a header's name that ends with one of these has credentials, as in `x-authtoken`.
+const CREDENTIALS: [&str; 16] = [
+    "authorization",
+    "cookie",
+    "cookies",
+    "token",
+    "secret",
+    "secrets",
+    "password",
+    "passwd",
+    "passphrase",
+    "credential",
+    "credentials",
+    "apikey",
+    "signature",
+    "session",
+    "sessionid",
+    "jwt",
+];
+
+/// Unless one of these follows: it is about them, as in `token-count`.
+const ABOUT: [&str; 14] = [
+    "count", "limit", "length", "size", "type", "rate", "usage", "budget", "bucket", "ttl",
+    "expiry", "version", "status", "name",
+];
+
+/// A key behind one of these gives access. Other keys are for routing, partitions and the like.
+const ACCESS_KEYS: [&str; 12] = [
+    "api",
+    "access",
+    "secret",
+    "private",
+    "license",
+    "ingest",
+    "ingestion",
+    "insert",
+    "write",
+    "app",
+    "auth",
+    "subscription",
+];
+
+/// Names that do not tell it.
+const OTHERS: [&str; 3] = ["x-honeycomb-team", "x-honeycomb-key", "uptrace-dsn"];
+
+/// Whether a header of this name is likely to have credentials.
+pub fn is_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let parts: Vec<&str> = name.split(|it: char| !it.is_ascii_alphanumeric()).collect();
+    let is_at = |index: usize| {
+        let (part, next) = (parts[index], parts.get(index + 1).copied().unwrap_or_default());
+        let is_word = CREDENTIALS.iter().any(|word| part.ends_with(word)) && !ABOUT.contains(&next);
+        let is_key = part == "key" && parts[..index].iter().any(|it| ACCESS_KEYS.contains(it));
+        let is_auth = part == "auth" && next.is_empty();
+        is_word || is_key || is_auth
+    };
+    OTHERS.contains(&name.as_str()) || (0..parts.len()).any(is_at)
+}
+
 /// Reads a client's `headers`: fixed headers of every request. Their values are never shown.
 pub fn read_headers(fields: &mut Fields<'_>) -> HeaderMap {
     let doc = "Headers added to every request. Their values are treated as secrets.";
@@ -87,6 +146,32 @@ fn checked(given: &[(String, Secret)], reserved: &[&str]) -> (HeaderMap, Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Guarantee: names that backends and proxies use for credentials are known in any case, and
+    /// names that only have one of the words are not.
+    #[test]
+    fn credentials_are_known_by_their_names() {
+        for name in "authorization Proxy-Authorization x-forwarded-authorization cookie set-cookie \
+                     x-api-key api-key api_key apikey X-ApiKey dd-api-key x-auth-token \
+                     x-authtoken token access_token x-access-token x-amz-security-token \
+                     x-xsrf-token secret client-secret x-secret-key password passwd \
+                     x-user-password session session-id x-session jsessionid signature \
+                     x-hub-signature-256 x-honeycomb-team x-insert-key license-key \
+                     lightstep-access-token ocp-apim-subscription-key x-sentry-auth x-jwt \
+                     x-amz-credential"
+            .split_whitespace()
+        {
+            assert!(is_credential(name), "{name}");
+        }
+        for name in "x-tenant x-scope-orgid token_count x-token-limit max-tokens token-type \
+                     x-partition-key idempotency-key x-request-id traceparent user-agent \
+                     x-secretary author authority x-auth-request-user x-cookie-count key \
+                     x-signatures password-ttl x-sessions x-keyboard-api"
+            .split_whitespace()
+        {
+            assert!(!is_credential(name), "{name}");
+        }
+    }
 
     /// Scenario: a header twice, in two spellings. Guarantee: an error names both, and no value is
     /// dropped or shown.

@@ -248,6 +248,26 @@ fn headers_are_copied_once() {
     }
 }
 
+/// Scenario: behind each record is a field of their scope. Guarantee: each part has all of these
+/// fields, and then its records, in order.
+#[test]
+fn parts_of_scattered_records() {
+    let record = |it: u8| [0x12, 2, 0x38, it];
+    let field = |it: u8| [0x52, 1, it];
+    // Of 128 to 255 bytes.
+    let message = |tag: u8, content: &[u8]| [&[tag, content.len() as u8, 1], content].concat();
+    let request = |scope: &[u8]| message(0x0a, &message(0x12, scope));
+    let scope: Vec<u8> = (0..30).flat_map(|it| [&record(it)[..], &field(it)].concat()).collect();
+    let limits = SplitLimits { max_bytes: usize::MAX, max_items: 20 };
+    let parts = split(Signal::Logs, &Bytes::from(request(&scope)), limits).unwrap();
+    let fields: Vec<u8> = (0..30).flat_map(field).collect();
+    for (part, range) in parts.iter().zip([0..20, 20..30]) {
+        let records: Vec<u8> = range.flat_map(record).collect();
+        assert_eq!(part.bytes, request(&[&fields[..], &records].concat()));
+    }
+    assert_eq!(parts.len(), 2);
+}
+
 /// A request within the limits comes back as it is; an empty request is one empty part.
 #[test]
 fn requests_within_limits_stay_whole() {

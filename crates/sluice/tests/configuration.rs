@@ -146,7 +146,7 @@ fn mistakes_are_named_where_they_are() {
         )
     });
     let tls = |option: &str| format!("      insecure: true\n      {option}\nservice:\n");
-    let mistakes: [(&str, &str, &str, &[&str]); 14] = [
+    let mistakes: [(&str, &str, &str, &[&str]); 15] = [
         ("insecure: true", "insecur: true", "10:7", &["insecur", "insecure"]),
         ("  otlp:\n    endpoint", "  otpl:\n    endpoint", "7:3", &["otpl", "otlp"]),
         ("exporters: [otlp]", "exporters: [otlp/a]", "15:19", &["otlp/a"]),
@@ -186,6 +186,12 @@ fn mistakes_are_named_where_they_are() {
             &tls("curve_preferences: x25518"),
             "11:26",
             &["did you mean `X25519`?"],
+        ),
+        (
+            "      insecure: true\nservice:\n",
+            &tls("ca_file: '${env:SLUICE_TEST_UNSET}'"),
+            "11:16",
+            &["`exporters.otlp.tls.ca_file` protects", "`${env:SLUICE_TEST_UNSET}`", "leave"],
         ),
         (
             "endpoint: 127.0.0.1:14317",
@@ -299,6 +305,31 @@ fn credentials_in_urls_are_hidden_beside_other_mistakes() {
     ] {
         refused(folder.path(), section, "");
     }
+}
+
+/// Guarantee: no command prints the query of a URL, which may have a key, nor where something else
+/// is wrong with it; the rest of the URL is shown.
+#[test]
+fn queries_of_urls_are_hidden() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for section in [
+        "otlphttp: {endpoint: 'http://a', timeout: soon, traces_endpoint: 'http://b?key=s3cret'}",
+        "otlphttp: {endpoint: 'http://a:b?key=s3cret'}",
+        "otlphttp: {endpiont: 'http://a?key=s3cret'}",
+        "otlp: {endpoint: 'http://a:1/x?key=s3cret'}",
+        "otlp: {endpoint: 'backend:4317?key=s3cret'}",
+    ] {
+        refused(folder.path(), section, "");
+    }
+    let exporter = "exporters: {otlphttp: {traces_endpoint: 'http://127.0.0.1:1/in?key=s3cret'}}";
+    let text = format!(
+        "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n{exporter}\nservice: {{pipelines: \
+         {{traces: {{receivers: [otlp], exporters: [otlphttp]}}}}}}\n"
+    );
+    let output = sluice(&["plan", &write(folder.path(), &text)]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("otlphttp sends to http://127.0.0.1:1/in?… (no TLS"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 /// The output of the commands for a file with these exporters, without the file's path. It must

@@ -278,7 +278,7 @@ fn the_plan_shows_where_own_telemetry_goes() {
     let shown = String::from_utf8_lossy(&plan.stdout).into_owned();
     let said = String::from_utf8_lossy(&plan.stderr).into_owned();
     for line in [
-        "Own metrics go every 60s to https://backend/in over HTTP (metrics.readers[0]).\n",
+        "Own metrics go every 60s to https://backend/in?… over HTTP (metrics.readers[0]).\n",
         "Own log lines go at once to http://h:1 over gRPC (logs.processors[0]).\n",
     ] {
         assert!(shown.contains(line), "{shown}{said}");

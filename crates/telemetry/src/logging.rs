@@ -8,9 +8,11 @@ mod tap;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,8 @@ pub use tap::{LogQueue, LogTap, push_span};
 
 /// Call sites times components that are told apart; beyond it they share one account.
 const ACCOUNTS_MAX: usize = 1024;
+/// A file that is created for the log.
+const FILE_MODE: u32 = 0o640;
 /// The end does not wait longer for an output that takes nothing.
 const END_WAIT: Duration = Duration::from_secs(1);
 
@@ -92,7 +96,7 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let (is_terminal, output): (bool, Box<dyn Write + Send>) = match options.output.as_str() {
         "stderr" => (std::io::stderr().is_terminal(), Box::new(std::io::stderr())),
         "stdout" => (std::io::stdout().is_terminal(), Box::new(std::io::stdout())),
-        path => (false, Box::new(OpenOptions::new().create(true).append(true).open(path)?)),
+        path => (false, Box::new(open(Path::new(path))?)),
     };
     let lines = Lines::start(output)?;
     reports::install(lines.clone(), options.is_json);
@@ -106,6 +110,11 @@ pub fn install(options: &OwnLogs) -> std::io::Result<LoggingHandle> {
     let layer = layer.and_then(tap::TapLayer(tap.clone())).with_filter(limit);
     let _ = tracing_subscriber::registry().with(level_filter).with(layer).try_init();
     Ok(LoggingHandle { lines, tap, level, installed: options.clone() })
+}
+
+/// Opens the log's file, which may have texts of telemetry and peers: not for all users.
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
 }
 
 /// Lets through this many alike events a tick, and then samples.
@@ -172,6 +181,20 @@ mod tests {
         let tick = Duration::from_secs(10);
         let sampling = Some(LogSampling { tick, initial: 10, thereafter: 100 });
         RateLimit { sampling, accounts: Mutex::default() }
+    }
+
+    /// Guarantee: other users cannot read a log file that is created, and one that exists keeps its
+    /// mode.
+    #[test]
+    fn log_files_are_not_for_all_users() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("sluice-log-{}", std::process::id()));
+        let mode = |file: File| file.metadata().expect("a file").permissions().mode() & 0o777;
+        // The umask of the tests may take more.
+        assert_eq!(mode(open(&path).expect("opens")) & !0o640, 0);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).expect("is set");
+        assert_eq!(mode(open(&path).expect("opens")), 0o604);
+        std::fs::remove_file(&path).expect("is removed");
     }
 
     #[test]

@@ -24,6 +24,7 @@
 
 mod collections;
 mod describe;
+mod protection;
 mod remarks;
 mod scalars;
 mod sections;
@@ -113,9 +114,13 @@ impl<'a> Fields<'a> {
     /// Declares an option and returns its entry, if the file has it.
     fn take(&mut self, key: &str, option: OptionDoc) -> Option<&'a Entry> {
         let path = self.path_of(key);
+        let has_effect = !matches!(option.effect, Effect::NoEffect(_));
         match &mut self.mode {
             Mode::Describing(options) => options.push(OptionDoc { path, ..option }),
             Mode::Reading(reading) => reading.known.push(key.to_owned()),
+        }
+        if has_effect {
+            self.refuse_emptied(key);
         }
         self.find(key)
     }

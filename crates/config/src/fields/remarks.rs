@@ -119,6 +119,10 @@ impl<'a> Fields<'a> {
         message: &str,
         remedy: Option<&str>,
     ) {
+        // That error has the cause; others about the same value would only repeat it.
+        if severity == Severity::Error && key.is_some_and(|key| self.emptied_by(key).is_some()) {
+            return;
+        }
         let path = key.map_or_else(|| self.path.clone(), |key| self.path_of(key));
         let span = key.and_then(|key| self.span_of(key)).or(self.span());
         let scalar = key.and_then(|key| self.find(key)?.value.as_scalar());

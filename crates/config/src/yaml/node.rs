@@ -11,6 +11,8 @@ pub struct Node {
     pub span: Span,
     /// For a list or a mapping that was a `${…}`: its text, for options that want a string.
     pub text: Option<Box<Scalar>>,
+    /// For an empty value that had a `${…}`: the references, without their defaults.
+    pub emptied_by: Option<Box<str>>,
 }
 
 #[derive(Clone)]
@@ -99,7 +101,7 @@ impl Node {
     }
 
     pub fn new(value: Value, span: Span) -> Self {
-        Node { value, span, text: None }
+        Node { value, span, text: None, emptied_by: None }
     }
 
     pub fn is_null(&self) -> bool {
@@ -108,6 +110,15 @@ impl Node {
 
     pub fn as_scalar(&self) -> Option<&Scalar> {
         if let Value::Scalar(scalar) = &self.value { Some(scalar) } else { None }
+    }
+
+    /// True for null, blank text, and a list or a mapping without items.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.is_null() || scalar.text.trim().is_empty(),
+            Value::List(items) => items.is_empty(),
+            Value::Mapping(entries) => entries.is_empty(),
+        }
     }
 
     /// The scalar, or the text of a `${…}` that is a list or a mapping.

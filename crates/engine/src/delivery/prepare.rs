@@ -150,7 +150,7 @@ impl Preparer {
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
         let next = self.make_next(feed, limits)?;
         feed.begin();
-        // Nothing but the units made must keep a frame unresolved whose last one is made.
+        // After its last unit, only the units keep a frame unresolved.
         if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
             feed.slices = None;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_config::document::{
     LogProcessor, OwnResource, PeriodicReader, PushProtocol, PushTarget, Telemetry,
 };
-use sluice_config::{Diagnostic, Diagnostics};
+use sluice_config::{Diagnostic, Diagnostics, shown_url};
 use sluice_exporters::direct::{Direct, DirectProtocol};
 use sluice_net::client::client_headers;
 use sluice_otlp::AnyValue;
@@ -47,9 +47,8 @@ impl<T: PartialEq> PartialEq for Push<T> {
 }
 
 impl<T> Push<T> {
-    /// Without a query, which may have a key.
     pub(crate) fn shown_endpoint(&self) -> String {
-        self.direct.endpoint.split('?').next().unwrap_or_default().to_owned()
+        shown_url(&self.direct.endpoint)
     }
 }
 

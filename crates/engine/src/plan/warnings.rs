@@ -6,6 +6,7 @@ use std::path::Path;
 use sluice_config::document::{Acknowledge, Document, Pipeline, Placed};
 use sluice_config::{Diagnostic, Diagnostics};
 use sluice_exporters::sending::Sizer;
+use sluice_net::headers::is_credential;
 use sluice_processors::ProcessorConfig;
 
 use super::read::{Read, component};
@@ -40,10 +41,6 @@ pub(super) fn of_own_limits(
     }
 }
 
-/// Parts of the names of headers that have credentials.
-const CREDENTIALS: [&str; 8] =
-    ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key"];
-
 /// Components that read a header with credentials: it is kept with the request, on disk as well.
 pub(super) fn of_credentials_on_disk(
     document: &Document,
@@ -66,8 +63,7 @@ pub(super) fn of_credentials_on_disk(
     let mut said = BTreeSet::new();
     for (components, (id, keys)) in places {
         let Some(component) = component(components, id) else { continue };
-        let is_credential = |key: &&String| CREDENTIALS.iter().any(|part| key.contains(part));
-        for key in keys.iter().filter(is_credential) {
+        for key in keys.iter().filter(|key| is_credential(key)) {
             if !said.insert((&component.path, key.clone())) {
                 continue;
             }

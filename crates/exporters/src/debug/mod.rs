@@ -124,7 +124,7 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
     match path {
         "stdout" => Ok(Box::new(std::io::stdout())),
         "stderr" => Ok(Box::new(std::io::stderr())),
-        path => match files::open(path.as_ref()) {
+        path => match files::open(path.as_ref(), 0o640) {
             Ok(file) => Ok(Box::new(file)),
             Err(error) => Err(format!("cannot open {path}: {error}").into()),
         },

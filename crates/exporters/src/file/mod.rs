@@ -7,7 +7,7 @@ mod tests;
 
 use std::fs::{DirBuilder, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,6 +69,12 @@ struct FileExporter {
 }
 
 impl FileConfig {
+    /// Of a file that is created. With `rotation` as in the Collector, which lets all users read
+    /// the file without it: telemetry may have secrets.
+    fn file_mode(&self) -> u32 {
+        if self.rotation.is_some() { 0o600 } else { 0o640 }
+    }
+
     /// Opens without writing: the configuration may be refused while another exporter writes to it.
     fn try_open(&self) -> io::Result<()> {
         if self.create_directory {
@@ -80,7 +86,7 @@ impl FileConfig {
         if std::fs::metadata(&self.path).is_ok_and(is_pipe) {
             return Ok(());
         }
-        files::open(&self.path).map(drop)
+        files::open(&self.path, self.file_mode()).map(drop)
     }
 }
 
@@ -96,7 +102,7 @@ impl FileExporter {
         // After an error it is opened anew.
         let mut file = match current.file.take() {
             Some(file) if files::is_at(path, &file)? => file,
-            _ => files::open(path)?,
+            _ => files::open(path, self.config.file_mode())?,
         };
         if !current.begun.load(Ordering::Relaxed) {
             // The content of an earlier process stays with rotation too, as in the Collector: it
@@ -113,8 +119,10 @@ impl FileExporter {
             && whole_bytes + request.len_bytes as u64
                 > rotation.max_megabytes.saturating_mul(1024 * 1024)
         {
+            // A mode that another program gave the file stays, as in the Collector.
+            let mode = file.metadata()?.permissions().mode() & 0o777;
             rotate::rotate(path, rotation)?;
-            file = files::open(path)?;
+            file = files::open(path, mode)?;
             whole_bytes = 0;
         }
         if let Err(error) = request.chunks.iter().try_for_each(|it| file.write_all(it)) {

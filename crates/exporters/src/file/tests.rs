@@ -1,3 +1,5 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -349,4 +351,30 @@ async fn a_stuck_write_is_followed_only_by_those_that_are_waited_for() {
     let count = || lines.recv_timeout(std::time::Duration::from_secs(10)).is_ok();
     assert!((0..3).all(|_| count()), "the one under way and two more");
     assert!(lines.try_recv().is_err(), "what had timed out was written as well");
+}
+
+/// Guarantee: a new file cannot be read by other users, nor by the group with `rotation`, as in the
+/// Collector; a file keeps the mode that it has, through rotations as well.
+#[tokio::test]
+async fn files_are_not_for_all_users() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    for (name, options, expected) in
+        [("plain", "", 0o640), ("rotated", "rotation: {max_megabytes: 1}", 0o600)]
+    {
+        let path = directory.path().join(name);
+        let exporter = exporter(&text(&path, options)).await;
+        assert_eq!(send(&*exporter).await, Outcome::Delivered);
+        // The umask of the tests may take more.
+        assert_eq!(mode(&path) & !expected, 0, "{name}: {:o}", mode(&path));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o604)).expect("is set");
+        let large = vec![one_span(); (1 << 20) / one_span().len()];
+        let large = packed(&*exporter, sluice_otlp::Signal::Traces, large);
+        for _ in 0..2 {
+            assert_eq!(exporter.send(&large).await, Outcome::Delivered);
+        }
+        assert_eq!(mode(&path), 0o604, "{name}");
+    }
+    let files = std::fs::read_dir(directory.path()).expect("reads").count();
+    assert!(files > 2, "{files}: one was rotated");
 }

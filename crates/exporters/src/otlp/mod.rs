@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, PackError, Packed};
-use sluice_net::client::{Channel, Endpoint, Proxy};
+use sluice_net::client::{Channel, Endpoint, Proxy, Secrets};
 use sluice_net::compress;
 use sluice_net::grpc::Code;
 use sluice_net::grpc::client::{Call, call, call_headers};
@@ -36,7 +36,7 @@ impl ExporterConfig for OtlpConfig {
         let Ok(endpoint) = Endpoint::parse(&self.endpoint) else { return Vec::new() };
         vec![NamedTarget {
             option: "endpoint",
-            text: self.endpoint.clone(),
+            text: shown_url(&self.endpoint),
             target: Some(endpoint.target),
             tls: Some(endpoint.tls.unwrap_or(!self.client.tls.insecure)),
         }]
@@ -96,11 +96,17 @@ impl Protocol for Grpc {
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
+    fn secrets<'a>(&'a self, _: Signal, headers: &'a HeaderMap) -> Secrets<'a> {
+        Secrets::of(headers)
+    }
+
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
-        let uri = &self.uris[request.signal as usize];
+        let signal = request.signal;
+        let uri = &self.uris[signal as usize];
         let request = Call { uri, headers, encoding: request.encoding, chunks: &request.chunks };
         let reply = call(&self.channel, request, ANSWER_LIMIT_BYTES).await?;
-        Ok((outcome::of_grpc(&reply), reply.status.code == Code::Unauthenticated))
+        let outcome = outcome::of_grpc(&reply, &self.secrets(signal, headers));
+        Ok((outcome, reply.status.code == Code::Unauthenticated))
     }
 
     fn shut_down(&self) {

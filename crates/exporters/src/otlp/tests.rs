@@ -490,3 +490,22 @@ async fn an_absent_backend() {
     assert_eq!(sending.await.expect("ends"), Outcome::Delivered);
     server.abort();
 }
+
+/// Scenario: backends that answer with the headers that they got, in a status or in place of one,
+/// and in a partial success. Guarantee: no outcome has their secrets.
+#[tokio::test]
+async fn a_backend_that_answers_with_the_headers_shows_no_secret() {
+    let text = "authorization: Bearer eyJhbGciOi.x, x-api-key: key-4711";
+    let partial = [&b"\x0a\x3b\x08\x02\x12\x37"[..], text.as_bytes()].concat();
+    let status = |code| Act::Status(Status::new(code, text));
+    let acts = [status(Code::Unauthenticated), status(Code::ResourceExhausted)];
+    for act in acts.into_iter().chain([Act::Message(partial)]) {
+        let backend = Backend::start(move |stream, _| serve(stream, act.clone())).await;
+        let headers = "headers: {authorization: Bearer eyJhbGciOi.x, x-api-key: key-4711}";
+        let exporter = plain(backend.address, headers);
+        let said = format!("{:?}", send(&exporter).await);
+        assert_eq!(said.matches("[redacted]").count(), 2, "{said}");
+        assert!(!said.contains("eyJ") && !said.contains("key-4711"), "{said}");
+        leaves_nothing(exporter, &backend).await;
+    }
+}

@@ -2,6 +2,8 @@
 
 mod config;
 #[cfg(test)]
+mod echo_tests;
+#[cfg(test)]
 mod oauth2_tests;
 #[cfg(test)]
 mod tests;
@@ -12,9 +14,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use sluice_config::{ComponentKind, Kind};
+use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, Outcome, PackError, Packed};
-use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Target, TransportError};
+use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Secrets, Target, TransportError};
 use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
@@ -46,7 +48,7 @@ impl ExporterConfig for OtlpHttpConfig {
             .filter_map(|(option, text)| {
                 let origin = Origin::of(text).ok()?;
                 let (target, tls) = (Some(origin.target), Some(origin.tls));
-                Some(NamedTarget { option, text: text.clone(), target, tls })
+                Some(NamedTarget { option, text: shown_url(text), target, tls })
             })
             .collect()
     }
@@ -188,6 +190,13 @@ impl Protocol for Http {
         if self.format == Format::Json { JSON_PACKING_FACTOR } else { 1 }
     }
 
+    fn secrets<'a>(&'a self, signal: Signal, headers: &'a HeaderMap) -> Secrets<'a> {
+        let destination = self.destinations[signal as usize].as_ref();
+        let secrets = Secrets::of(headers);
+        let Some(Destination { uri, client }) = destination else { return secrets };
+        secrets.and_proxy(client.clear_proxy()).and(uri.query().unwrap_or_default())
+    }
+
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
         let Some(destination) = &self.destinations[request.signal as usize] else {
             let signal = request.signal;
@@ -195,7 +204,8 @@ impl Protocol for Http {
             return Ok((Outcome::Misconfigured { reason }, false));
         };
         let answer = destination.post(headers, &request.chunks).await?;
-        Ok((outcome::of_http(&answer), answer.status == StatusCode::UNAUTHORIZED))
+        let outcome = outcome::of_http(&answer, &self.secrets(request.signal, headers));
+        Ok((outcome, answer.status == StatusCode::UNAUTHORIZED))
     }
 
     fn shut_down(&self) {

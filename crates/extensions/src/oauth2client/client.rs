@@ -6,8 +6,10 @@ use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use parking_lot::Mutex;
+use sluice_config::shown_url;
 use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
-use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, peer_text};
+use sluice_net::client::{Answer, ConnectOptions, HttpClient, HttpOptions, Origin, Secrets};
+use sluice_net::headers::is_credential;
 
 use super::Config;
 use super::token::{Granted, encode, form, renewal};
@@ -126,7 +128,7 @@ impl Endpoint {
                 Ok(state.token.insert(token).header.clone())
             }
             Err(error) => {
-                let token_url = &self.token_url;
+                let token_url = shown_url(&self.config.token_url);
                 tracing::warn!(%token_url, %error, "cannot get an access token");
                 state.failure = Some((Instant::now(), error.clone()));
                 Err(error)
@@ -143,10 +145,10 @@ impl Endpoint {
             let other = self.ask(&id, &secret, !in_form).await?;
             if other.status.is_success() {
                 self.state.lock().credentials_in_form = !in_form;
-                return self.token(&other);
+                return self.token(&other, &id, &secret);
             }
         }
-        self.token(&answer)
+        self.token(&answer, &id, &secret)
     }
 
     async fn ask(&self, id: &str, secret: &str, in_form: bool) -> Result<Answer, CredentialsError> {
@@ -172,16 +174,26 @@ impl Endpoint {
             ))
         })?;
         answer.map_err(|error| CredentialsError {
-            reason: format!("token endpoint: {error}"),
+            reason: self.text(&format!("token endpoint: {error}"), id, secret),
             is_temporary: !error.is_configuration(),
         })
     }
 
-    fn token(&self, answer: &Answer) -> Result<Token, CredentialsError> {
+    /// A text that is the endpoint's, without the secrets that it got.
+    fn text(&self, text: &str, id: &str, secret: &str) -> String {
+        let (id, encoded) = (encode(id), encode(secret));
+        let basic = basic_credentials(&id, &encoded);
+        let secrets = Secrets::default().and(secret).and(&encoded).and(&basic);
+        let params = self.config.endpoint_params.iter();
+        let params = params.filter(|(name, _)| is_credential(&name.to_ascii_lowercase()));
+        params.fold(secrets, |secrets, (_, value)| secrets.and(value)).peer_text(text)
+    }
+
+    fn token(&self, answer: &Answer, id: &str, secret: &str) -> Result<Token, CredentialsError> {
         let status = answer.status;
         if !status.is_success() {
             let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]);
-            let (code, text) = (status.as_u16(), peer_text(&text));
+            let (code, text) = (status.as_u16(), self.text(&text, id, secret));
             let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
             let reason = format!("the token endpoint answered {code}: {text}");
             return Err(CredentialsError { reason, is_temporary });

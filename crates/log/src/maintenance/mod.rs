@@ -6,8 +6,8 @@
 //! repeated deliveries after a crash, a segment that was not removed costs space.
 //!
 //! Invariants
-//! - Cursors are written, and those of removed readers are gone, before segments are removed: what
-//!   waits by a cursor is on disk.
+//! - Cursors are written, and those of removed readers are gone, before segments are removed:
+//!   every frame that a stored cursor still needs is on disk.
 //! - Only a segment in which no reader passed anything is removed. Any other is set aside.
 //! - A rewritten segment has every frame of the old ones that some reader has not resolved. It
 //!   replaces the first of them by a rename, when it is durable; the other old ones are removed

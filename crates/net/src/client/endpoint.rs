@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use http::Uri;
+use sluice_config::shown_url;
 
 /// A host and port to resolve, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +34,10 @@ pub struct EndpointError(String);
 
 impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, EndpointError> {
+        // Errors show it.
+        let shown = shown_url(text);
         let (rest, tls) = match split_scheme(text) {
-            ("unix", "") => return Err(EndpointError(format!("{text:?} has no host"))),
+            ("unix", "") => return Err(EndpointError(format!("{shown:?} has no host"))),
             ("unix", path) => {
                 let target = Target::Unix(PathBuf::from(path));
                 return Ok(Endpoint { target, tls: None });
@@ -46,20 +49,20 @@ impl Endpoint {
             ("", rest) => (rest, None),
             (scheme, _) => {
                 return Err(EndpointError(format!(
-                    "{text:?} starts with {scheme:?}; http, https, dns, passthrough and unix are \
+                    "{shown:?} starts with {scheme:?}; http, https, dns, passthrough and unix are \
                      known"
                 )));
             }
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(at) = rest.find('/') {
-            let path = &rest[at..];
+            let path = shown_url(&rest[at..]);
             return Err(EndpointError(format!(
-                "{text:?} has a path ({path:?}), which gRPC does not know"
+                "{shown:?} has a path ({path:?}), which gRPC does not know"
             )));
         }
-        let (host, port) = split_host_port(rest, text)?;
-        let port = port.ok_or_else(|| EndpointError(format!("{text:?} has no port")))?;
+        let (host, port) = split_host_port(rest, &shown)?;
+        let port = port.ok_or_else(|| EndpointError(format!("{shown:?} has no port")))?;
         Ok(Endpoint { target: Target::Host { host, port }, tls })
     }
 }
@@ -101,7 +104,8 @@ pub(crate) fn split_host_port(
     let number = |port: &str| match port.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(EndpointError(format!(
-            "{endpoint:?} has the port {port:?}, which is not a number from 1 to 65535"
+            "{endpoint:?} has the port {:?}, which is not a number from 1 to 65535",
+            shown_url(port)
         ))),
     };
     Ok((host.to_owned(), port.map(number).transpose()?))
@@ -263,6 +267,8 @@ mod tests {
             ("[::1]4317", "without brackets"),
             (":4317", "has no host"),
             ("unix:", "has no host"),
+            ("backend:4317?key=hunter2", "\"backend:4317?…\" has the port \"4317?…\", which"),
+            ("http://a:1/b?key=hunter2", "\"http://a:1/b?…\" has a path (\"/b?…\")"),
         ] {
             let error = Endpoint::parse(text).expect_err(text).to_string();
             assert!(error.contains(reason), "{error}");

@@ -95,8 +95,9 @@ pub(crate) fn rustls_reason(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
 }
 
-/// Shortens a peer's text and makes it one line of printable characters.
-pub fn peer_text(text: &str) -> String {
+/// Shortens a peer's text and makes it one line of printable characters. It may have secrets of the
+/// request: only [`super::Secrets::peer_text`] makes texts that may be shown.
+pub(crate) fn peer_text(text: &str) -> String {
     cut(text).replace(char::is_control, " ")
 }
 

@@ -169,6 +169,11 @@ impl HttpClient {
         }
     }
 
+    /// The proxy that sees requests as they are, with what it gets to know.
+    pub fn clear_proxy(&self) -> Option<&Proxy> {
+        self.inner.clear_proxy.as_ref()
+    }
+
     pub fn shut_down(&self) {
         self.inner.shutdown.cancel();
         self.inner.pool.clear();

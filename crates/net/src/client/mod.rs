@@ -11,6 +11,7 @@ mod pool;
 mod proxy;
 mod resolve;
 mod retry_after;
+mod secrets;
 mod slot;
 
 pub use self::http::{HttpClient, HttpOptions};
@@ -20,7 +21,9 @@ pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::ConnectOptions;
 pub use connection::{Answer, Keepalive};
 pub use endpoint::{Endpoint, EndpointError, Origin, Target, UrlError};
-pub use error::{Result, TransportError, peer_text};
+pub(crate) use error::peer_text;
+pub use error::{Result, TransportError};
 pub use proxy::Proxy;
 pub use resolve::{Resolve, ResolveFuture};
 pub use retry_after::retry_after;
+pub use secrets::Secrets;

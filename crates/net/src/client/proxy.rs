@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::connect::BoxIo;
 use super::endpoint::{Target, split_host_port};
-use super::error::{Result, TransportError, peer_text};
+use super::error::{Result, TransportError};
+use super::secrets::Secrets;
 
 /// The answer to `CONNECT` must end within this many bytes.
 const ANSWER_LIMIT_BYTES: usize = 8 * 1024;
@@ -148,7 +149,7 @@ pub(crate) async fn tunnel(mut io: BoxIo, proxy: &Proxy, target: &Target) -> Res
     let line = line.lines().next().unwrap_or_default();
     match line.split(' ').nth(1) {
         Some(code) if code.len() == 3 && code.starts_with('2') => Ok(io),
-        _ => Err(failed(peer_text(line))),
+        _ => Err(failed(Secrets::default().and_proxy(Some(proxy)).peer_text(line))),
     }
 }
 

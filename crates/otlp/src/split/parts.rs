@@ -54,8 +54,8 @@ pub struct PartRef {
     end: usize,
     /// Bytes of the content of each element that is begun in it.
     begun_bytes: Vec<usize>,
-    /// It is this range of the request as it stands.
-    range: Option<Range<usize>>,
+    /// Elements to copy, in order; none if they are in too many places to note them all.
+    copies: Option<Vec<Range<usize>>>,
     pub sizes: Sizes,
 }
 
@@ -76,11 +76,16 @@ trait Sink {
     fn copy(&mut self, range: &Range<usize>);
 }
 
+/// Places that a part notes: elements beside each other are one. There is mostly one for each open
+/// element.
+const COPIES_MAX: usize = 8;
+
 #[derive(Default)]
 struct Measure {
     begun_bytes: Vec<usize>,
-    range: Option<Range<usize>>,
-    is_one_range: bool,
+    copies: Vec<Range<usize>>,
+    /// There are more copies than are noted.
+    is_scattered: bool,
 }
 
 impl Sink for Measure {
@@ -93,12 +98,11 @@ impl Sink for Measure {
     }
 
     fn copy(&mut self, range: &Range<usize>) {
-        match &mut self.range {
+        let is_full = self.copies.len() == COPIES_MAX;
+        match self.copies.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
-            last => {
-                self.is_one_range = last.is_none();
-                *last = Some(range.clone());
-            }
+            Some(last) if is_full => (self.is_scattered, *last) = (true, range.clone()),
+            _ => self.copies.push(range.clone()),
         }
     }
 }
@@ -272,11 +276,11 @@ impl Parts {
                 None => return Ok(None),
             },
         };
-        let Measure { begun_bytes, range, is_one_range } = measure;
-        let end = range.as_ref().map_or(self.end, |range| range.end);
-        let range = range.filter(|range| is_one_range && range.len() == len_bytes);
+        let Measure { begun_bytes, copies, is_scattered } = measure;
+        let end = copies.last().map_or(self.end, |last| last.end);
+        let copies = (!is_scattered).then_some(copies);
         let sizes = Sizes { items, len_bytes, copied_bytes };
-        Ok(Some(PartRef { request, limits, start, end, begun_bytes, range, sizes }))
+        Ok(Some(PartRef { request, limits, start, end, begun_bytes, copies, sizes }))
     }
 }
 
@@ -295,20 +299,36 @@ impl Iterator for Parts {
 impl PartRef {
     /// The part as a request of its own. A part that needs no header is a slice of the request.
     pub fn bytes(&self) -> Bytes {
-        if let Some(range) = &self.range {
+        if let Some(range) = self.range() {
             return self.request.slice(range.clone());
         }
         let (request, begun_bytes) = (&self.request[..], &self.begun_bytes[..]);
         let out = Vec::with_capacity(self.sizes.len_bytes);
         let mut write = Write { request, begun_bytes, out };
-        let passed = self.parts(self.limits).pass(&mut write);
-        debug_assert!(matches!(passed, Ok(Some((_, len_bytes))) if len_bytes == write.out.len()));
+        let levels = &self.start.levels;
+        match &self.copies {
+            // All open elements begin before its first copy.
+            Some(copies) if begun_bytes.len() == levels.len() => {
+                for (number, level) in levels.iter().enumerate() {
+                    write.begin(number, level.node.tag_or_none(), &level.header);
+                }
+                copies.iter().for_each(|range| write.copy(range));
+            }
+            _ => _ = self.parts(self.limits).pass(&mut write),
+        }
+        debug_assert_eq!(write.out.len(), self.sizes.len_bytes);
         write.out.into()
+    }
+
+    /// The part as a range of the request, if it needs no header.
+    fn range(&self) -> Option<&Range<usize>> {
+        let [range] = self.copies.as_deref()? else { return None };
+        (range.len() == self.sizes.len_bytes).then_some(range)
     }
 
     /// True if encoding it copies.
     pub fn is_copied(&self) -> bool {
-        self.range.is_none()
+        self.range().is_none()
     }
 
     /// Cuts it again.

@@ -19,14 +19,14 @@ withstand!(
     headers_in_each_part in Scene { faults: discarding, config: CUT, ..DEAD_LOGS }
         .reaches("sluice_delivery_sent_bytes_total", &[("pipeline", "logs")], 100e6),
     attributes_on_each_record in Scene { config: INSERT, ..DEAD_LOGS }
-        .refuses(&[("signal", "logs")], 3.0),
+        .refuses(&[("reason", "never_fits")], 1.0),
     attributes_on_each_record_behind_the_log in
         Scene { faults: discarding, config: INSERT_BEHIND, ..DEAD_LOGS }
         .reaches(SENT_ITEMS, &[("pipeline", "logs/own")], 500e3),
     records_that_are_refused in Scene { faults: refusing_all, ..DEAD_LOGS }
         .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
     records_as_text in Scene { config: TEXT, ..DEAD_LOGS }
-        .reaches(SENT_ITEMS, &[("pipeline", "logs")], 300e3),
+        .reaches(SENT_ITEMS, &[("pipeline", "logs")], 1e6),
     letters_that_json_writes_as_six in Scene { config: JSON_FILE, ..DEAD_LOGS }
         .reaches("sluice_delivery_dead_letter_items_total", &[("reason", "too_large")], 1.0),
 );
@@ -112,7 +112,7 @@ async fn records_that_are_refused(target: Target) {
 }
 
 async fn records_as_text(target: Target) {
-    post_packed(target, records(0, 300_000)).await;
+    post_packed(target, records(0, 1_000_000)).await;
 }
 
 async fn letters_that_json_writes_as_six(target: Target) {

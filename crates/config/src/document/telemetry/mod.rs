@@ -211,7 +211,7 @@ fn read_logs(fields: &mut Fields<'_>) -> OwnLogs {
     fields.no_effect("disable_zap_resource", why);
     let doc = "Backends to which log lines are sent, beside `output_paths`.";
     let processors = fields.sections("processors", doc, push::read_processor);
-    let doc = "`stderr`, `stdout` or the path of a file.";
+    let doc = "`stderr`, `stdout` or the path of a file, which is created with mode 0640.";
     let output_paths = fields.string_list("output_paths", &["stderr"], doc);
     if output_paths.len() > 1 {
         fields.warn_at("output_paths", "has more than one: only the first is written to");

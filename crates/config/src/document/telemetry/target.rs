@@ -7,6 +7,7 @@ use sluice_otlp::Signal;
 
 use super::push::{LONGEST_MS, or_longest};
 use crate::fields::Fields;
+use crate::masking::shown_url;
 use crate::secret::Secret;
 use crate::source::Span;
 
@@ -227,6 +228,7 @@ fn full_endpoint(
         return format!("{scheme}://{authority}{path}");
     }
     if path.len() > 1 {
+        let path = shown_url(path);
         let message = format!("has the path `{path}`, which gRPC does not know: it has no effect");
         fields.warn_at("endpoint", &message);
     }

@@ -1,0 +1,243 @@
+//! A page of text about the engine that strangers may ask for. However many ask, and however often:
+//! it is made by one at a time, takes a small part of one CPU, and few versions are in memory.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use sluice_net::compress::compress;
+use sluice_otlp::Encoding;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+/// A page is good for this many times the CPU time that it took: making pages takes about 5% of one
+/// CPU at most.
+const GOOD_FOR_TIMES: u32 = 20;
+/// Pages that take longer than a twentieth of this are not made more often.
+const GOOD_FOR_MAX: Duration = Duration::from_secs(1);
+
+/// A page that takes longer is not made on a thread that receives.
+const INLINE_MAX: Duration = Duration::from_millis(2);
+
+/// Versions in memory, which slow peers may still read. With as many, no other is made: a peer has
+/// a few seconds for reading.
+const VERSIONS_MAX: usize = 4;
+
+/// A shorter page is not packed: it is not worth it.
+pub(crate) const PACKED_FROM_BYTES: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct SharedPage {
+    made: Arc<Mutex<Option<Made>>>,
+    /// A reference for each version that is in memory, and this one.
+    versions: Arc<()>,
+}
+
+/// A page as one peer gets it.
+pub(crate) struct Page {
+    pub bytes: Bytes,
+    pub is_packed: bool,
+}
+
+/// The newest version.
+struct Made {
+    finished: Instant,
+    cpu_time: Duration,
+    version: Arc<Version>,
+    plain: Bytes,
+    packed: Option<Bytes>,
+}
+
+/// A text of a version, which counts until the last peer has it.
+struct CountedText {
+    text: Bytes,
+    _version: Arc<Version>,
+}
+
+struct Version {
+    _counted: Arc<()>,
+}
+
+impl SharedPage {
+    /// A page that was made while this request waited or not long before, or a new one. `None`: the
+    /// runtime shuts down.
+    pub(crate) async fn get(
+        &self,
+        wants_packed: bool,
+        render: impl FnOnce() -> String + Send + 'static,
+    ) -> Option<Page> {
+        let asked = Instant::now();
+        let mut made = Arc::clone(&self.made).lock_owned().await;
+        let good = made.as_ref().filter(|made| self.is_good(made, asked));
+        let is_good = good.is_some();
+        let is_ready = good.is_some_and(|made| made.has(wants_packed));
+        let is_costly = made.as_ref().is_some_and(|made| made.cpu_time > INLINE_MAX);
+        let version = Version { _counted: self.versions.clone() };
+        // It takes the lock along, and so goes on if this request's peer leaves.
+        let answer = move || {
+            if !is_good {
+                *made = Some(Made::new(version, render));
+            }
+            made.as_mut().map(|made| made.page(wants_packed))
+        };
+        match is_costly && !is_ready {
+            true => spawn_blocking(answer).await.ok().flatten(),
+            false => answer(),
+        }
+    }
+
+    fn is_good(&self, made: &Made, asked: Instant) -> bool {
+        made.finished >= asked
+            || made.finished.elapsed() < good_for(made.cpu_time)
+            || Arc::strong_count(&self.versions) > VERSIONS_MAX
+    }
+}
+
+fn good_for(cpu_time: Duration) -> Duration {
+    (cpu_time * GOOD_FOR_TIMES).min(GOOD_FOR_MAX)
+}
+
+impl Made {
+    fn new(version: Version, render: impl FnOnce() -> String) -> Made {
+        let (text, cpu_time) = timed(render);
+        let version = Arc::new(version);
+        let plain = counted(&version, Bytes::from(text));
+        Made { finished: Instant::now(), cpu_time, version, plain, packed: None }
+    }
+
+    /// Whether nothing is left to do for a peer that takes gzip or not.
+    fn has(&self, packed: bool) -> bool {
+        !packed || self.packed.is_some() || self.plain.len() < PACKED_FROM_BYTES
+    }
+
+    fn page(&mut self, wants_packed: bool) -> Page {
+        if !self.has(wants_packed) {
+            let plain = std::slice::from_ref(&self.plain);
+            let (packed, cpu_time) = timed(|| compress(Encoding::Gzip, plain, None).ok());
+            self.packed = packed.map(|packed| counted(&self.version, packed));
+            self.cpu_time += cpu_time;
+        }
+        match self.packed.as_ref().filter(|_| wants_packed) {
+            Some(packed) => Page { bytes: packed.clone(), is_packed: true },
+            None => Page { bytes: self.plain.clone(), is_packed: false },
+        }
+    }
+}
+
+fn counted(version: &Arc<Version>, text: Bytes) -> Bytes {
+    Bytes::from_owner(CountedText { text, _version: version.clone() })
+}
+
+impl AsRef<[u8]> for CountedText {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// The result and the CPU time of this thread, which other processes do not lengthen.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let before = now();
+    let result = work();
+    (result, now().saturating_sub(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{ThreadId, current};
+
+    use super::*;
+
+    const LONG: usize = 2 * PACKED_FROM_BYTES;
+
+    async fn text(page: &SharedPage, text: &'static str) -> Page {
+        page.get(false, move || text.to_owned()).await.expect("a page")
+    }
+
+    /// As if the page had been made so long ago and had taken so long.
+    async fn set(page: &SharedPage, age: Duration, cpu_time: Duration) {
+        let mut made = page.made.lock().await;
+        let made = made.as_mut().expect("a page");
+        (made.finished, made.cpu_time) = (Instant::now() - age, cpu_time);
+    }
+
+    /// Scenario: a hundred peers ask while a page is being made. Guarantee: all get that one, packed
+    /// once.
+    #[tokio::test]
+    async fn peers_that_wait_share_a_page() {
+        let page = Arc::new(SharedPage::default());
+        let mut making = page.made.clone().lock_owned().await;
+        let peers: Vec<_> = (0..100)
+            .map(|_| {
+                let page = page.clone();
+                tokio::spawn(async move { page.get(true, || panic!("a second page")).await })
+            })
+            .collect();
+        // Each has asked, and waits.
+        tokio::task::yield_now().await;
+        let version = Version { _counted: page.versions.clone() };
+        let made = Made::new(version, || "x".repeat(LONG));
+        *making = Some(Made { cpu_time: Duration::ZERO, ..made });
+        drop(making);
+        let mut pages = Vec::new();
+        for peer in peers {
+            pages.push(peer.await.expect("no panic").expect("a page"));
+        }
+        let packed = &pages[0].bytes;
+        assert!(pages.iter().all(|it| it.is_packed && it.bytes.as_ptr() == packed.as_ptr()));
+    }
+
+    /// Guarantee: a page is made again after twenty times the time that it took, at once if it took
+    /// none, and in any case after a second.
+    #[tokio::test]
+    async fn a_page_is_good_for_as_long_as_it_took() {
+        let page = SharedPage::default();
+        let ms = Duration::from_millis;
+        assert_eq!(text(&page, "first").await.bytes, "first");
+        set(&page, ms(1), ms(1000)).await;
+        assert_eq!(text(&page, "second").await.bytes, "first");
+        set(&page, ms(1), Duration::ZERO).await;
+        assert_eq!(text(&page, "second").await.bytes, "second");
+        set(&page, ms(1000), ms(60_000)).await;
+        assert_eq!(text(&page, "third").await.bytes, "third");
+        assert_eq!([ms(1), ms(40), ms(60)].map(good_for), [ms(20), ms(800), ms(1000)]);
+    }
+
+    /// Scenario: peers read slowly, and each asked for another version. Guarantee: four are in
+    /// memory at most.
+    #[tokio::test]
+    async fn few_versions_are_in_memory() {
+        let page = SharedPage::default();
+        let mut read = Vec::new();
+        for version in ["1", "2", "3", "4", "5", "6"] {
+            read.push(text(&page, version).await);
+            set(&page, Duration::from_secs(10), Duration::ZERO).await;
+        }
+        let texts: Vec<_> = read.iter().map(|page| page.bytes.clone()).collect();
+        assert_eq!(texts, ["1", "2", "3", "4", "4", "4"]);
+        drop(texts);
+        read.remove(0);
+        assert_eq!(text(&page, "7").await.bytes, "7");
+    }
+
+    /// Guarantee: a page that took long is made on a thread that does not receive.
+    #[tokio::test]
+    async fn a_costly_page_is_made_elsewhere() {
+        let page = SharedPage::default();
+        let (told, maker) = std::sync::mpsc::channel::<ThreadId>();
+        for cpu_time in [Duration::ZERO, INLINE_MAX * 2] {
+            let told = told.clone();
+            let render = move || format!("{:?}", told.send(current().id()));
+            page.get(false, render).await.expect("a page");
+            set(&page, Duration::from_secs(10), cpu_time).await;
+        }
+        let render = move || format!("{:?}", told.send(current().id()));
+        page.get(false, render).await.expect("a page");
+        let makers: Vec<_> = maker.iter().map(|maker| maker == current().id()).collect();
+        assert_eq!(makers, [true, true, false]);
+    }
+}
