@@ -5,10 +5,12 @@ mod support;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_log::format::{SLOT_LEN_BYTES, decode_slot};
-use sluice_log::{Log, LogStats, OpenOptions, Recovered, Sheds};
+use sluice_log::{Log, LogStats, Next, OpenOptions, Recovered, Sheds};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
@@ -365,4 +367,67 @@ fn segments_that_could_not_be_removed_go_later() {
     assert!(disk.used_bytes() > 1_000_000);
     disk.clear_fault();
     wait_until("gone", || disk.used_bytes() < 200_000);
+}
+
+/// Scenario: the disk takes its time to refuse each block of a bad region. Guarantee: the reader
+/// whose frames are there waits; between any few refusals frames are read for the other reader.
+#[test]
+fn a_bad_region_that_is_refused_slowly_slows_no_other_reader() {
+    const BAD: Range<u64> = 20_480..36_864;
+    let disk = FaultyDisk::new(7);
+    let read_ahead_bytes = 64 << 10;
+    let options = OpenOptions { read_ahead_bytes, read_patience: Duration::ZERO, ..options(&disk) };
+    let log: Log<Note> = Log::open(options).expect("the log opens").0;
+    let (slow, healthy) = (subscribe(&log, "slow"), subscribe(&log, "healthy"));
+    append_durable(&log, 0..FRAMES, 1_000, &[slow]);
+    append_durable(&log, FRAMES..6_000, 1_000, &[healthy]);
+    wait_until("nothing in memory", || log.stored_bytes() == 0);
+    let (in_a_row, longest) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (refused, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let counts = Arc::new((in_a_row, longest, refused, is_over));
+    let counted = counts.clone();
+    disk.set_fault(move |call| {
+        let (in_a_row, longest, refused, is_over) = &*counted;
+        let (path, positions) = (call.path.to_string_lossy(), &call.positions);
+        if call.operation != Operation::Read || !path.ends_with(".seg") {
+            return None;
+        }
+        if !path.ends_with(FIRST) {
+            in_a_row.store(0, Ordering::SeqCst);
+        } else if positions.start < BAD.end && BAD.start < positions.end {
+            std::thread::sleep(Duration::from_millis(120));
+            refused.fetch_add(1, Ordering::SeqCst);
+            let in_a_row = in_a_row.fetch_add(1, Ordering::SeqCst) + 1;
+            if !is_over.load(Ordering::SeqCst) {
+                longest.fetch_max(in_a_row, Ordering::SeqCst);
+            }
+            return Some(input_output());
+        }
+        None
+    });
+    let (_, longest, refused, is_over) = &*counts;
+    std::thread::scope(|scope| {
+        // It has always more to read, and always takes it.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                for _ in 0..2 {
+                    match log.read(healthy) {
+                        Next::Entry(offset, _) => _ = log.resolve(healthy, offset),
+                        Next::Empty => is_over.store(true, Ordering::SeqCst),
+                        Next::Loading | Next::Full => {}
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let read = values(&read_all(&log, slow));
+        is_over.store(true, Ordering::SeqCst);
+        let missing: Vec<u64> = (0..FRAMES).filter(|value| !read.contains(value)).collect();
+        assert!((14..=18).contains(&missing.len()), "only those in the region: {missing:?}");
+        assert_eq!(log.lost_total(slow).frames, missing.len() as u64);
+    });
+    let refused = refused.load(Ordering::SeqCst);
+    assert!((8..=14).contains(&refused), "each block twice, and reads of several: {refused}");
+    let longest = longest.load(Ordering::SeqCst);
+    assert!(longest <= 4, "the other reader waited for {longest} refusals");
 }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cursors::Cursor;
-use crate::disk::{CallKind, Calls};
+use crate::disk::{BadBlocks, CallKind, Calls};
 use crate::error::Result;
 use crate::format::FileKind;
 use crate::recovery::OpenOptions;
@@ -338,7 +338,19 @@ impl Home {
 
     /// Opens a segment up to the end of its durable frames.
     pub(crate) fn open(&self, segment: &Segment, options: ScanOptions) -> Result<SegmentScan> {
-        let mut scan = SegmentScan::open_path(&*self.options.disk, &segment.path, options)?;
+        let bad = BadBlocks::new(options.pass_unreadable);
+        self.open_passing(segment, options.read_ahead_bytes, bad)
+    }
+
+    /// The same. Its reads pass these blocks and end with the turn.
+    pub(crate) fn open_passing(
+        &self,
+        segment: &Segment,
+        read_ahead_bytes: usize,
+        bad: Arc<BadBlocks>,
+    ) -> Result<SegmentScan> {
+        let disk = &*self.options.disk;
+        let mut scan = SegmentScan::open_passing(disk, &segment.path, read_ahead_bytes, bad)?;
         scan.check_name(segment.first)?;
         // If another file has taken its place, that file's own end counts.
         let is_known = segment.epoch.is_none_or(|epoch| epoch == scan.info().header.epoch);

@@ -10,29 +10,28 @@
 //! - Nothing at or above `evicted_below` is read: it is in memory.
 //! - Readers that need the same frame at a time share it.
 
+mod refusals;
 mod tasks;
+mod turn;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
+use refusals::Refusals;
 use tasks::{Found, Purpose, Step, Task};
+use turn::{SharedFrames, read_turn};
 
-use crate::cursors::{Cursor, DiskLease};
+use crate::cursors::Cursor;
+use crate::disk::BadBlocks;
 use crate::error::{FileError, Result};
-use crate::format::FrameHeader;
 use crate::log::{DiskFrame, Ends, Home, Inner, Passed, Segment, Shared, Shed};
 use crate::segment::{ScanOptions, SegmentScan};
-use crate::types::{CursorId, Offset, Record, Undecodable};
+use crate::types::{CursorId, Offset, Record};
 
-/// Bytes on disk that are read for one reader before the next has its turn.
-const TURN_BYTES: u64 = 1 << 20;
 /// Least and most bytes of a file read at a time; in between it is `read_ahead_bytes`.
 const BUFFER_RANGE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
-/// A reader waits this long before it tries a refused read again: at first, and at most.
-const RETRY: Duration = Duration::from_millis(200);
-const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// Frames that are looked at under one lock.
 const FRAMES_AT_ONCE: usize = 256;
 
@@ -43,56 +42,52 @@ pub(crate) struct ReadAhead<T> {
     /// The reader whose place has a buffer.
     buffered: Option<CursorId>,
     shared_frames: SharedFrames<T>,
-    /// Readers that wait because the disk refused a read.
-    refusals: HashMap<CursorId, RefusedRead>,
-}
-
-/// Entries that were read and that some reader still uses.
-struct SharedFrames<T> {
-    by_offset: HashMap<Offset, Weak<T>>,
-    /// At this number of entries the freed ones are removed.
-    forget_at: usize,
-}
-
-struct RefusedRead {
-    since: Instant,
-    again_at: Instant,
+    refusals: Refusals,
 }
 
 /// A reader's position on disk.
 struct Place {
     generation: u64,
     segment: SegmentScan,
-    /// It passes bad blocks.
-    passes_unreadable: bool,
     /// Every offset below was looked at.
     at: Offset,
 }
 
 impl<T: Record> ReadAhead<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, home: Home) -> Self {
-        let shared_frames = SharedFrames { by_offset: HashMap::new(), forget_at: FRAMES_AT_ONCE };
-        let (places, refusals) = Default::default();
+        let refusals = Refusals::new(home.options.read_patience);
+        let (places, shared_frames) = Default::default();
         ReadAhead { shared, home, places, buffered: None, shared_frames, refusals }
     }
 
     pub(crate) fn run(mut self) {
         let mut turn = 0;
         while let Some(task) = self.next_task(&mut turn) {
-            let refusal = self.refusals.get(&task.id);
-            let is_lasting =
-                refusal.is_some_and(|it| it.since.elapsed() >= self.home.options.read_patience);
             // No delivery reads these frames: they need not be passed.
-            match self.work(&task, is_lasting && task.purpose != Purpose::Date) {
-                Ok(found) => {
-                    // Blocks before the refused ones may have to be read again.
-                    if found.until > task.from {
-                        self.refusals.remove(&task.id);
-                    }
-                    self.deliver(&task, found);
-                }
-                Err(error) => self.refuse(&task, &error, is_lasting),
+            let may_pass = self.refusals.is_lasting(task.id) && task.purpose != Purpose::Date;
+            let bad = self.refusals.begin_turn(&task, may_pass);
+            match self.work(&task, &bad) {
+                Ok(found) => self.end_turn(&task, found, &bad),
+                Err(error) => self.refuse(&task, &error, &bad),
             }
+        }
+    }
+
+    fn end_turn(&mut self, task: &Task, mut found: Found<T>, bad: &BadBlocks) {
+        let refused = found.refused.take();
+        // Blocks before the refused ones may have to be read again.
+        let has_gone_on = found.until > task.from;
+        // Where bad blocks are passed, further ones of the same turn are passed as well.
+        if has_gone_on && !(refused.is_some() && bad.may_pass()) {
+            self.refusals.end(task.id);
+        }
+        match refused {
+            Some(error) if !has_gone_on => self.refuse(task, &error, bad),
+            Some(error) => self.wait(task, &error, bad),
+            None => {}
+        }
+        if has_gone_on || task.purpose != Purpose::Drop {
+            self.deliver(task, found);
         }
     }
 
@@ -110,14 +105,14 @@ impl<T: Record> ReadAhead<T> {
                 cursor.is_subscribed || cursor.oldest_on_disk_unix_ns().is_none()
             };
             self.places.retain(|id, _| inner.cursors[id.0].as_ref().is_some_and(reads));
-            self.refusals.retain(|id, _| inner.cursors[id.0].is_some());
+            self.refusals.retain(|id| inner.cursors[id.0].is_some());
             let now = Instant::now();
             let count = inner.cursors.len();
             let mut woken = Vec::new();
             for step in 0..count {
                 let index = (*turn + step) % count;
                 let id = CursorId(index);
-                if self.refusals.get(&id).is_some_and(|refusal| refusal.again_at > now) {
+                if self.refusals.has_to_wait(id, now) {
                     continue;
                 }
                 match inner.task(id) {
@@ -126,7 +121,7 @@ impl<T: Record> ReadAhead<T> {
                         return Some(task);
                     }
                     Step::Wake(wake) => woken.push(wake),
-                    Step::Nothing => drop(self.refusals.remove(&id)),
+                    Step::Nothing => self.refusals.end(id),
                 }
             }
             if !woken.is_empty() {
@@ -141,14 +136,14 @@ impl<T: Record> ReadAhead<T> {
             if self.refusals.is_empty() {
                 store.read_trouble = None;
             }
-            match self.refusals.values().map(|refusal| refusal.again_at).min() {
+            match self.refusals.next_at() {
                 Some(again_at) => drop(shared.read_ahead_wake.wait_until(&mut inner, again_at)),
                 None => shared.read_ahead_wake.wait(&mut inner),
             }
         }
     }
 
-    fn work(&mut self, task: &Task, pass_unreadable: bool) -> Result<Found<T>> {
+    fn work(&mut self, task: &Task, bad: &Arc<BadBlocks>) -> Result<Found<T>> {
         let target = &task.segment;
         // Hundreds of readers may wait for their backends: only the current one has a buffer.
         if let Some(last) = self.buffered.replace(task.id).filter(|last| *last != task.id)
@@ -156,38 +151,36 @@ impl<T: Record> ReadAhead<T> {
         {
             place.segment.free_buffer();
         }
-        let is_here = |place: &Place| {
-            place.generation == target.generation
-                && place.at <= task.from
-                && place.passes_unreadable == pass_unreadable
-        };
+        let is_here =
+            |place: &Place| place.generation == target.generation && place.at <= task.from;
         let mut place = match self.places.remove(&task.id).filter(is_here) {
             Some(mut place) => {
                 target.end.into_iter().for_each(|end| place.segment.set_end(end));
                 place
             }
-            None => match self.open(task, pass_unreadable) {
+            None => match self.open(task, bad) {
                 Ok(place) => place,
                 Err(error) => return self.pass_if_lost(task, error),
             },
         };
-        // After an error the segment is opened again.
-        let found = read_turn(&mut place.segment, task, &mut self.shared_frames)?;
+        let found = read_turn(&mut place.segment, task, &mut self.shared_frames);
         place.at = found.until;
-        self.places.insert(task.id, place);
+        // After an error of the disk the segment is opened again.
+        if found.refused.is_none() || bad.turn_is_over() {
+            self.places.insert(task.id, place);
+        }
         Ok(found)
     }
 
-    fn open(&self, task: &Task, pass_unreadable: bool) -> Result<Place> {
+    fn open(&self, task: &Task, bad: &Arc<BadBlocks>) -> Result<Place> {
         let (shortest, longest) = BUFFER_RANGE_BYTES;
         let read_ahead_bytes = self.home.options.read_ahead_bytes.clamp(shortest, longest) as usize;
-        let options = ScanOptions { read_ahead_bytes, pass_unreadable };
         let (target, at) = (&task.segment, task.from);
-        let segment = self.home.open(target, options)?;
+        let segment = self.home.open_passing(target, read_ahead_bytes, bad.clone())?;
         let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
         // Generation 0 belongs to no segment: the file is opened again at the next turn.
         let generation = if known { target.generation } else { 0 };
-        Ok(Place { generation, segment, passes_unreadable: pass_unreadable, at })
+        Ok(Place { generation, segment, at })
     }
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
@@ -234,19 +227,20 @@ impl<T: Record> ReadAhead<T> {
         }
     }
 
-    /// Makes the reader wait before it tries again: as long as it has waited so far, within bounds.
-    fn refuse(&mut self, task: &Task, error: &FileError, is_lasting: bool) {
-        let now = Instant::now();
-        let refusal =
-            self.refusals.entry(task.id).or_insert(RefusedRead { since: now, again_at: now });
-        let mut inner = self.shared.inner.lock();
-        inner.on_disk().read_trouble = Some(error.trouble(false));
-        if is_lasting && task.purpose == Purpose::Drop {
+    /// Takes a turn that has read nothing.
+    fn refuse(&mut self, task: &Task, error: &FileError, bad: &BadBlocks) {
+        self.wait(task, error, bad);
+        if bad.may_pass() && !bad.turn_is_over() && task.purpose == Purpose::Drop {
             // Its frames stay, and frames behind them may go.
-            inner.keep_undropped(task);
-            return;
+            self.shared.inner.lock().keep_undropped(task);
+            self.refusals.try_at_once(task.id);
         }
-        refusal.again_at = now + (now - refusal.since).clamp(RETRY, RETRY_LIMIT);
+    }
+
+    /// Makes the reader wait before it tries again.
+    fn wait(&mut self, task: &Task, error: &FileError, bad: &BadBlocks) {
+        self.refusals.refuse(task.id, bad);
+        self.shared.with_store(|store| store.read_trouble = Some(error.trouble(false)));
     }
 
     /// Gives up one segment that was asked for, if all of it may go.
@@ -306,81 +300,4 @@ impl<T: Record> ReadAhead<T> {
             }
         }
     }
-}
-
-impl<T> SharedFrames<T> {
-    fn get_or_read(
-        &mut self,
-        offset: Offset,
-        read: impl FnOnce() -> Result<Result<T, Undecodable>>,
-    ) -> Result<Result<Arc<T>, Undecodable>> {
-        if let Some(entry) = self.by_offset.get(&offset).and_then(Weak::upgrade) {
-            return Ok(Ok(entry));
-        }
-        let entry = read()?.map(Arc::new);
-        if self.by_offset.len() >= self.forget_at {
-            self.by_offset.retain(|_, entry| entry.strong_count() > 0);
-            self.forget_at = 2 * self.by_offset.len() + FRAMES_AT_ONCE;
-        }
-        self.by_offset.extend(entry.iter().map(|entry| (offset, Arc::downgrade(entry))));
-        Ok(entry)
-    }
-}
-
-/// Reads one turn of a task.
-fn read_turn<T: Record>(
-    segment: &mut SegmentScan,
-    task: &Task,
-    shared: &mut SharedFrames<T>,
-) -> Result<Found<T>> {
-    let mut found = Found::nothing(task.from);
-    let start = segment.position();
-    let mut charged_bytes = 0;
-    while segment.position() - start < TURN_BYTES && charged_bytes < task.bytes {
-        let places = segment.damage().places();
-        let next = segment.next_frame()?;
-        if segment.damage().places() > places {
-            let offset = next.map_or(task.until, |located| located.header.offset.min(task.until));
-            found.unread.extend((found.until < offset).then_some((found.until, offset)));
-        }
-        let Some(located) = next else {
-            found.until = task.until;
-            break;
-        };
-        let header = located.header;
-        if header.offset >= task.until {
-            // Of another segment, or still in memory: a later task looks at it.
-            segment.seek(located.position);
-            found.until = task.until;
-            break;
-        }
-        // It was written twice, or was looked at already.
-        if header.offset < found.until {
-            continue;
-        }
-        if segment.readers().contains(&task.persistent_id) {
-            charged_bytes += header.charge.bytes;
-            if task.purpose == Purpose::Drop {
-                found.drops.push(DiskFrame::of(segment, located));
-            } else {
-                let FrameHeader { offset, facts, charge, .. } = header;
-                let lease = DiskLease { charge, received_unix_ns: facts.received_unix_ns };
-                let entry = shared.get_or_read(offset, || {
-                    Ok(segment.body()?.ok_or(Undecodable::Damaged).and_then(T::decode))
-                })?;
-                match entry {
-                    Ok(entry) => found.entries.push((offset, entry, lease)),
-                    Err(why) => {
-                        found.passed.push((located.position, Passed::Undecodable(why)));
-                        found.unread.push((offset, offset + 1));
-                    }
-                }
-            }
-        }
-        found.until = header.offset + 1;
-    }
-    found
-        .passed
-        .extend(segment.take_damaged_at().into_iter().map(|position| (position, Passed::DAMAGED)));
-    Ok(found)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cursors::DiskLease;
+use crate::error::FileError;
 use crate::format::FrameHeader;
 use crate::log::{DiskFrame, Inner, Passed, Segment};
 use crate::types::{CursorId, Holding, Offset, Sheds, Wake};
@@ -38,13 +39,15 @@ pub(super) struct Found<T> {
     /// The same places by their positions in the file.
     pub(super) passed: Vec<(u64, Passed)>,
     pub(super) until: Offset,
+    /// Why the turn ended before its time.
+    pub(super) refused: Option<FileError>,
 }
 
 impl<T> Found<T> {
     pub(super) fn nothing(until: Offset) -> Self {
         let (entries, drops) = Default::default();
         let (unread, passed) = Default::default();
-        Found { entries, drops, unread, passed, until }
+        Found { entries, drops, unread, passed, until, refused: None }
     }
 }
 

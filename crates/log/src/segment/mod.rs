@@ -16,7 +16,7 @@ use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 use scan::last_byte_set;
 
-use crate::disk::{Access, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
+use crate::disk::{Access, BadBlocks, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, HeaderParse,
@@ -171,12 +171,12 @@ pub struct SegmentInfo {
 pub(super) fn read_info(
     file: &Arc<dyn DiskFile>,
     path: &Path,
-    pass_unreadable: bool,
+    bad: &Arc<BadBlocks>,
 ) -> Result<SegmentInfo> {
     let len_bytes = file.len_bytes().at(path, "cannot read")?;
     // The first block, and the first frame for the case that both header copies are damaged.
     let mut block = vec![0; (SEGMENT_HEADER_LEN_BYTES as usize) * 2];
-    let mut reads = Reads::new(file.clone(), pass_unreadable);
+    let mut reads = Reads::new(file.clone(), bad.clone());
     let len = reads.read(&mut block, 0).at(path, "cannot read")?;
     let (header_block, behind) = block[..len].split_at(len.min(SEGMENT_HEADER_LEN_BYTES as usize));
     let header = match SegmentHeader::decode(header_block) {
@@ -206,7 +206,7 @@ pub(super) fn read_info(
     if len_bytes >= SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {
         let position = len_bytes - FOOTER_LEN_BYTES;
         let mut block = [0; FOOTER_LEN_BYTES as usize];
-        let mut reads = Reads::new(file.clone(), pass_unreadable);
+        let mut reads = Reads::new(file.clone(), bad.clone());
         let len = reads.read(&mut block, position).at(path, "cannot read")?;
         footer = Footer::decode(&block[..len], header.epoch, position);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{SegmentInfo, read_info};
-use crate::disk::{Access, Disk, DiskFile, ReadBuffer};
+use crate::disk::{Access, BadBlocks, Disk, DiskFile, ReadBuffer};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, Footer,
@@ -106,12 +106,22 @@ impl SegmentScan {
     /// Opens a segment at its first frame. It ends before its footer if it was sealed, otherwise at
     /// the present end of the file, or where [`SegmentScan::set_end`] says.
     pub fn open(file: Arc<dyn DiskFile>, path: &Path, options: ScanOptions) -> Result<Self> {
-        let info = read_info(&file, path, options.pass_unreadable)?;
+        let bad = BadBlocks::new(options.pass_unreadable);
+        Self::open_with(file, path, options.read_ahead_bytes, bad)
+    }
+
+    fn open_with(
+        file: Arc<dyn DiskFile>,
+        path: &Path,
+        read_ahead_bytes: usize,
+        bad: Arc<BadBlocks>,
+    ) -> Result<Self> {
+        let info = read_info(&file, path, &bad)?;
         let end = info.len_bytes - if info.footer.is_some() { FOOTER_LEN_BYTES } else { 0 };
         Ok(SegmentScan {
             path: path.to_owned(),
             info,
-            buffer: ReadBuffer::new(file, options.read_ahead_bytes, options.pass_unreadable),
+            buffer: ReadBuffer::new(file, read_ahead_bytes, bad),
             end,
             position: SEGMENT_HEADER_LEN_BYTES,
             current: None,
@@ -129,6 +139,17 @@ impl SegmentScan {
     pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ScanOptions) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
+    }
+
+    /// Opens the file at a path. Its reads pass these blocks and end with the turn.
+    pub(crate) fn open_passing(
+        disk: &dyn Disk,
+        path: &Path,
+        read_ahead_bytes: usize,
+        bad: Arc<BadBlocks>,
+    ) -> Result<Self> {
+        let file = disk.open(path, Access::Read).at(path, "cannot open")?;
+        Self::open_with(file, path, read_ahead_bytes, bad)
     }
 
     /// An error unless the file is that of the segment with this first offset.
@@ -174,9 +195,19 @@ impl SegmentScan {
     /// The next whole header, None at the end. Damage before it is passed over and counted. After
     /// an error of the disk the call can be repeated.
     pub fn next_frame(&mut self) -> Result<Option<Located>> {
+        let start = self.position;
+        let found = self.find_frame(start);
+        if found.is_err() {
+            // The next call sees all of the damage that it passes.
+            self.position = start;
+        }
+        found
+    }
+
+    fn find_frame(&mut self, start: u64) -> Result<Option<Located>> {
         self.current = None;
         self.readers.clear();
-        let (start, mut last_foreign_byte) = (self.position, None);
+        let mut last_foreign_byte = None;
         let mut found = self.parse_here()?;
         while found.is_none() && self.position < self.end {
             let passed = self.pass_to_marker()?;
@@ -189,10 +220,9 @@ impl SegmentScan {
         {
             // No frame of the file could be read.
             self.buffer.free();
-            self.position = start;
             return Err(error).at(&self.path, "cannot read");
         }
-        let lost_bytes = self.lost_bytes(start, found.is_some(), last_foreign_byte);
+        let lost_bytes = self.lost_bytes(start, found.is_some(), last_foreign_byte)?;
         if lost_bytes > 0 {
             self.count_damage(start, Damage { frames: 0, regions: 1, bytes: lost_bytes });
         }
@@ -200,26 +230,31 @@ impl SegmentScan {
     }
 
     /// Bytes from `start` to the position that are damaged: they had frames, or may have had.
-    fn lost_bytes(&mut self, start: u64, is_frame_behind: bool, last_foreign: Option<u64>) -> u64 {
+    fn lost_bytes(
+        &mut self,
+        start: u64,
+        is_frame_behind: bool,
+        last_foreign: Option<u64>,
+    ) -> Result<u64> {
         if let Some(last) = last_foreign {
             if self.info.footer.is_none() && !is_frame_behind {
-                self.footer_within = self.footer_behind(start).unwrap_or_default();
+                self.footer_within = self.footer_behind(start)?;
                 let is_whole = |(_, footer): &(u64, Footer)| !self.is_frame_missing(footer);
                 if self.footer_within.as_ref().is_some_and(is_whole) {
-                    return 0;
+                    return Ok(0);
                 }
             }
-            return last + 1 - start;
+            return Ok(last + 1 - start);
         }
         // Padding ends with its block, and a sealed file has no whole block of zeros.
         let all_bytes = self.position - start;
         let padding_end = start.next_multiple_of(BLOCK_LEN_BYTES);
-        match self.info.footer {
+        Ok(match self.info.footer {
             Some(footer) if !is_frame_behind && self.is_frame_missing(&footer) => all_bytes,
             Some(_) if self.position > padding_end => self.position - padding_end,
             _ if is_frame_behind && !self.position.is_multiple_of(BLOCK_LEN_BYTES) => all_bytes,
             _ => 0,
-        }
+        })
     }
 
     /// Whether the last frame that a footer tells of was not found.

@@ -90,7 +90,7 @@ fn of_a_disk_that_comes_back_only_what_stays_bad_is_passed() {
         let bad = 3 * BLOCK_LEN_BYTES..4 * BLOCK_LEN_BYTES;
         let file = Away { reads: AtomicUsize::new(1 + away_for), bad };
         let mut buffer = vec![0; 16 * BLOCK];
-        let mut reads = Reads::new(Arc::new(file), true);
+        let mut reads = Reads::new(Arc::new(file), BadBlocks::new(true));
         let read = reads.read(&mut buffer, 0).expect("bad blocks are few");
         assert_eq!(read, buffer.len());
         let blocks: Vec<u8> = buffer.chunks(BLOCK).map(|block| block[0]).collect();
