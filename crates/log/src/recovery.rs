@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::FrameHeader;
+use crate::missing::Missing;
 use crate::segment::{SegmentScan, cut};
 use crate::types::{MemoryUse, Offset, StoredRecord};
 
@@ -89,6 +90,8 @@ pub struct Recovered {
     /// for those that are gone. Everything that is on disk now is kept for them until they are
     /// forgotten.
     pub lost_cursors: Vec<String>,
+    /// Frames that readers wait for and that no file has.
+    pub missing: Missing,
     /// The list of cursor files is damaged and is written anew. Whether one is gone is not known.
     pub damaged_list: Option<PathBuf>,
     /// Cursor files of which the disk refused one slot. The other slot is used, and new offsets

@@ -83,6 +83,9 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Length of these files, which count as used disk."),
         row!(Gauge "sluice_log_lost_cursors" = stats.lost_cursors,
             "Cursor files that are gone or cannot be read: everything on disk is kept for them."),
+        row!(Gauge "sluice_log_missing_frames" = stats.missing_frames,
+            "Frames that deliveries wait for and that the start found in no file; they count as \
+             lost once the delivery has come to the end."),
         row!(Counter "sluice_log_rewrites" = stats.rewrites,
             "Segments rewritten with only the frames that a delivery still needs."),
         row!(Counter "sluice_log_write_failures" = stats.failures,
@@ -127,6 +130,9 @@ pub(crate) fn text(status: &EngineStatus) -> String {
         }
         if let Some(trouble) = log.trouble() {
             let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
+        }
+        for (name, frames) in log.missing() {
+            let _ = writeln!(text, "  {frames} frames that {name} waits for are in no file");
         }
         deliveries.iter().for_each(|delivery| describe_delivery(&mut text, delivery));
         for orphan in orphans {

@@ -158,6 +158,14 @@ impl<T> Log<T> {
         store.trouble.clone().or_else(|| store.hang()).or_else(of_answers)
     }
 
+    /// Names of readers, and the frames that each of them waits for and that the start found in no
+    /// file, until they count as lost.
+    pub fn missing(&self) -> Vec<(String, u64)> {
+        let inner = self.shared.inner.lock();
+        let cursors = inner.cursors.iter().flatten().filter(|cursor| cursor.missing_frames > 0);
+        cursors.map(|cursor| (cursor.name.clone(), cursor.missing_frames)).collect()
+    }
+
     /// Files that were set aside because readers passed something in them.
     pub fn set_aside(&self) -> Vec<PathBuf> {
         let inner = self.shared.inner.lock();
@@ -176,6 +184,7 @@ impl<T> Log<T> {
                 LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats };
             for cursor in inner.cursors.iter().flatten() {
                 stats.lost.add(cursor.lost);
+                stats.missing_frames += cursor.missing_frames;
                 stats.lost_cursors += u64::from(cursor.is_lost);
             }
             stats
