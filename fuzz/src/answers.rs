@@ -84,7 +84,8 @@ fn check_status(lines: &[u8]) {
 fn check_token(body: &[u8]) {
     let Ok(granted) = Granted::read(body) else { return };
     assert!(granted.header.is_sensitive());
-    let json: serde_json::Value = serde_json::from_slice(body).expect("it was read");
+    // Fields that are not read may have text that is none.
+    let Ok(json) = serde_json::from_slice::<serde_json::Value>(body) else { return };
     let token = json["access_token"].as_str().expect("it was read");
     assert!(granted.header.as_bytes().ends_with(token.as_bytes()));
     if let Some(lives) = granted.lives {

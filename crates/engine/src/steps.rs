@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sluice_flow::{Metadata, Payload};
 use sluice_net::compress::decompress;
-use sluice_otlp::{Encoding, Signal, count};
+use sluice_otlp::{Beyond, Encoding, Parts, Signal, SplitLimits, count, parts};
 use sluice_processors::Processor;
 
 use crate::shared_work::Processed;
@@ -78,24 +78,174 @@ pub(crate) fn common_prefix(chains: &[Vec<Arc<Step>>]) -> Vec<Arc<Step>> {
     prefix
 }
 
-/// Runs steps over an uncompressed request. With zero items there is nothing left to send. Says
-/// which processor failed, and why.
+/// Why steps have no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Which processor failed, and why.
+    Step(String),
+    /// The request would take more memory than it may, in changes and results.
+    Grows,
+}
+
+/// Memory that the steps may take beyond what is in proportion to the request.
+const GROWTH_BYTES: usize = 1 << 20;
+/// The same for one item, which cannot be cut.
+const ITEM_GROWTH_BYTES: usize = 4 << 20;
+
+/// Memory that one step may take for a request of this size, for its changes and its result.
+fn allowance(len_bytes: usize, items: u32) -> usize {
+    let growth_bytes = if items > 1 { GROWTH_BYTES } else { ITEM_GROWTH_BYTES };
+    len_bytes.saturating_mul(3).saturating_add(growth_bytes)
+}
+
+/// Runs steps over an uncompressed request. With zero items there is nothing left to send.
 pub(crate) fn run(
     steps: &[Arc<Step>],
     signal: Signal,
     mut bytes: Bytes,
     mut items: u32,
     metadata: &Metadata,
-) -> Result<Processed, String> {
+) -> Result<Processed, Failure> {
+    let limit_bytes = allowance(bytes.len(), items);
+    let mut passed = Vec::with_capacity(steps.len());
     for step in steps {
-        let failed = |error| format!("processor {}: {error}", step.id);
-        let counters = step.counters.load();
-        counters.incoming.fetch_add(u64::from(items), Ordering::Relaxed);
-        if let Some(edited) = step.processor.process(signal, &bytes, metadata).map_err(failed)? {
+        let failed = |error| Failure::Step(format!("processor {}: {error}", step.id));
+        let before = items;
+        let edited = step.processor.process(signal, &bytes, metadata, limit_bytes);
+        if let Some(edited) = edited.map_err(failed)?.map_err(|Beyond| Failure::Grows)? {
             items = count(signal, &edited).map_err(failed)?;
             bytes = edited;
         }
-        counters.outgoing.fetch_add(u64::from(items), Ordering::Relaxed);
+        passed.push((before, items));
+    }
+    // A request that grows too much goes through them again, in slices.
+    for (step, (before, after)) in steps.iter().zip(passed) {
+        let counters = step.counters.load();
+        counters.incoming.fetch_add(u64::from(before), Ordering::Relaxed);
+        counters.outgoing.fetch_add(u64::from(after), Ordering::Relaxed);
     }
     Ok(Processed { payload: Payload::identity(bytes), items, charged: None })
+}
+
+/// The results of steps over a request that grows too much to be processed as a whole: one slice of
+/// it after another, each halved until its result is in proportion.
+pub(crate) struct Slices {
+    /// Innermost last.
+    stack: Vec<Parts>,
+}
+
+/// A slice of a request, of which the steps can make nothing.
+pub(crate) struct Unprocessed {
+    pub bytes: Bytes,
+    pub items: u32,
+    pub reason: String,
+}
+
+impl Slices {
+    pub(crate) fn new(signal: Signal, request: &Bytes, items: u32) -> Result<Slices, String> {
+        let parts = parts(signal, request, halves(items)).map_err(|error| error.to_string())?;
+        Ok(Slices { stack: vec![parts] })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stack.iter().all(Parts::is_over)
+    }
+
+    pub(crate) fn next(
+        &mut self,
+        steps: &[Arc<Step>],
+        signal: Signal,
+        metadata: &Metadata,
+    ) -> Option<Result<Processed, Unprocessed>> {
+        while let Some(parts) = self.stack.last_mut() {
+            let part = match parts.next() {
+                Some(Ok(part)) => part,
+                Some(Err(error)) => {
+                    self.stack.clear();
+                    let (bytes, items, reason) = (Bytes::new(), 0, error.to_string());
+                    return Some(Err(Unprocessed { bytes, items, reason }));
+                }
+                None => {
+                    self.stack.pop();
+                    continue;
+                }
+            };
+            let (bytes, items) = (part.bytes(), part.sizes.items);
+            let reason = match run(steps, signal, bytes.clone(), items, metadata) {
+                Ok(processed) => return Some(Ok(processed)),
+                Err(Failure::Step(reason)) => reason,
+                Err(Failure::Grows) if items > 1 => {
+                    self.stack.push(part.parts(halves(items)));
+                    continue;
+                }
+                Err(Failure::Grows) => {
+                    let limit_bytes = allowance(bytes.len(), items);
+                    format!("its processors make one item larger than {limit_bytes} bytes")
+                }
+            };
+            return Some(Err(Unprocessed { bytes, items, reason }));
+        }
+        None
+    }
+}
+
+fn halves(items: u32) -> SplitLimits {
+    SplitLimits { max_items: (items as usize).div_ceil(2), max_bytes: usize::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_otlp::{AnyValue, Attributes, ItemEditor, NewValue, View, edit_items_within};
+    use sluice_processors::Edited;
+
+    use super::*;
+
+    /// Adds an attribute of 128 bytes to each item.
+    struct Adds;
+
+    impl ItemEditor for Adds {
+        fn item(&mut self, _: View<'_>, attributes: &mut Attributes<'_>) {
+            let value = AnyValue::String("v".repeat(128)).encoded();
+            attributes.add(b"k", NewValue::Encoded(&value));
+        }
+    }
+
+    impl Processor for Adds {
+        fn process(&self, signal: Signal, request: &Bytes, _: &Metadata, limit: usize) -> Edited {
+            edit_items_within(signal, request, limit, &mut Adds)
+        }
+
+        fn fingerprint(&self) -> u64 {
+            9
+        }
+    }
+
+    /// Scenario: a request of empty records becomes sixty times as large. Guarantee: no step takes
+    /// more than its allowance; in slices, all records come out, and are counted once.
+    #[test]
+    fn a_request_that_grows_goes_through_its_steps_in_slices() {
+        const RECORDS: u32 = 65_536;
+        let records = [0x12, 0].repeat(RECORDS as usize);
+        // The lengths of 131,072 and 131,076 bytes as varints.
+        let head = [0x0a, 0x84, 0x80, 0x08, 0x12, 0x80, 0x80, 0x08];
+        let request = Bytes::from([&head[..], &records].concat());
+        assert_eq!(count(Signal::Logs, &request), Ok(RECORDS));
+        let (id, processor) = ("adds".to_owned(), Box::new(Adds));
+        let step = Step { id, fingerprint: 9, processor, counters: ArcSwap::default() };
+        let (steps, metadata) = (vec![Arc::new(step)], Metadata::default());
+        let whole = run(&steps, Signal::Logs, request.clone(), RECORDS, &metadata);
+        assert!(matches!(whole, Err(Failure::Grows)));
+        let mut slices = Slices::new(Signal::Logs, &request, RECORDS).expect("is valid");
+        let (mut items, mut bytes) = (0, 0);
+        while let Some(slice) = slices.next(&steps, Signal::Logs, &metadata) {
+            let Ok(Processed { payload, items: own, .. }) = slice else { panic!("has a result") };
+            assert_eq!(count(Signal::Logs, &payload.bytes), Ok(own));
+            assert!(payload.bytes.len() <= allowance(request.len(), 2));
+            (items, bytes) = (items + own, bytes + payload.bytes.len());
+        }
+        assert_eq!(items, RECORDS);
+        assert!(bytes > 128 * RECORDS as usize && slices.is_over());
+        let counters = steps[0].counters.load();
+        assert_eq!(counters.outgoing.load(Ordering::Relaxed), u64::from(RECORDS));
+    }
 }

@@ -13,7 +13,7 @@ use crate::files::Files;
 use crate::sending::Sending;
 
 /// The largest request of exporters without a backend, in bytes.
-const LOCAL_REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const LOCAL_REQUEST_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A place that an exporter sends to, for checks and `sluice plan`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, PackError, Packed};
 use sluice_net::auth::client::ClientAuth;
 use sluice_net::client::TransportError;
 use sluice_otlp::{Encoding, Signal};
@@ -23,7 +23,13 @@ pub(crate) type Built<P> = Result<NetworkExporter<P>, BuildError>;
 
 /// The part of an exporter that differs by protocol.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String>;
+    fn pack(&self, signal: Signal, chunks: Vec<Bytes>)
+    -> Result<(Vec<Bytes>, Encoding), PackError>;
+
+    /// See [`Exporter::packing_factor`].
+    fn packing_factor(&self) -> usize {
+        1
+    }
 
     fn send(&self, request: &Packed, headers: &HeaderMap) -> impl Future<Output = Answered> + Send;
 
@@ -92,8 +98,16 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
         self.options.max_request_bytes
     }
 
-    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(
+        &self,
+        signal: Signal,
+        chunks: Vec<Bytes>,
+    ) -> Result<(Vec<Bytes>, Encoding), PackError> {
         self.protocol.pack(signal, chunks)
+    }
+
+    fn packing_factor(&self) -> usize {
+        self.protocol.packing_factor()
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

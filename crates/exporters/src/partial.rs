@@ -2,36 +2,69 @@
 //!
 //! All signals answer with `partial_success = 1 { rejected_… = 1 (int64), error_message = 2 }`.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sluice_flow::Outcome;
 use sluice_net::client::peer_text;
 use sluice_otlp::Malformed;
 use sluice_otlp::wire::{Fields, LEN, VARINT};
 
-/// Turns the body of a successful answer into an outcome. A body that cannot be read changes
-/// nothing: the backend has said that it took the request.
+/// An answer of this size is read: it has a number and a message.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// Turns the body of a successful answer into an outcome. A body that cannot be read, or is longer
+/// than any such answer, changes nothing: the backend has said that it took the request.
 pub fn from_proto(body: &[u8]) -> Outcome {
-    let (rejected, message) = read_proto(body).unwrap_or_default();
+    let (rejected, message) = read_proto(is_short(body)).unwrap_or_default();
     outcome(rejected, &message)
 }
 
 /// The same for JSON, in which 64-bit integers are strings or numbers.
 pub fn from_json(body: &[u8]) -> Outcome {
-    let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let partial = body.get("partialSuccess").or_else(|| body.get("partial_success"));
-    let (mut rejected, mut message) = (0, String::new());
-    for (key, value) in partial.and_then(|partial| partial.as_object()).into_iter().flatten() {
-        match key.as_str() {
-            key if key.starts_with("rejected") => {
-                let number = value.as_i64().or_else(|| value.as_str()?.parse().ok());
-                rejected = number.unwrap_or(0);
-            }
-            "errorMessage" | "error_message" => {
-                message = value.as_str().map(peer_text).unwrap_or_default()
-            }
-            _ => {}
-        }
-    }
-    outcome(rejected, &message)
+    let answer: Answer = serde_json::from_slice(is_short(body)).unwrap_or_default();
+    let Partial { rejected, message } = answer.partial.unwrap_or_default();
+    let rejected = match rejected {
+        Some(Number::Integer(number)) => number,
+        Some(Number::Text(text)) => text.parse().unwrap_or_default(),
+        Some(Number::Other(_)) | None => 0,
+    };
+    outcome(rejected, &message.map(|message| peer_text(&message)).unwrap_or_default())
+}
+
+/// Nothing of a longer body: a part of it could be misread.
+fn is_short(body: &[u8]) -> &[u8] {
+    if body.len() <= ANSWER_BYTES { body } else { &[] }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    #[serde(rename = "partialSuccess", alias = "partial_success")]
+    partial: Option<Partial>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Partial {
+    #[serde(
+        alias = "rejectedSpans",
+        alias = "rejected_spans",
+        alias = "rejectedDataPoints",
+        alias = "rejected_data_points",
+        alias = "rejectedLogRecords",
+        alias = "rejected_log_records"
+    )]
+    rejected: Option<Number>,
+    #[serde(rename = "errorMessage", alias = "error_message")]
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Integer(i64),
+    Text(String),
+    Other(IgnoredAny),
 }
 
 fn outcome(rejected: i64, message: &str) -> Outcome {
@@ -95,5 +128,20 @@ mod tests {
             refused
         );
         assert_eq!(from_json(b"nonsense"), Outcome::Delivered);
+        let other = br#"{"x":[{}],"partial_success":{"rejected_spans":{},"error_message":null}}"#;
+        assert_eq!(from_json(other), Outcome::Delivered);
+    }
+
+    /// Scenario: a backend answers with megabytes. Guarantee: they are not read, and the request
+    /// counts as taken, as the status says.
+    #[test]
+    fn long_answers_are_not_read() {
+        let partial = br#"{"partialSuccess":{"rejectedSpans":"3"}}"#;
+        let padded = |len: usize| [&partial[..], &vec![b' '; len - partial.len()]].concat();
+        assert!(!matches!(from_json(&padded(ANSWER_BYTES)), Outcome::Delivered));
+        assert_eq!(from_json(&padded(ANSWER_BYTES + 1)), Outcome::Delivered);
+        let partial = [&b"\x0a\x02\x08\x03"[..], &b"\x12\x00".repeat(ANSWER_BYTES / 2)].concat();
+        assert_eq!(from_proto(&partial), Outcome::Delivered);
+        assert!(!matches!(from_proto(&partial[..ANSWER_BYTES]), Outcome::Delivered));
     }
 }

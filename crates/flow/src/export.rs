@@ -43,6 +43,29 @@ impl Packed {
     }
 }
 
+/// Why a request cannot be turned into the body on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PackError {
+    /// The body would be larger than it may be: a smaller request may do.
+    TooLarge(String),
+    Failed(String),
+}
+
+impl From<String> for PackError {
+    fn from(reason: String) -> Self {
+        PackError::Failed(reason)
+    }
+}
+
+impl From<PackError> for Outcome {
+    fn from(error: PackError) -> Self {
+        match error {
+            PackError::TooLarge(reason) => Outcome::TooLarge { reason },
+            PackError::Failed(reason) => Outcome::Rejected { reason },
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The backend has taken all of it.
@@ -85,8 +108,17 @@ pub trait Exporter: Send + Sync + 'static {
 
     /// Turns a merged protobuf request (uncompressed chunks) into the body on the wire; returns
     /// its encoding too. Called once for each batch, however often it is sent. CPU work only.
-    fn pack(&self, _signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(
+        &self,
+        _signal: Signal,
+        chunks: Vec<Bytes>,
+    ) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((chunks, Encoding::Identity))
+    }
+
+    /// Memory that [`Exporter::pack`] takes for a request, in sizes of the request.
+    fn packing_factor(&self) -> usize {
+        1
     }
 
     /// Sends one request and returns its outcome. The caller bounds the time by `timeout()`.

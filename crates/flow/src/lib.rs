@@ -7,7 +7,7 @@ pub mod overload;
 pub mod source;
 pub mod taken_share;
 
-pub use export::{BoxFuture, Exporter, Outcome, Packed};
+pub use export::{BoxFuture, Exporter, Outcome, PackError, Packed};
 pub use frame::{Frame, Metadata, Payload};
 pub use source::Refusal;
 pub use taken_share::TakenShare;

@@ -8,12 +8,12 @@
 //! - The clean-up can be repeated: a crash during recovery loses nothing.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::disk::Disk;
-use crate::error::{FileError, Result};
+use crate::disk::{DirectoryLock, Disk, LockError, create_directories};
+use crate::error::{FileError, IoContext as _, Result};
 use crate::format::FrameHeader;
 use crate::missing::Missing;
 use crate::segment::{SegmentScan, cut};
@@ -63,7 +63,7 @@ impl OpenOptions {
             flush_after: Duration::from_millis(20),
             // Half of the second that may be delivered again after a crash: writing takes time too.
             keep_interval: Duration::from_millis(500),
-            read_patience: Duration::from_secs(10),
+            read_patience: READ_PATIENCE,
         }
     }
 }
@@ -98,6 +98,21 @@ pub struct Recovered {
     /// start far above it: the refused slot may be the newer one.
     pub cursors_refused: Vec<PathBuf>,
 }
+
+/// Creates the directory of a process's logs, and takes ownership of it. What the disk refuses is
+/// tried again for ten seconds.
+pub fn own_directory(disk: &dyn Disk, path: &Path) -> Result<DirectoryLock, LockError> {
+    let patience = Patience::of(READ_PATIENCE);
+    patience.ask(|| create_directories(disk, path).at(path, "cannot create"))?;
+    let owned = patience.ask(|| match DirectoryLock::acquire(path) {
+        Err(LockError::File(error)) => Err(error),
+        owned => Ok(owned),
+    });
+    owned?
+}
+
+/// For how long a start asks a disk again that refuses.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Wait before an operation that the disk refused is tried again.
 const RETRY: Duration = Duration::from_millis(200);

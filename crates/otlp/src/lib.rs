@@ -13,11 +13,14 @@ mod value;
 pub mod wire;
 
 pub use civil::{civil_date, civil_time};
-pub use edit::{Attributes, ItemEditor, NewValue, View, edit_items, edit_resources};
+pub use edit::{
+    Attributes, Beyond, ItemEditor, NewValue, View, edit_items, edit_items_within, edit_resources,
+    edit_resources_within,
+};
 pub use encoding::Encoding;
 pub use repair::repair_strings;
 pub use scan::{NESTING_LIMIT, scan};
 pub use signal::Signal;
-pub use split::{Part, SplitLimits, count, split};
+pub use split::{Part, PartRef, Parts, Sizes, SplitLimits, count, parts, split};
 pub use value::{AnyValue, Value};
 pub use wire::Malformed;

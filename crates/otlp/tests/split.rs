@@ -6,7 +6,7 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data};
 use proptest::prelude::*;
 use prost::Message;
-use sluice_otlp::{Part, Signal, SplitLimits, scan, split};
+use sluice_otlp::{Part, PartRef, Parts, Signal, SplitLimits, parts, scan, split};
 use support::decoded::{Decoded, unknown_fields};
 use support::generate::{Shape, any_request};
 
@@ -115,6 +115,20 @@ fn check(signal: Signal, request: &Bytes, limits: SplitLimits, parts: &[Part]) {
     assert_eq!(together, placed(&whole), "the parts do not hold what the request held");
 }
 
+fn halve(part: &PartRef, items: &mut Vec<Part>) {
+    let sizes = part.sizes;
+    let bytes = part.bytes();
+    assert_eq!(bytes.len(), sizes.len_bytes);
+    if sizes.items <= 1 {
+        return items.push(Part { bytes, items: sizes.items });
+    }
+    let max_items = (sizes.items as usize).div_ceil(2);
+    let halves = part.parts(SplitLimits { max_items, max_bytes: usize::MAX });
+    let halves: Vec<_> = halves.map(|half| half.unwrap()).collect();
+    assert_eq!(halves.iter().map(|half| half.sizes.items).sum::<u32>(), sizes.items);
+    halves.iter().for_each(|half| halve(half, items));
+}
+
 proptest! {
     /// Any limits on any request: the parts contain the same items under the same headers in the
     /// same order, within the limits.
@@ -130,6 +144,25 @@ proptest! {
         if scan(signal, &request).is_ok() {
             let parts = split(signal, &request, limits).unwrap();
             check(signal, &request, limits, &parts);
+        }
+    }
+
+    /// Parts that are halved again and again, down to single items, as a refused request is: the
+    /// same items under the same headers, and each part is as long as it said.
+    #[test]
+    fn parts_of_parts_are_the_request(
+        (signal, request) in any_request(Shape::ANY),
+        max_bytes in prop_oneof![0usize..2000, Just(usize::MAX)],
+    ) {
+        let request = Bytes::from(request);
+        let limits = SplitLimits { max_bytes, max_items: usize::MAX };
+        if scan(signal, &request).is_ok() {
+            let mut items = Vec::new();
+            for part in parts(signal, &request, limits).unwrap() {
+                halve(&part.unwrap(), &mut items);
+            }
+            let limits = SplitLimits { max_bytes: usize::MAX, max_items: 1 };
+            check(signal, &request, limits, &items);
         }
     }
 
@@ -198,6 +231,20 @@ fn top_level_cuts_are_slices() {
             request[index * 3 * resource.len()..].as_ptr(),
             "part {index} was copied"
         );
+    }
+}
+
+/// Parts that share a header copy it once, also when they are cut again.
+#[test]
+fn headers_are_copied_once() {
+    let resource = [&[0x0a, 100, 0x0a, 90][..], &[0xff; 90], &[0x12, 6, 0x12, 0, 0x12, 0, 0x12, 0]];
+    let request = Bytes::from(resource.concat());
+    let one = SplitLimits { max_bytes: usize::MAX, max_items: 1 };
+    let copied = |parts: Parts| parts.map(|part| part.unwrap().sizes.copied_bytes).sum::<usize>();
+    let cut = || parts(Signal::Logs, &request, one).unwrap();
+    assert_eq!(copied(cut()), 92);
+    for part in cut() {
+        assert_eq!(copied(part.unwrap().parts(one)), 0);
     }
 }
 

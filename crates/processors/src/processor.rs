@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::Metadata;
-use sluice_otlp::{Malformed, Signal};
+use sluice_otlp::{Beyond, Malformed, Signal};
 
 /// The options of one processor.
 pub enum ProcessorConfig {
@@ -26,13 +26,20 @@ pub struct Built {
     pub warnings: Vec<String>,
 }
 
-/// The changed request; nothing if it stays as it is.
-pub type Edited = Result<Option<Bytes>, Malformed>;
+/// The changed request; nothing if it stays as it is. Or it would take more memory than it may.
+pub type Edited = Result<Result<Option<Bytes>, Beyond>, Malformed>;
 
 /// Edits one request after another. Keeps nothing between them.
 pub trait Processor: Send + Sync {
     /// `request` is uncompressed. An error only if [`sluice_otlp::scan`] does not accept it.
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Edited;
+    /// `limit_bytes`: of the memory that the changes and the changed request take.
+    fn process(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+        limit_bytes: usize,
+    ) -> Edited;
 
     /// Names of the request metadata (lower case) that this processor reads.
     fn metadata_keys(&self) -> Vec<String> {

@@ -35,7 +35,8 @@ fn build(kind: &str, yaml: &str, signal: Signal) -> Built {
 /// Runs a processor; answers the request after it, and whether it was changed.
 fn process(kind: &str, yaml: &str, signal: Signal, request: &Bytes) -> (Bytes, bool) {
     let built = build(kind, yaml, signal);
-    match built.processor.process(signal, request, &metadata()).unwrap() {
+    let edited = built.processor.process(signal, request, &metadata(), usize::MAX);
+    match edited.unwrap().expect("is without limit") {
         None => (request.clone(), false),
         Some(edited) => {
             let items = scan(signal, &edited);
@@ -113,7 +114,8 @@ proptest! {
         for (kind, option) in [("resource", "attributes"), ("attributes", "actions")] {
             let built = build(kind, &format!("{option}: {actions}"), signal);
             for len in 0..request.len() {
-                let _ = built.processor.process(signal, &request.slice(..len), &metadata());
+                let part = request.slice(..len);
+                let _ = built.processor.process(signal, &part, &metadata(), usize::MAX);
             }
         }
     }

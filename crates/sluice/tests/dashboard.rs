@@ -8,6 +8,7 @@ mod prometheus;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use gateway::{Gateway, eventually, exporter, faulty_backend, get, request};
@@ -38,6 +39,16 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 fn panels(dashboard: &Value) -> Vec<&Value> {
     let all = list(dashboard, "panels").iter();
     all.filter(|panel| text(panel, "type") != "row").collect()
+}
+
+/// Guarantee: what the command prints for import is the dashboard among the examples.
+#[test]
+fn the_command_prints_the_example() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let output = command.args(["docs", "dashboard"]).output().expect("runs");
+    assert!(output.status.success(), "{output:?}");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed, dashboard());
 }
 
 /// Guarantee: each panel has a unit, a data source, a legend, and the words of the tables; panels

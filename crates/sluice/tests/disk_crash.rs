@@ -7,7 +7,9 @@ mod mounted;
 
 use std::time::Duration;
 
-use disk::{Crash, Lives, Place, assert_all_arrives, config, dead_backend};
+use disk::lives::{Crash, Lives};
+use disk::place::Place;
+use disk::{assert_all_arrives, config, dead_backend};
 use gateway::{Gateway, alone};
 use mounted::FileSystem;
 use sluice_otlp::Signal;
@@ -51,6 +53,34 @@ async fn power_cuts_at_random_moments() {
 #[ignore = "a quarter of an hour long"]
 async fn torture_power_cuts_at_random_moments() {
     let Some(place) = Place::mounted(IMAGE) else { return };
+    crashes_lose_nothing(place, Crash::PowerCut, 500).await;
+}
+
+/// Guarantee: the same on a disk whose faults come and go, at starts too: errors, delays, calls
+/// that hang, read-only for moments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_on_a_disk_with_faults() {
+    let Some(place) = Place::troubled(IMAGE) else { return };
+    crashes_lose_nothing(place, Crash::Kill, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half an hour long"]
+async fn torture_kill_on_a_disk_with_faults() {
+    let Some(place) = Place::troubled(IMAGE) else { return };
+    crashes_lose_nothing(place, Crash::Kill, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn power_cuts_on_a_disk_with_faults() {
+    let Some(place) = Place::troubled(IMAGE) else { return };
+    crashes_lose_nothing(place, Crash::PowerCut, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a quarter of an hour long"]
+async fn torture_power_cuts_on_a_disk_with_faults() {
+    let Some(place) = Place::troubled(IMAGE) else { return };
     crashes_lose_nothing(place, Crash::PowerCut, 500).await;
 }
 

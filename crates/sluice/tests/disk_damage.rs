@@ -8,7 +8,8 @@ mod mounted;
 use std::process::Command;
 use std::time::Duration;
 
-use disk::{Place, dead_backend};
+use disk::dead_backend;
+use disk::place::Place;
 use gateway::{Gateway, MIB, SOON, alone, assert_arrives_once, eventually};
 use sluice_otlp::Signal;
 

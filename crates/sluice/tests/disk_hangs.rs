@@ -7,7 +7,8 @@ mod mounted;
 
 use std::time::Duration;
 
-use disk::{Place, dead_backend};
+use disk::dead_backend;
+use disk::place::Place;
 use gateway::{Gateway, SOON, alone, eventually};
 use mounted::FileSystem;
 use sluice_load_test::Backend;

@@ -9,7 +9,8 @@ mod mounted;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use disk::{Place, assert_all_arrives, dead_backend};
+use disk::place::Place;
+use disk::{assert_all_arrives, dead_backend};
 use gateway::{
     Gateway, MIB, Options, SOON, alone, assert_all_accepted, assert_arrives_once, eventually,
     faulty_backend, items_arrive,

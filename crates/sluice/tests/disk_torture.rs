@@ -3,7 +3,6 @@
 //! is dead. Then that one comes back.
 
 mod disk;
-mod faulty_mount;
 mod gateway;
 #[path = "../../log/tests/support/mounted.rs"]
 mod mounted;
@@ -14,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use disk::dead_backend;
-use faulty_mount::{Behaviour, FaultyMount};
+use disk::faulty_mount::{Behaviour, FaultyMount};
 use gateway::{Gateway, MIB, alone, eventually};
 use mounted::{FileSystem, Mounted};
 use sluice_load_test::{Backend, LoadReport, Retry};

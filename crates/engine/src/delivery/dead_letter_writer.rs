@@ -1,6 +1,7 @@
 //! Writes dead letters beside the delivery's task. A part of a frame is resolved only when its
 //! letter is kept: on disk that takes time, and another thread.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
-use super::dead_letters::DeadLetter;
-use super::prepare::Leased;
+use super::dead_letters::{DeadLetter, dead_letter};
+use super::messages;
+use super::prepare::{Content, Leased, Unsendable};
 
 /// Pause before the next write after the disk refused one.
 const RETRY: Duration = Duration::from_secs(1);
@@ -18,10 +20,35 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Writes of all deliveries at a time: each needs a buffer. One that hangs must not delay the rest.
 static WRITES: Semaphore = Semaphore::const_new(4);
 
+/// Letters are written together up to this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A part of a frame that becomes a dead letter. Its bytes are copied only once it is written.
+pub(super) struct Unwritten {
+    pub leased: Arc<Leased>,
+    pub prepared: Vec<u64>,
+    pub content: Content,
+    pub items: u32,
+    pub reason: String,
+}
+
+impl Unwritten {
+    pub(super) fn of(leased: Arc<Leased>, part: Unsendable) -> Unwritten {
+        let prepared = leased.entry.origin.prepared.clone();
+        let Unsendable { payload, items, reason } = part;
+        Unwritten { leased, prepared, content: Content::Whole(payload), items, reason }
+    }
+
+    fn letter(&self) -> DeadLetter {
+        let Unwritten { leased, prepared, content, items, reason } = self;
+        dead_letter(&leased.entry, prepared, content.payload(), *items, reason.clone())
+    }
+}
+
 /// At most one write at a time; letters that come meanwhile go with the next.
 pub(super) struct DeadLetterWriter {
     delivery: Arc<Delivery>,
-    waiting: Vec<(DeadLetter, Arc<Leased>)>,
+    waiting: VecDeque<Unwritten>,
     storing: Option<JoinHandle<Vec<Arc<Leased>>>>,
     /// The task ends: no further tries.
     ends: CancellationToken,
@@ -31,20 +58,22 @@ impl DeadLetterWriter {
     pub(super) fn new(delivery: Arc<Delivery>) -> Self {
         DeadLetterWriter {
             delivery,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             storing: None,
             ends: CancellationToken::new(),
         }
     }
 
     /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
-    pub(super) fn store(&mut self, letter: DeadLetter, part: Arc<Leased>) -> Option<Arc<Leased>> {
+    pub(super) fn store(&mut self, unwritten: Unwritten) -> Option<Arc<Leased>> {
+        let letter = unwritten.letter();
+        messages::log_dead(&self.delivery, &letter);
         if !self.delivery.dead_letters.is_on_disk() {
             // Memory refuses nothing.
             let _ = self.delivery.dead_letters.store(&[letter]);
-            return Some(part);
+            return Some(unwritten.leased);
         }
-        self.waiting.push((letter, part));
+        self.waiting.push_back(unwritten);
         self.write_next();
         None
     }
@@ -74,7 +103,15 @@ impl DeadLetterWriter {
         if self.storing.is_some() || self.waiting.is_empty() {
             return;
         }
-        let (letters, parts): (Vec<_>, _) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (mut letters, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while bytes < WRITE_BYTES
+            && let Some(unwritten) = self.waiting.pop_front()
+        {
+            let letter = unwritten.letter();
+            bytes += letter.payload.len() + letter.metadata.len();
+            letters.push(letter);
+            parts.push(unwritten.leased);
+        }
         let (delivery, ends) = (self.delivery.clone(), self.ends.clone());
         self.storing = Some(tokio::spawn(async move {
             if store(delivery, ends, letters.into()).await { parts } else { Vec::new() }

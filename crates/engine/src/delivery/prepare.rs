@@ -8,14 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::dispatch::{Batch, Unit};
-use sluice_flow::{Exporter, Metadata, Packed, Payload};
+use sluice_flow::{Exporter, Metadata, PackError, Packed, Payload};
 use sluice_log::Offset;
-use sluice_otlp::{Encoding, Part, Signal, SplitLimits, split};
+use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
 use crate::entry::Entry;
-use crate::private_memory::{ChargedCopy, PrivateMemory};
+use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
-use crate::steps::{self, Chain, inflated};
+use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
 
 /// The fate of a part of a frame, the best first. A frame has the worst fate of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// A frame of one part, until units are made of it.
+    /// A frame of one part, which stands for all units that are still to be made of it.
     pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
         Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
     }
@@ -51,19 +51,76 @@ impl Leased {
     }
 }
 
+/// The bytes of a unit.
+#[derive(Clone)]
+pub(crate) enum Content {
+    Whole(Payload),
+    /// A part is encoded each time that it is sent: waiting, it takes next to no memory.
+    Part(Arc<PartRef>),
+}
+
+impl Content {
+    pub(crate) fn payload(&self) -> Payload {
+        match self {
+            Content::Whole(payload) => payload.clone(),
+            Content::Part(part) => Payload::identity(part.bytes()),
+        }
+    }
+
+    /// Bytes that [`Content::payload`] copies.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        match self {
+            Content::Part(part) if part.is_copied() => part.sizes.len_bytes,
+            _ => 0,
+        }
+    }
+}
+
 /// The content of a unit: its frame, and the bytes to send.
 #[derive(Clone)]
 pub(crate) struct Lease {
     pub leased: Arc<Leased>,
-    pub payload: Payload,
+    pub content: Content,
     /// Index of the path to this delivery that it took.
     path: usize,
-    /// The memory of the payload, where it is not the frame's own.
+    /// The memory of the content, or of all that it is a part of, where it is not the frame's own.
     charged: Option<Arc<ChargedCopy>>,
+    /// The memory of headers that parts share.
+    headers: Option<Arc<Mutex<ChargedMemory>>>,
 }
 
-/// The units of a frame or of a unit, or the reason for which it becomes a dead letter.
-type Units = Result<Vec<Unit<Lease>>, String>;
+/// A part of a frame that cannot be sent: it becomes a dead letter.
+pub(crate) struct Unsendable {
+    pub payload: Payload,
+    pub items: u32,
+    pub reason: String,
+}
+
+/// The units that are still to be made of a frame. They are made one after another: all of them
+/// may take far more memory than the frame.
+pub(crate) struct Feed {
+    pub leased: Arc<Leased>,
+    /// Index of the next path.
+    path: usize,
+    /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
+    slices: Option<(Slices, Lease)>,
+    /// A payload that is being cut, and its parts.
+    cutting: Option<(Lease, Parts)>,
+    /// Something was made of the frame.
+    pub has_begun: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(leased: Arc<Leased>) -> Feed {
+        Feed { leased, path: 0, slices: None, cutting: None, has_begun: false }
+    }
+
+    /// Takes note of a unit or dead letter that was made.
+    fn begin(&mut self) {
+        self.has_begun = true;
+        self.leased.parts.lock().0 += 1;
+    }
+}
 
 pub(crate) struct Preparer {
     pub exporter: Arc<dyn Exporter>,
@@ -80,23 +137,113 @@ pub(crate) struct Preparer {
 }
 
 impl Preparer {
-    /// The units of an entry. None at all if its items were filtered out.
-    pub(crate) fn units(&self, leased: &Arc<Leased>, limits: SplitLimits) -> Units {
-        let frame = &leased.entry.frame;
-        if let Some(reason) = self.exporter.refuses(&frame.metadata) {
-            return Err(reason);
+    /// The next unit of a frame; nothing at its end.
+    pub(crate) fn next(
+        &self,
+        feed: &mut Feed,
+        limits: SplitLimits,
+    ) -> Option<Result<Unit<Lease>, Unsendable>> {
+        let next = self.make_next(feed, limits)?;
+        feed.begin();
+        // Nothing but the units made must keep a frame unresolved whose last one is made.
+        if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
+            feed.slices = None;
+            feed.path += 1;
         }
-        let mut units = Vec::new();
-        for (path, chain) in self.paths_of(&leased.entry).iter().enumerate() {
-            let Processed { payload, items, charged } = self.process(&leased.entry, chain)?;
+        Some(next)
+    }
+
+    fn make_next(
+        &self,
+        feed: &mut Feed,
+        limits: SplitLimits,
+    ) -> Option<Result<Unit<Lease>, Unsendable>> {
+        let leased = feed.leased.clone();
+        let frame = &leased.entry.frame;
+        let whole =
+            |reason| Unsendable { payload: frame.payload.clone(), items: frame.items, reason };
+        let refused = || self.exporter.refuses(&frame.metadata);
+        if let Some(reason) = Some(()).filter(|()| !feed.has_begun).and_then(|()| refused()) {
+            feed.path = usize::MAX;
+            return Some(Err(whole(reason)));
+        }
+        loop {
+            if let Some((lease, parts)) = &mut feed.cutting {
+                match parts.next() {
+                    Some(Ok(part)) => return Some(Ok(self.part(lease, part))),
+                    Some(Err(error)) => return Some(Err(whole(cannot_cut(&error)))),
+                    None => feed.cutting = None,
+                }
+            }
+            let paths = self.paths_of(&leased.entry);
+            let processed = if let Some((slices, _)) = &mut feed.slices {
+                let steps = paths[feed.path].remaining(&leased.entry.origin.prepared);
+                match slices.next(&steps, frame.signal, &frame.metadata) {
+                    None => {
+                        feed.slices = None;
+                        feed.path += 1;
+                        continue;
+                    }
+                    Some(Ok(processed)) => processed,
+                    Some(Err(Unprocessed { bytes, items, reason })) => {
+                        let payload = Payload::identity(bytes);
+                        return Some(Err(Unsendable { payload, items, reason }));
+                    }
+                }
+            } else {
+                let chain = paths.get(feed.path)?;
+                match self.process(&leased.entry, chain) {
+                    Ok(processed) => {
+                        feed.path += 1;
+                        processed
+                    }
+                    Err(Failure::Step(reason)) => {
+                        feed.path = paths.len();
+                        return Some(Err(whole(reason)));
+                    }
+                    Err(Failure::Grows) => {
+                        match self.slices(&leased, feed.path) {
+                            Ok(slices) => feed.slices = Some(slices),
+                            Err(reason) => {
+                                feed.path = paths.len();
+                                return Some(Err(whole(reason)));
+                            }
+                        }
+                        continue;
+                    }
+                }
+            };
+            let Processed { payload, items, charged } = processed;
             if items == 0 && frame.items > 0 {
                 continue;
             }
-            let lease = Lease { leased: leased.clone(), payload, path, charged };
-            self.cut(lease, items, limits, &mut units)?;
+            let path = if feed.slices.is_some() { feed.path } else { feed.path - 1 };
+            let content = Content::Whole(payload);
+            let lease = Lease { leased: leased.clone(), content, path, charged, headers: None };
+            match self.cut(lease, items, limits) {
+                Ok(Cut::Unit(unit)) => return Some(Ok(unit)),
+                Ok(Cut::Parts(lease, parts)) => feed.cutting = Some((lease, parts)),
+                Err(reason) => return Some(Err(whole(reason))),
+            }
         }
-        leased.parts.lock().0 = units.len();
-        Ok(units)
+    }
+
+    /// The input of the steps of a path in slices, with what holds its memory.
+    fn slices(&self, leased: &Arc<Leased>, path: usize) -> Result<(Slices, Lease), String> {
+        let frame = &leased.entry.frame;
+        let (leased, content) = (leased.clone(), Content::Whole(frame.payload.clone()));
+        let mut lease =
+            Lease { leased: leased.clone(), content, path, charged: None, headers: None };
+        self.inflate(&mut lease)?;
+        let slices = Slices::new(frame.signal, &lease.content.payload().bytes, frame.items)?;
+        Ok((slices, lease))
+    }
+
+    /// True if nothing more is to be made of a frame.
+    pub(crate) fn is_over(&self, feed: &Feed) -> bool {
+        feed.path >= self.paths_of(&feed.leased.entry).len()
+            && feed.slices.is_none()
+            && feed.cutting.as_ref().is_none_or(|(_, parts)| parts.is_over())
     }
 
     fn paths_of(&self, entry: &Entry) -> &[Chain] {
@@ -116,7 +263,7 @@ impl Preparer {
         prepared.iter().copied().chain(steps).collect()
     }
 
-    fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, String> {
+    fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, Failure> {
         let frame = &entry.frame;
         let remaining = chain.remaining(&entry.origin.prepared);
         if remaining.is_empty() {
@@ -124,7 +271,7 @@ impl Preparer {
             return Ok(Processed { payload, items, charged: None });
         }
         let compute = || {
-            let bytes = inflated(&frame.payload)?;
+            let bytes = inflated(&frame.payload).map_err(Failure::Step)?;
             steps::run(&remaining, frame.signal, bytes, frame.items, &frame.metadata)
         };
         let Some(shared) = entry.shared.as_ref().filter(|_| chain.sharers > 1) else {
@@ -133,14 +280,8 @@ impl Preparer {
         shared.get_or_compute(steps::identity(&remaining), chain.sharers, compute)
     }
 
-    fn cut(
-        &self,
-        mut lease: Lease,
-        items: u32,
-        limits: SplitLimits,
-        units: &mut Vec<Unit<Lease>>,
-    ) -> Result<(), String> {
-        let payload = &lease.payload;
+    fn cut(&self, mut lease: Lease, items: u32, limits: SplitLimits) -> Result<Cut, String> {
+        let payload = lease.content.payload();
         let fits = payload.uncompressed_len_bytes <= limits.max_bytes
             && items as usize <= limits.max_items;
         let verbatim = payload.encoding != Encoding::Identity
@@ -150,22 +291,26 @@ impl Preparer {
         if !alone {
             self.inflate(&mut lease)?;
         }
-        match fits {
-            true => units.push(self.unit(lease, items, alone)),
-            false => units.extend(self.parts(&lease, limits)?),
-        }
-        Ok(())
+        Ok(match fits {
+            true => Cut::Unit(self.unit(lease, items, payload.uncompressed_len_bytes, alone)),
+            false => {
+                let parts = self.parts(&mut lease, limits)?;
+                Cut::Parts(lease, parts)
+            }
+        })
     }
 
     /// Inflates the payload of a lease. It is charged once, whatever the number of deliveries.
     fn inflate(&self, lease: &mut Lease) -> Result<(), String> {
-        if lease.payload.encoding != Encoding::Identity {
-            let inflate = || inflated(&lease.payload);
+        if let Content::Whole(payload) = &lease.content
+            && payload.encoding != Encoding::Identity
+        {
+            let inflate = || inflated(payload);
             let copy = match &lease.leased.entry.shared {
                 Some(shared) => shared.inflated(&self.memory, inflate)?,
                 None => ChargedCopy::new(inflate()?, &self.memory),
             };
-            lease.payload = Payload::identity(copy.bytes.clone());
+            lease.content = Content::Whole(Payload::identity(copy.bytes.clone()));
             lease.charged = Some(copy);
         }
         Ok(())
@@ -178,62 +323,97 @@ impl Preparer {
         let stored = &entry.frame.payload;
         let chain = self.paths_of(entry).get(lease.path);
         // A payload that `pack` would pass on as it is stored stays inflated.
-        let is_inflated = lease.payload.encoding != stored.encoding
-            && lease.payload.bytes.len() == stored.uncompressed_len_bytes
+        let Content::Whole(payload) = &lease.content else { return false };
+        let is_inflated = payload.encoding != stored.encoding
+            && payload.bytes.len() == stored.uncompressed_len_bytes
             && chain.is_some_and(|chain| chain.remaining(&entry.origin.prepared).is_empty())
             && self.exporter.passes_through() != Some(stored.encoding);
         if is_inflated {
-            (lease.payload, lease.charged) = (stored.clone(), None);
+            (lease.content, lease.charged) = (Content::Whole(stored.clone()), None);
         }
         is_inflated
     }
 
-    fn unit(&self, lease: Lease, items: u32, alone: bool) -> Unit<Lease> {
-        let (frame, payload) = (&lease.leased.entry.frame, &lease.payload);
-        let is_stored = is_part(&frame.payload.bytes, &payload.bytes);
-        // No part of a payload that is charged as a whole is charged again.
-        let charged = lease.charged.filter(|copy| is_part(&copy.bytes, &payload.bytes));
-        let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
-        let charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
-        Unit {
-            items,
-            bytes: payload.uncompressed_len_bytes,
-            alone,
-            group: group(&self.metadata_keys, &frame.metadata),
-            lease: Lease { charged, ..lease },
+    fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {
+        self.charge(&mut lease);
+        let group = group(&self.metadata_keys, &lease.leased.entry.frame.metadata);
+        Unit { items, bytes, alone, group, lease }
+    }
+
+    /// Charges the payload of a lease, unless the frame or another lease has it too.
+    fn charge(&self, lease: &mut Lease) {
+        if let Content::Whole(payload) = &lease.content {
+            let is_stored = is_part(&lease.leased.entry.frame.payload.bytes, &payload.bytes);
+            let charged = lease.charged.take().filter(|copy| is_part(&copy.bytes, &payload.bytes));
+            let own = || ChargedCopy::new(payload.bytes.clone(), &self.memory);
+            lease.charged = if is_stored { None } else { Some(charged.unwrap_or_else(own)) };
         }
     }
 
-    fn parts(&self, lease: &Lease, limits: SplitLimits) -> Units {
-        let parts = split(lease.leased.entry.frame.signal, &lease.payload.bytes, limits)
-            .map_err(|error| format!("cannot cut a frame that was valid on receipt: {error}"))?;
-        let unit = |Part { bytes, items }| {
-            self.unit(Lease { payload: Payload::identity(bytes), ..lease.clone() }, items, false)
-        };
-        Ok(parts.into_iter().map(unit).collect())
+    /// The parts of an uncompressed payload, or of a part.
+    fn parts(&self, lease: &mut Lease, limits: SplitLimits) -> Result<Parts, String> {
+        self.charge(lease);
+        lease.headers.get_or_insert_with(|| Arc::new(Mutex::new(self.memory.charge(0))));
+        match &lease.content {
+            Content::Part(part) => Ok(part.parts(limits)),
+            Content::Whole(payload) => {
+                let signal = lease.leased.entry.frame.signal;
+                parts(signal, &payload.bytes, limits).map_err(|error| cannot_cut(&error))
+            }
+        }
+    }
+
+    fn part(&self, lease: &Lease, part: PartRef) -> Unit<Lease> {
+        let Sizes { items, len_bytes, copied_bytes } = part.sizes;
+        if let Some(headers) = lease.headers.as_ref().filter(|_| copied_bytes > 0) {
+            let mut headers = headers.lock();
+            let all_bytes = headers.bytes() + copied_bytes;
+            headers.set(all_bytes);
+        }
+        let lease = Lease { content: Content::Part(Arc::new(part)), ..lease.clone() };
+        self.unit(lease, items, len_bytes, false)
     }
 
     /// Cuts a unit that the backend found too large or refused.
-    pub(crate) fn divide(&self, unit: Unit<Lease>, limits: SplitLimits) -> Units {
+    pub(crate) fn divide(
+        &self,
+        unit: Unit<Lease>,
+        limits: SplitLimits,
+    ) -> Result<Vec<Unit<Lease>>, String> {
         let mut lease = unit.lease;
         self.inflate(&mut lease)?;
-        let parts = self.parts(&lease, limits)?;
-        lease.leased.parts.lock().0 += parts.len() - 1;
-        Ok(parts)
+        let parts = self.parts(&mut lease, limits)?;
+        let units = parts.map(|part| part.map(|part| self.part(&lease, part)));
+        let units = units.collect::<Result<Vec<_>, _>>().map_err(|error| cannot_cut(&error))?;
+        let mut parts = lease.leased.parts.lock();
+        parts.0 = parts.0 + units.len() - 1;
+        drop(parts);
+        Ok(units)
     }
 }
 
-pub(super) fn payloads(batch: &Batch<Lease>) -> Vec<Payload> {
-    batch.units.iter().map(|unit| unit.lease.payload.clone()).collect()
+/// A payload as a unit, or what it is cut into.
+enum Cut {
+    Unit(Unit<Lease>),
+    Parts(Lease, Parts),
+}
+
+fn cannot_cut(error: &Malformed) -> String {
+    format!("cannot cut a frame that was valid on receipt: {error}")
+}
+
+pub(super) fn contents(batch: &Batch<Lease>) -> Vec<Content> {
+    batch.units.iter().map(|unit| unit.lease.content.clone()).collect()
 }
 
 pub(super) fn pack(
     exporter: &dyn Exporter,
     signal: Signal,
     items: u32,
-    sources: Vec<Payload>,
+    sources: Vec<Content>,
     metadata: Arc<Metadata>,
-) -> Result<Packed, String> {
+) -> Result<Packed, PackError> {
+    let sources: Vec<_> = sources.iter().map(Content::payload).collect();
     if let [Payload { bytes, encoding, .. }] = sources.as_slice()
         && *encoding != Encoding::Identity
         && exporter.passes_through() == Some(*encoding)
@@ -241,7 +421,8 @@ pub(super) fn pack(
         let chunks = vec![bytes.clone()];
         return Ok(Packed::new(signal, items, chunks, *encoding, metadata));
     }
-    let chunks = sources.iter().map(inflated).collect::<Result<_, _>>()?;
+    // A source that is a copy must not be referred to twice: it would not count as one.
+    let chunks = sources.into_iter().map(|it| inflated(&it)).collect::<Result<_, String>>()?;
     let (chunks, encoding) = exporter.pack(signal, chunks)?;
     Ok(Packed::new(signal, items, chunks, encoding, metadata))
 }

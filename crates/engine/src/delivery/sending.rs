@@ -8,7 +8,7 @@ use sluice_flow::{Exporter, Payload};
 use sluice_otlp::Encoding;
 
 use super::Delivery;
-use super::prepare::Lease;
+use super::prepare::{Content, Lease};
 use crate::private_memory::ChargedMemory;
 
 impl Delivery {
@@ -34,7 +34,9 @@ impl Delivery {
 
 /// Bytes that packing a batch takes beside its frames, at most.
 pub(super) fn packing_bytes(batch: &Batch<Lease>, exporter: &dyn Exporter) -> usize {
-    let payloads = || batch.units.iter().map(|unit| &unit.lease.payload);
+    let contents = || batch.units.iter().map(|unit| &unit.lease.content);
+    let payloads =
+        || contents().filter_map(|it| if let Content::Whole(it) = it { Some(it) } else { None });
     let is_packed = |payload: &&Payload| payload.encoding != Encoding::Identity;
     let is_passed_on = batch.units.len() == 1
         && payloads().filter(is_packed).any(|it| exporter.passes_through() == Some(it.encoding));
@@ -42,5 +44,6 @@ pub(super) fn packing_bytes(batch: &Batch<Lease>, exporter: &dyn Exporter) -> us
         return 0;
     }
     let inflated = payloads().filter(is_packed).map(|it| it.uncompressed_len_bytes);
-    batch.bytes + inflated.sum::<usize>()
+    let packed_bytes = batch.bytes * exporter.packing_factor();
+    packed_bytes + inflated.sum::<usize>() + contents().map(Content::copied_bytes).sum::<usize>()
 }

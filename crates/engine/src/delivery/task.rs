@@ -15,9 +15,8 @@ use sluice_log::Next;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::dead_letter_writer::DeadLetterWriter;
-use super::dead_letters::{DeadLetter, dead_letter};
-use super::prepare::{Fate, Lease, Leased, Preparer, pack, payloads};
+use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
+use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, pack};
 use super::sending::packing_bytes;
 use super::{Delivery, DeliveryId, Stop, messages};
 use crate::private_memory::ChargedMemory;
@@ -32,6 +31,8 @@ struct Task {
     sending: JoinSet<(Option<Packed>, Outcome)>,
     in_flight: HashMap<Id, Batch<Lease>>,
     dead_letters: DeadLetterWriter,
+    /// The frame of which not all units are made.
+    feed: Option<Feed>,
     /// The log had nothing more when it was last asked.
     has_read_all: bool,
     /// The log gave no more when it was last asked: it has none, or too much of it is unresolved.
@@ -49,6 +50,7 @@ pub(crate) async fn run(
 ) {
     let mut task = Task {
         dead_letters: DeadLetterWriter::new(delivery.clone()),
+        feed: None,
         has_read_all: false,
         has_read_enough: false,
         packed_waiting: delivery.private.charge(0),
@@ -175,30 +177,56 @@ impl Task {
         }
     }
 
-    /// Takes the next frame of the log. False if there is none now: a frame that comes from disk or
-    /// is appended wakes the task.
+    /// Makes the next unit, of the next frame of the log if none is begun. False if there is none
+    /// now: a frame that comes from disk or is appended wakes the task.
     fn read(&mut self, now: Instant) -> bool {
-        let next = self.delivery.log.read(self.delivery.cursor);
-        self.has_read_all = matches!(next, Next::Empty);
-        self.has_read_enough = matches!(next, Next::Empty | Next::Full);
-        let Next::Entry(offset, entry) = next else { return false };
-        let leased = Leased::new(offset, entry);
-        let entry = &leased.entry;
-        match self.preparer.units(&leased, self.dispatcher.unit_limits()) {
-            Ok(units) if units.is_empty() => {
-                // Its processors let nothing pass: no other delivery may drop the frame for that.
-                if self.delivery.log.resolve_unwanted(self.delivery.cursor, offset) {
-                    entry.resolve(self.delivery.cursor, Ok(()));
-                }
+        let mut feed = match self.feed.take() {
+            Some(feed) if feed.has_begun && self.is_short_of_memory() => {
+                // An answer frees memory, and is followed by another look.
+                self.has_read_enough = true;
+                self.feed = Some(feed);
+                return false;
             }
-            Ok(units) => units.into_iter().for_each(|unit| self.dispatcher.offer(unit, now)),
-            Err(reason) => {
-                let (payload, items) = (entry.frame.payload.clone(), entry.frame.items);
-                let letter = dead_letter(entry, &entry.origin.prepared, payload, items, reason);
-                self.set_aside(letter, None, leased.clone());
+            Some(feed) => feed,
+            None => {
+                let next = self.delivery.log.read(self.delivery.cursor);
+                self.has_read_all = matches!(next, Next::Empty);
+                self.has_read_enough = matches!(next, Next::Empty | Next::Full);
+                let Next::Entry(offset, entry) = next else { return false };
+                Feed::new(Leased::new(offset, entry))
+            }
+        };
+        self.has_read_enough = false;
+        match self.preparer.next(&mut feed, self.dispatcher.unit_limits()) {
+            Some(Ok(unit)) => self.dispatcher.offer(unit, now),
+            Some(Err(part)) => self.set_aside(Unwritten::of(feed.leased.clone(), part), None),
+            None => {
+                self.end_feed(&feed);
+                return true;
             }
         }
+        match self.preparer.is_over(&feed) {
+            true => self.end_feed(&feed),
+            false => self.feed = Some(feed),
+        }
         true
+    }
+
+    /// Units take as much memory as they may: something is to be resolved first.
+    fn is_short_of_memory(&self) -> bool {
+        let limit_bytes = self.delivery.private_limit_bytes.load(Ordering::Relaxed);
+        self.delivery.private.used_bytes() > limit_bytes && !self.dispatcher.is_idle()
+    }
+
+    /// All units of a frame are made.
+    fn end_feed(&self, feed: &Feed) {
+        let Leased { offset, entry, .. } = &*feed.leased;
+        if feed.has_begun {
+            self.resolve_part(&feed.leased, Fate::Taken);
+        } else if self.delivery.log.resolve_unwanted(self.delivery.cursor, *offset) {
+            // Its processors let nothing pass: no other delivery may drop the frame for that.
+            entry.resolve(self.delivery.cursor, Ok(()));
+        }
     }
 
     /// Gives up units that wait for this delivery alone and whose senders have gone.
@@ -231,7 +259,7 @@ impl Task {
         self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
         let (sources, taken_bytes) = match &packed {
             Some(packed) => (Vec::new(), packed.copied_bytes),
-            None => (payloads(&batch), packing_bytes(&batch, exporter.as_ref())),
+            None => (contents(&batch), packing_bytes(&batch, exporter.as_ref())),
         };
         let (delivery, mut charged) =
             (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
@@ -245,7 +273,7 @@ impl Task {
             let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
             let packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => packed,
-                Err(reason) => return (None, Outcome::Rejected { reason }),
+                Err(error) => return (None, error.into()),
             };
             delivery.lower(&mut charged, packed.copied_bytes);
             let timeout = exporter.timeout();
@@ -393,16 +421,14 @@ impl Task {
     }
 
     fn set_part_aside(&mut self, lease: &Lease, items: u32, cause: Option<Cause>, reason: String) {
-        let Lease { leased, payload, .. } = lease;
         let prepared = self.preparer.steps_done(lease);
-        let letter = dead_letter(&leased.entry, &prepared, payload.clone(), items, reason);
-        self.set_aside(letter, cause, leased.clone());
+        let (leased, content) = (lease.leased.clone(), lease.content.clone());
+        self.set_aside(Unwritten { leased, prepared, content, items, reason }, cause);
     }
 
-    fn set_aside(&mut self, letter: DeadLetter, cause: Option<Cause>, part: Arc<Leased>) {
-        self.delivery.stats.count_dead(cause, letter.items);
-        messages::log_dead(&self.delivery, &letter);
-        let stored = self.dead_letters.store(letter, part);
+    fn set_aside(&mut self, unwritten: Unwritten, cause: Option<Cause>) {
+        self.delivery.stats.count_dead(cause, u64::from(unwritten.items));
+        let stored = self.dead_letters.store(unwritten);
         stored.iter().for_each(|part| self.resolve_part(part, Fate::Taken));
     }
 

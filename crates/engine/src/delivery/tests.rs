@@ -8,11 +8,12 @@ use bytes::Bytes;
 use sluice_flow::dispatch::{
     BatchPolicy, ConcurrencyLimits, DispatchPolicy, RetryPolicy, State, Trigger,
 };
-use sluice_flow::{BoxFuture, Exporter, Frame, Metadata, Outcome, Packed, Payload, Refusal};
+use sluice_flow::{
+    BoxFuture, Exporter, Frame, Metadata, Outcome, PackError, Packed, Payload, Refusal,
+};
 use sluice_net::compress::compress;
-use sluice_otlp::Malformed;
 use sluice_otlp::{Encoding, Signal};
-use sluice_processors::Processor;
+use sluice_processors::{Edited, Processor};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
@@ -63,7 +64,7 @@ fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, frame:
 struct Backend(Outcome);
 
 impl Exporter for Backend {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((vec![chunks.concat().into()], Encoding::Gzip))
     }
 
@@ -83,8 +84,8 @@ impl Exporter for Backend {
 struct DropsAll;
 
 impl Processor for DropsAll {
-    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Option<Bytes>, Malformed> {
-        Ok(Some(Bytes::new()))
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata, _: usize) -> Edited {
+        Ok(Ok(Some(Bytes::new())))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -96,10 +97,10 @@ impl Processor for DropsAll {
 struct Computes;
 
 impl Processor for Computes {
-    fn process(&self, _: Signal, _: &Bytes, _: &Metadata) -> Result<Option<Bytes>, Malformed> {
+    fn process(&self, _: Signal, _: &Bytes, _: &Metadata, _: usize) -> Edited {
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(20) {}
-        Ok(None)
+        Ok(Ok(None))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -248,7 +249,7 @@ struct Recovers {
 }
 
 impl Exporter for Recovers {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((chunks, Encoding::Identity))
     }
 
@@ -339,7 +340,7 @@ struct Halfway {
 }
 
 impl Exporter for Halfway {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((chunks, Encoding::Identity))
     }
 
@@ -406,7 +407,7 @@ async fn a_frame_of_which_a_part_was_shed_is_not_taken() {
 struct EverySecond(AtomicUsize);
 
 impl Exporter for EverySecond {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         Ok((chunks, Encoding::Identity))
     }
 
@@ -458,7 +459,7 @@ struct Hangs {
 }
 
 impl Exporter for Hangs {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         let packed = chunks.iter().map(|chunk| vec![7; chunk.len() / self.divisor].into());
         Ok((packed.collect(), Encoding::Gzip))
     }
@@ -530,4 +531,49 @@ async fn refused_items_that_fill_the_lease_become_dead_letters() {
     let resolved = timeout(Duration::from_secs(10), until_all_is_resolved(&delivery)).await;
     resolved.expect("none is left");
     assert_eq!(delivery.dead_letters.totals().letters, FRAMES);
+}
+
+/// Takes all, and notes the most memory that its delivery had in use.
+struct Notes {
+    memory: [Arc<PrivateMemory>; 2],
+    most_bytes: Arc<AtomicU64>,
+}
+
+impl Exporter for Notes {
+    fn send<'a>(&'a self, _: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let used_bytes = self.memory.iter().map(|memory| memory.used_bytes()).sum();
+        self.most_bytes.fetch_max(used_bytes, Ordering::Relaxed);
+        Box::pin(async { Outcome::Delivered })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+/// Scenario: a request of 1000 items below one large resource is cut into its items. Guarantee: all
+/// are delivered, and the resource is not copied into all parts at once.
+#[tokio::test]
+async fn a_header_is_not_in_memory_once_for_each_part() {
+    const ITEMS: u32 = 1000;
+    // A resource of 16,384 bytes, and a scope of 2,000.
+    let resource = [&[0x0a, 0x80, 0x80, 0x01][..], &[0xff; 16_384]].concat();
+    let scope = [&[0x12, 0xd0, 0x0f][..], &[0x12, 0].repeat(ITEMS as usize)].concat();
+    let head = [0x0a, 0xd7, 0x8f, 0x01];
+    let request = [&head[..], &resource, &scope].concat();
+    let log = Arc::<Log<Entry>>::default();
+    let delivery = delivery("cuts", &log);
+    delivery.sending_limit_bytes.store(100_000, Ordering::Relaxed);
+    delivery.common_sending_limit_bytes.store(0, Ordering::Relaxed);
+    append_frame(&log, &[delivery.cursor], None, frame(ITEMS, request.leak()));
+    let most_bytes = Arc::<AtomicU64>::default();
+    let memory = [delivery.private.clone(), delivery.sending.clone()];
+    let backend = Notes { memory, most_bytes: most_bytes.clone() };
+    let batch = BatchPolicy { max_items: 1, ..policy().batch };
+    let _stop = start_with(&delivery, backend, Vec::new(), DispatchPolicy { batch, ..policy() });
+    timeout(Duration::from_secs(60), until_all_is_resolved(&delivery)).await.expect("all arrive");
+    assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), u64::from(ITEMS));
+    let most_bytes = most_bytes.load(Ordering::Relaxed);
+    assert!((16_384..200_000).contains(&most_bytes), "{most_bytes}");
+    assert_eq!((delivery.private.used_bytes(), delivery.sending.used_bytes()), (0, 0));
 }

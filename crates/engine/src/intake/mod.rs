@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 pub(crate) use route::{Route, RouteDisk};
 use sluice_flow::overload::disk;
 use sluice_flow::source::{
     ArrivedBody, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
 };
-use sluice_flow::{BoxFuture, Frame, Refusal};
+use sluice_flow::{BoxFuture, Frame, Payload, Refusal};
 use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
@@ -24,11 +25,13 @@ use crate::ack::{Ack, Awaited};
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
-use crate::shared_work::SharedWorkMemory;
-use crate::steps;
+use crate::shared_work::{Processed, SharedWorkMemory};
+use crate::steps::{self, Failure, Slices};
 
 /// Compressed frames of this inflated size go out as they came; smaller ones are worth merging.
 const ALONE_FROM_BYTES: usize = 16 * 1024;
+/// The buffer for a request that its processors make much larger grows by this.
+const SLICES_STEP_BYTES: usize = 1024 * 1024;
 
 /// One receiver's door to the engine. Outlives reloads: the routes behind it are exchanged.
 pub(crate) struct ReceiverIngress {
@@ -128,8 +131,8 @@ impl IngressRoute for ReceiverRoute {
         &self.route.metadata_keys
     }
 
-    fn submit(self: Arc<Self>, request: Request, permit: Permit) -> Result<Receipt, Refusal> {
-        let (answer, is_tight) = self.append(request)?;
+    fn submit(self: Arc<Self>, request: Request, mut permit: Permit) -> Result<Receipt, Refusal> {
+        let (answer, is_tight) = self.append(request, &mut permit)?;
         // From here on the frame is charged to its deliveries.
         drop(permit);
         let pace = is_tight.then(|| -> BoxFuture<'static, ()> {
@@ -148,8 +151,12 @@ type Answer = oneshot::Receiver<Result<(), Refusal>>;
 
 impl ReceiverRoute {
     /// Puts a frame into the log. Returns the answer to wait for, and whether to slow down.
-    fn append(&self, mut request: Request) -> Result<(Option<Answer>, bool), Refusal> {
-        self.prepare(&mut request)?;
+    fn append(
+        &self,
+        mut request: Request,
+        permit: &mut Permit,
+    ) -> Result<(Option<Answer>, bool), Refusal> {
+        self.prepare(&mut request, permit)?;
         self.check_storable(request.payload.bytes.len())?;
         let Request { payload, items, metadata, position } = request;
         if items == 0 {
@@ -189,17 +196,60 @@ impl ReceiverRoute {
         Ok((answer, is_tight))
     }
 
-    /// Runs the steps that all deliveries share.
-    fn prepare(&self, request: &mut Request) -> Result<(), Refusal> {
+    /// Runs the steps that all deliveries share. A request that they make larger needs the memory
+    /// for that, and may not become larger than any request may be.
+    fn prepare(&self, request: &mut Request, permit: &mut Permit) -> Result<(), Refusal> {
         let prefix = &self.route.prefix;
         if prefix.is_empty() {
             return Ok(());
         }
+        let invalid = |reason| Refusal::Invalid { reason };
+        let bytes = steps::inflated(&request.payload).map_err(invalid)?;
         let run = |bytes| steps::run(prefix, self.signal, bytes, request.items, &request.metadata);
-        let processed = steps::inflated(&request.payload).and_then(run);
-        let processed = processed.map_err(|reason| Refusal::Invalid { reason })?;
-        (request.payload, request.items) = (processed.payload, processed.items);
+        let (payload, items) = match run(bytes.clone()) {
+            Ok(Processed { payload, items, .. }) => {
+                permit.grow_to(payload.bytes.len()).map_err(grows)?;
+                (payload, items)
+            }
+            Err(Failure::Step(reason)) => return Err(invalid(reason)),
+            Err(Failure::Grows) => self.prepare_in_slices(&bytes, request, permit)?,
+        };
+        (request.payload, request.items) = (payload, items);
         Ok(())
+    }
+
+    fn prepare_in_slices(
+        &self,
+        bytes: &Bytes,
+        request: &Request,
+        permit: &mut Permit,
+    ) -> Result<(Payload, u32), Refusal> {
+        let invalid = |reason| Refusal::Invalid { reason };
+        let (mut out, mut items) = (Vec::new(), 0);
+        let slices = Slices::new(self.signal, bytes, request.items);
+        let mut slices = slices.map_err(invalid)?;
+        while let Some(slice) = slices.next(&self.route.prefix, self.signal, &request.metadata) {
+            let slice = slice.map_err(|slice| invalid(slice.reason))?;
+            let room_bytes = out.capacity() - out.len();
+            if slice.payload.bytes.len() > room_bytes {
+                let more_bytes = slice.payload.bytes.len().max(SLICES_STEP_BYTES);
+                permit.grow(more_bytes).map_err(grows)?;
+                out.reserve_exact(more_bytes);
+            }
+            out.extend_from_slice(&slice.payload.bytes);
+            items += slice.items;
+        }
+        Ok((Payload::identity(out.into()), items))
+    }
+}
+
+/// Says that processors are the reason for the request's size.
+fn grows(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::TooLarge { reason } => {
+            Refusal::TooLarge { reason: format!("after its processors: {reason}") }
+        }
+        refusal => refusal,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sluice_flow::{Exporter, Outcome, Packed};
+use sluice_flow::{Exporter, Outcome, PackError, Packed};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -108,7 +108,9 @@ impl Sender {
         let signal = self.stats.signal;
         let (chunks, encoding) = match self.exporter.pack(signal, vec![Bytes::from(body)]) {
             Ok(packed) => packed,
-            Err(reason) => return Sent::Refused { reason },
+            Err(PackError::TooLarge(reason) | PackError::Failed(reason)) => {
+                return Sent::Refused { reason };
+            }
         };
         let request = Packed::new(signal, items, chunks, encoding, Arc::default());
         let Ok(outcome) = timeout(self.timeout, self.exporter.send(&request)).await else {
@@ -117,7 +119,9 @@ impl Sender {
         };
         match outcome {
             Outcome::Delivered => Sent::Taken,
-            Outcome::PartlyRejected { items, reason } => {
+            Outcome::PartlyRejected { items: refused, reason } => {
+                // No backend can refuse more than it was sent.
+                let items = refused.min(u64::from(items));
                 count(&self.stats.dropped_items, items);
                 tracing::warn!(
                     destination = %self.stats.name, endpoint = %self.endpoint, items, %reason,

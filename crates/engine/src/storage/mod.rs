@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_log::disk::{DirectoryLock, LockError};
-use sluice_log::disk::{Disk, RealDisk, create_directories};
-use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered};
+use sluice_log::disk::{DirectoryLock, Disk, LockError, RealDisk};
+use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered, own_directory};
 use sluice_otlp::Signal;
 pub(crate) use watch::{LogWatch, watch};
 
@@ -158,13 +157,11 @@ async fn opening<T: Send + 'static>(open: impl FnOnce() -> T + Send + 'static) -
 fn open_directory(plan: &DiskPlan) -> Result<Storage> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let path = &plan.directory;
-    create_directories(&*disk, path)
-        .map_err(|error| StartError(format!("buffer.directory {}: {error}", path.display())))?;
-    let lock = DirectoryLock::acquire(path).map_err(|error| {
+    let lock = own_directory(&*disk, path).map_err(|error| {
         let remedy = match &error {
             LockError::InUse { .. } => "; give each process a directory of its own",
-            LockError::Io { .. } if !path.is_dir() => "; it has to be a directory",
-            LockError::Io { .. } => "",
+            LockError::File(_) if path.exists() && !path.is_dir() => "; it has to be a directory",
+            LockError::File(_) => "",
         };
         StartError(format!("buffer.directory: {error}{remedy}"))
     })?;

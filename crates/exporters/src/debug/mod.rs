@@ -14,13 +14,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_config::document::LogSampling;
 use sluice_config::{ComponentKind, Fields, Kind};
-use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
-use sluice_otlp::Signal;
+use sluice_flow::{BoxFuture, Exporter, Outcome, PackError, Packed};
+use sluice_net::compress;
+use sluice_otlp::{Malformed, Signal, Sizes, SplitLimits, parts, wire};
 use sluice_telemetry::logging;
 use sluice_telemetry::sampler::Sampler;
 
 use crate::exporter::{BuildContext, BuildError, ExporterConfig};
 use crate::files;
+use crate::json::to_json;
 use crate::sending::Sending;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
@@ -91,20 +93,31 @@ impl ExporterConfig for DebugConfig {
             name: context.name.to_owned(),
             config: self.clone(),
             sampler: Mutex::default(),
-            outputs: Mutex::new(outputs),
         };
-        Ok(Arc::new(DebugExporter(Arc::new(shared))))
+        Ok(Arc::new(DebugExporter::new(shared, outputs)))
     }
 }
 
-struct DebugExporter(Arc<Shared>);
+/// Empty: the log.
+type Outputs = Vec<Box<dyn Write + Send>>;
+
+struct DebugExporter {
+    shared: Arc<Shared>,
+    /// Waiting for its turn blocks no thread, and a request that leaves meanwhile is not written.
+    outputs: Arc<tokio::sync::Mutex<Outputs>>,
+}
+
+impl DebugExporter {
+    fn new(shared: Shared, outputs: Outputs) -> DebugExporter {
+        let outputs = Arc::new(tokio::sync::Mutex::new(outputs));
+        DebugExporter { shared: Arc::new(shared), outputs }
+    }
+}
 
 struct Shared {
     name: String,
     config: DebugConfig,
     sampler: Mutex<Sampler>,
-    /// Empty: the log.
-    outputs: Mutex<Vec<Box<dyn Write + Send>>>,
 }
 
 fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
@@ -118,52 +131,80 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
     }
 }
 
+/// A request is rendered in pieces: its text, and what it is made from, take far more memory.
+const PIECE: SplitLimits = SplitLimits { max_bytes: 256 * 1024, max_items: 10_000 };
+/// Of a piece as JSON. An item that takes more is not written, but named.
+const JSON_LIMIT_BYTES: usize = 1024 * 1024;
+
 impl Shared {
     /// Renders and writes. Blocks.
-    fn write(&self, request: &Packed) -> Result<(), String> {
-        let json = crate::json::to_json(request.signal, &request.chunks)?;
-        let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-        let [head, fields, items] = self.render(request.signal, request.items, &json);
-        if self.config.use_internal_logger {
-            if let Some(reports) = logging::reports() {
-                let messages = [(&*head, &*fields), (&*items, "")];
-                reports.write(if items.is_empty() { &messages[..1] } else { &messages });
+    fn write(&self, outputs: &mut Outputs, request: &Packed) -> Result<(), String> {
+        let (signal, body) = (request.signal, compress::joined(&request.chunks));
+        let mut write = |message: &str, fields: &str| {
+            if self.config.use_internal_logger {
+                let reports = logging::reports();
+                reports.into_iter().for_each(|it| it.write(&[(message, fields)]));
+                return Ok(());
             }
-            return Ok(());
-        }
-        let text = format!("{head}\t{{{fields}}}\n{items}");
-        for output in &mut *self.outputs.lock() {
-            let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-            written.map_err(|error| format!("cannot write: {error}"))?;
+            let head = if fields.is_empty() { String::new() } else { format!("\t{{{fields}}}\n") };
+            outputs.iter_mut().try_for_each(|output| {
+                let written = output.write_all(message.as_bytes());
+                let written = written.and_then(|()| output.write_all(head.as_bytes()));
+                let written = written.and_then(|()| output.flush());
+                written.map_err(|error| format!("cannot write: {error}"))
+            })
+        };
+        let (title, fields) = self.head(signal, request.items, &body);
+        write(title, &fields)?;
+        let render = match self.config.verbosity {
+            Verbosity::Basic => return Ok(()),
+            Verbosity::Normal => normal::render,
+            Verbosity::Detailed => detailed::render,
+        };
+        let cannot_read = |error: Malformed| error.to_string();
+        let mut stack = vec![parts(signal, &body, PIECE).map_err(cannot_read)?];
+        while let Some(pieces) = stack.last_mut() {
+            let Some(piece) = pieces.next().transpose().map_err(cannot_read)? else {
+                stack.pop();
+                continue;
+            };
+            let Sizes { items, len_bytes, .. } = piece.sizes;
+            match to_json(signal, &[piece.bytes()], JSON_LIMIT_BYTES) {
+                Ok(json) => {
+                    let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+                    write(&text::without_controls(render(signal, &json)), "")?;
+                }
+                Err(PackError::TooLarge(_)) if items > 1 => {
+                    let max_items = (items as usize).div_ceil(2);
+                    stack.push(piece.parts(SplitLimits { max_items, ..PIECE }));
+                }
+                Err(PackError::TooLarge(_)) => {
+                    write(&format!("(an item of {len_bytes} bytes is not written)\n"), "")?;
+                }
+                Err(PackError::Failed(reason)) => return Err(reason),
+            }
         }
         Ok(())
     }
 
-    /// The request's title, its fields as members of a JSON object, and its items.
-    fn render(&self, signal: Signal, items: u32, json: &Value) -> [String; 3] {
-        let (title, counts) = summary(signal, items, json);
+    /// The request's title, and its fields as members of a JSON object.
+    fn head(&self, signal: Signal, items: u32, body: &[u8]) -> (&'static str, String) {
+        let (title, counts) = summary(signal, items, body);
         let name = Value::from(self.name.as_str());
         let fields =
             format!("\"otelcol.component.id\": {name}, \"otelcol.signal\": \"{signal}\", {counts}");
-        let items = match self.config.verbosity {
-            Verbosity::Basic => String::new(),
-            Verbosity::Normal => normal::render(signal, json),
-            Verbosity::Detailed => detailed::render(signal, json),
-        };
-        [title.to_owned(), fields, text::without_controls(items)]
+        (title, fields)
     }
 }
 
-fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
-    let [resources, scopes, entries] = text::members(signal);
-    let resources = text::list(json, resources);
-    let count = resources.len();
+fn summary(signal: Signal, items: u32, body: &[u8]) -> (&'static str, String) {
+    let count = messages(body, 1).count();
     match signal {
         Signal::Traces => ("Traces", format!("\"resource spans\": {count}, \"spans\": {items}")),
         Signal::Logs => ("Logs", format!("\"resource logs\": {count}, \"log records\": {items}")),
         Signal::Metrics => {
-            let scopes = resources.iter().flat_map(|resource| text::list(resource, scopes));
-            let metrics: usize = scopes.map(|scope| text::list(scope, entries).len()).sum();
+            let scopes = messages(body, 1).flat_map(|resource| messages(resource, 2));
+            let metrics: usize = scopes.map(|scope| messages(scope, 2).count()).sum();
             let counts = format!(
                 "\"resource metrics\": {count}, \"metrics\": {metrics}, \"data points\": {items}"
             );
@@ -172,15 +213,28 @@ fn summary(signal: Signal, items: u32, json: &Value) -> (&'static str, String) {
     }
 }
 
+/// The messages with this number within a message.
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    let mut fields = wire::Fields::of(message);
+    std::iter::from_fn(move || {
+        let field = fields.next_message(number).ok().flatten()?;
+        Some(&message[field.content()])
+    })
+}
+
 impl Exporter for DebugExporter {
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
-        let is_silent = self.0.config.use_internal_logger && logging::reports().is_none();
-        if is_silent || !self.0.sampler.lock().takes(self.0.config.sampling, Instant::now()) {
+        let Shared { config, sampler, .. } = &*self.shared;
+        let is_silent = config.use_internal_logger && logging::reports().is_none();
+        if is_silent || !sampler.lock().takes(config.sampling, Instant::now()) {
             return Box::pin(std::future::ready(Outcome::Delivered));
         }
-        let (shared, request) = (self.0.clone(), request.clone());
+        let (shared, outputs, request) =
+            (self.shared.clone(), self.outputs.clone(), request.clone());
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || shared.write(&request)).await;
+            let mut outputs = outputs.lock_owned().await;
+            let write = move || shared.write(&mut outputs, &request);
+            let written = tokio::task::spawn_blocking(write).await;
             match written.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => Outcome::Delivered,
                 Err(reason) => Outcome::Rejected { reason },
@@ -188,7 +242,8 @@ impl Exporter for DebugExporter {
         })
     }
 
+    /// None, as in the Collector: a request that was left halfway would be written again.
     fn timeout(&self) -> Duration {
-        Duration::from_secs(5)
+        Duration::MAX
     }
 }

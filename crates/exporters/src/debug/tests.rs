@@ -1,8 +1,6 @@
-use serde_json::{Value, json};
-use sluice_flow::Outcome;
-use sluice_otlp::Signal;
+use serde_json::json;
 
-use super::{detailed, normal, text};
+use super::*;
 use crate::tests::{config, exporter, one_span, packed, send};
 
 fn span() -> Value {
@@ -134,6 +132,48 @@ async fn sampled_requests_are_written() {
         written.contains("\nwork 01010101010101010101010101010101 0202020202020202\n"),
         "{written}"
     );
+}
+
+/// The text that was written.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Scenario: a request waits while another one is written, and its delivery ends. Guarantee: it is
+/// not written any more, as it comes again; one that stays may wait for any time.
+#[tokio::test]
+async fn a_request_that_leaves_is_not_written() {
+    let config = DebugConfig {
+        verbosity: Verbosity::Basic,
+        sampling: LogSampling { tick: Duration::from_secs(1), initial: 9, thereafter: 1 },
+        use_internal_logger: false,
+        output_paths: Vec::new(),
+        sending: Sending::default(),
+    };
+    let shared = Shared { name: "debug".to_owned(), config, sampler: Mutex::default() };
+    let page = Page::default();
+    let exporter = DebugExporter::new(shared, vec![Box::new(page.clone())]);
+    let request = packed(&exporter, Signal::Traces, vec![one_span()]);
+    let turn = exporter.outputs.clone().lock_owned().await;
+    let mut leaves = exporter.send(&request);
+    let stays = tokio::time::timeout(exporter.timeout(), exporter.send(&request));
+    let waited = tokio::time::timeout(Duration::from_millis(50), &mut leaves).await;
+    assert!(waited.is_err(), "it was not its turn");
+    drop((leaves, turn));
+    assert_eq!(stays.await, Ok(Outcome::Delivered));
+    drop(exporter.outputs.lock().await);
+    assert_eq!(exporter.timeout(), Duration::MAX);
+    let written = String::from_utf8(page.0.lock().clone()).expect("text");
+    assert_eq!(written.matches("\"spans\": 1").count(), 1, "{written}");
 }
 
 /// Scenario: a sender's text has characters that drive a terminal, or turn the direction of text.

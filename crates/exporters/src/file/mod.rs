@@ -15,14 +15,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
+use sluice_flow::{BoxFuture, Exporter, Outcome, PackError, Packed};
 use sluice_net::compress;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
-use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
+use crate::exporter::{
+    BuildContext, BuildError, ExporterConfig, LOCAL_REQUEST_LIMIT_BYTES, NamedTarget,
+};
 use crate::files::{self, Current, Turn};
-use crate::json::Format;
+use crate::json::{Format, JSON_PACKING_FACTOR};
 use crate::sending::Sending;
 use config::{FileConfig, Rotation};
 
@@ -126,9 +128,13 @@ impl FileExporter {
 }
 
 impl Exporter for FileExporter {
-    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(
+        &self,
+        signal: Signal,
+        chunks: Vec<Bytes>,
+    ) -> Result<(Vec<Bytes>, Encoding), PackError> {
         let FileConfig { format, compress, compression_level, .. } = *self.config;
-        let mut chunks = format.write(signal, chunks)?;
+        let mut chunks = format.write(signal, chunks, LOCAL_REQUEST_LIMIT_BYTES)?;
         if compress {
             let packed = compress::compress(Encoding::Zstd, &chunks, compression_level);
             chunks = vec![packed.map_err(|error| error.to_string())?];
@@ -137,13 +143,17 @@ impl Exporter for FileExporter {
             chunks.push(Bytes::from_static(b"\n"));
         } else {
             let len_bytes: usize = chunks.iter().map(Bytes::len).sum();
-            let prefix =
-                u32::try_from(len_bytes).map_err(|_| "a message does not fit into 4 GiB")?;
+            let prefix = u32::try_from(len_bytes)
+                .map_err(|_| "a message does not fit into 4 GiB".to_owned())?;
             chunks.insert(0, Bytes::copy_from_slice(&prefix.to_be_bytes()));
         }
         // A request is written in one piece, so that no other writer of the file comes in between.
         let whole = Bytes::from(chunks.concat());
         Ok((vec![whole], Encoding::Identity))
+    }
+
+    fn packing_factor(&self) -> usize {
+        if self.config.format == Format::Json { JSON_PACKING_FACTOR } else { 1 }
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

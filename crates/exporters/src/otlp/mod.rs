@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{Exporter, Packed};
+use sluice_flow::{Exporter, PackError, Packed};
 use sluice_net::client::{Channel, Endpoint, Proxy};
 use sluice_net::compress;
 use sluice_net::grpc::Code;
@@ -87,7 +87,7 @@ fn exporter(config: &OtlpConfig, context: &BuildContext<'_>) -> Built<Grpc> {
 }
 
 impl Protocol for Grpc {
-    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         let encoding = self.compression;
         if encoding == Encoding::Identity {
             return Ok((chunks, encoding));

@@ -13,14 +13,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sluice_config::{ComponentKind, Kind};
-use sluice_flow::{Exporter, Outcome, Packed};
+use sluice_flow::{Exporter, Outcome, PackError, Packed};
 use sluice_net::client::{Answer, HttpClient, Origin, Proxy, Target, TransportError};
 use sluice_net::compress::{Packing, compress, compress_snappy_block};
 use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
-use crate::json::Format;
+use crate::json::{Format, JSON_PACKING_FACTOR};
 use crate::network::{Answered, NetworkExporter, Protocol};
 use crate::outcome;
 pub(crate) use config::OtlpHttpConfig;
@@ -54,7 +54,8 @@ impl ExporterConfig for OtlpHttpConfig {
     fn build(&self, context: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
         let OtlpHttpConfig { format, coding, .. } = *self;
         let (level, destinations) = (self.client.compression_level, destinations(self)?);
-        let http = Http { format, coding, level, destinations };
+        let request_limit_bytes = self.client.max_request_bytes;
+        let http = Http { format, request_limit_bytes, coding, level, destinations };
         let headers = |encoding| headers(self, context, encoding);
         let Coding { token, encoding, .. } = coding;
         let is_known = matches!(token, "gzip" | "zstd") || encoding == Encoding::Identity;
@@ -69,6 +70,8 @@ const REDIRECTS_MAX: usize = 10;
 
 struct Http {
     format: Format,
+    /// Of the protobuf form.
+    request_limit_bytes: usize,
     coding: Coding,
     level: Option<i32>,
     /// Destinations of `Signal::ALL`; none where the configuration names no URL.
@@ -164,8 +167,12 @@ fn client(config: &OtlpHttpConfig, target: Target, tls: bool) -> Result<HttpClie
 }
 
 impl Protocol for Http {
-    fn pack(&self, signal: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), String> {
-        let chunks = self.format.write(signal, chunks)?;
+    fn pack(
+        &self,
+        signal: Signal,
+        chunks: Vec<Bytes>,
+    ) -> Result<(Vec<Bytes>, Encoding), PackError> {
+        let chunks = self.format.write(signal, chunks, self.request_limit_bytes)?;
         let (Coding { token, encoding, .. }, level) = (self.coding, self.level);
         let packed = match token {
             _ if encoding == Encoding::Identity => return Ok((chunks, encoding)),
@@ -175,6 +182,10 @@ impl Protocol for Http {
             _ => compress(encoding, &chunks, level),
         };
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
+    }
+
+    fn packing_factor(&self) -> usize {
+        if self.format == Format::Json { JSON_PACKING_FACTOR } else { 1 }
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

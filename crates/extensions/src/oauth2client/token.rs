@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sluice_net::auth::client::CredentialsError;
 
 use crate::secret::sensitive;
@@ -23,18 +24,50 @@ impl Granted {
     pub fn read(body: &[u8]) -> Result<Granted, CredentialsError> {
         let unusable =
             |what| CredentialsError::unavailable(format!("the token endpoint's answer {what}"));
-        let body: Value = serde_json::from_slice(body).map_err(|_| unusable("is not JSON"))?;
-        let token = body["access_token"].as_str().filter(|token| !token.is_empty());
+        if body.len() > ANSWER_BYTES {
+            return Err(unusable("is longer than 64 KiB"));
+        }
+        let answer: Answer = serde_json::from_slice(body).map_err(|_| unusable("is not JSON"))?;
+        let token = answer.access_token.text().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| unusable("has no access_token"))?;
-        let scheme = match body["token_type"].as_str() {
+        let scheme = match answer.token_type.text() {
             // RFC 6750: the type is compared without case; many endpoints write "bearer".
             Some(scheme) if !scheme.is_empty() && !scheme.eq_ignore_ascii_case("bearer") => scheme,
             _ => "Bearer",
         };
         Ok(Granted {
             header: sensitive(&format!("{scheme} {token}"))?,
-            lives: seconds(&body["expires_in"]),
+            lives: seconds(&answer.expires_in),
         })
+    }
+}
+
+/// The largest tokens in use have some ten kilobytes.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    access_token: Scalar,
+    #[serde(default)]
+    token_type: Scalar,
+    #[serde(default)]
+    expires_in: Scalar,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Text(String),
+    Number(f64),
+    Other(IgnoredAny),
+    #[default]
+    None,
+}
+
+impl Scalar {
+    fn text(&self) -> Option<&str> {
+        if let Scalar::Text(text) = self { Some(text) } else { None }
     }
 }
 
@@ -44,10 +77,11 @@ pub(super) fn renewal(lives: Duration, buffer: Duration) -> Duration {
 }
 
 /// A number or a string of seconds; zero and nonsense mean "does not say".
-fn seconds(value: &Value) -> Option<Duration> {
+fn seconds(value: &Scalar) -> Option<Duration> {
     let number = match value {
-        Value::String(text) => text.parse().ok()?,
-        value => value.as_f64()?,
+        Scalar::Text(text) => text.parse().ok()?,
+        Scalar::Number(number) => *number,
+        Scalar::Other(_) | Scalar::None => return None,
     };
     (number > 0.0 && number < 1e9).then(|| Duration::from_secs_f64(number))
 }
@@ -75,6 +109,22 @@ mod tests {
     fn forms_are_encoded() {
         let form = form(&[("scope", "a b"), ("client_secret", "p&=+%ä")]);
         assert_eq!(form, "scope=a+b&client_secret=p%26%3D%2B%25%C3%A4");
+    }
+
+    /// Scenario: an answer that is far longer than a token. Guarantee: it is refused unread.
+    #[test]
+    fn long_answers_are_refused() {
+        let grant = |len: usize| {
+            let answer = br#"{"access_token":"t","expires_in":"60","token_type":7,"x":[{"a":0}]}"#;
+            Granted::read(&[&answer[..], &vec![b' '; len - answer.len()]].concat())
+        };
+        let granted = grant(ANSWER_BYTES).expect("is read");
+        assert_eq!(
+            (granted.header.as_bytes(), granted.lives),
+            (&b"Bearer t"[..], Some(Duration::from_secs(60)))
+        );
+        let refused = grant(ANSWER_BYTES + 1).expect_err("is refused");
+        assert!(refused.reason.contains("64 KiB"), "{}", refused.reason);
     }
 
     /// Scenario: a buffer longer than the token's life. Guarantee: the token is used for half of

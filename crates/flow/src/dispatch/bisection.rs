@@ -175,8 +175,10 @@ impl<L> Bisection<L> {
         self.searches_look = false;
         self.searches += 1;
         let first = self.searches * BATCH_WIDTH;
-        let is_of_look = |it: &mut Batch<L>| it.place.is_some_and(|it| it.start < BATCH_WIDTH);
-        while let Some(part) = self.suspects.pop_back_if(is_of_look) {
+        let is_of_look = |it: &Batch<L>| it.place.is_some_and(|it| it.start < BATCH_WIDTH);
+        while self.suspects.back().is_some_and(is_of_look)
+            && let Some(part) = self.suspects.pop_back()
+        {
             let place = part.place.map(|it| Place { start: first + it.start, ..it });
             self.suspects.push_front(Batch { place, ..part });
         }

@@ -272,7 +272,8 @@ impl<L> Dispatcher<L> {
         let at = Moment { now, random };
         let (rejected_items, reason) = match outcome {
             Outcome::Delivered => (0, None),
-            Outcome::PartlyRejected { items, reason } => (items, Some(reason)),
+            // No backend can refuse more than it was sent.
+            Outcome::PartlyRejected { items, reason } => (items.min(batch.items), Some(reason)),
             Outcome::RetryAfter { delay, reason } => {
                 return self.retry(batch, delay.map(|it| it.min(ASKED_DELAY_MAX)), reason, at);
             }

@@ -337,3 +337,15 @@ fn a_refusal_is_handed_back_frame_by_frame_where_senders_wait() {
     }
     assert_eq!(dead, [2]);
 }
+
+/// Scenario: a backend says that it refused more items than it was sent. Guarantee: those that it
+/// was sent count.
+#[test]
+fn no_more_is_refused_than_was_sent() {
+    let (now, mut dispatcher) = (Instant::now(), Dispatcher::new(policy()));
+    dispatcher.offer(unit(1, 3, 10), now);
+    let batch = dispatcher.next(now).expect("a batch");
+    let refused = Outcome::PartlyRejected { items: u64::MAX, reason: "no".to_owned() };
+    let verdict = dispatcher.note_outcome(batch, refused, now, 0.5);
+    assert!(matches!(verdict, Verdict::Delivered { rejected_items: 3, .. }), "{verdict:?}");
+}

@@ -17,6 +17,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, statvfs};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{Access, DirectoryEntry, Disk, DiskFile, write_all_at};
+use crate::error::FileError;
 
 /// Zeros are written in pieces of this size if the file system cannot reserve space.
 const ZEROS_LEN_BYTES: usize = 1 << 20;
@@ -277,8 +278,8 @@ pub enum LockError {
         /// Process id of the owner, if it is known.
         holder: Option<u32>,
     },
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 fn holder_name(holder: Option<u32>) -> String {
@@ -289,7 +290,9 @@ impl DirectoryLock {
     /// Takes ownership of a directory that exists, without waiting.
     pub fn acquire(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join("lock");
-        let failed = |error| LockError::Io { path: path.clone(), error };
+        let failed = |error| {
+            LockError::File(FileError::Io { path: path.clone(), action: "cannot lock", error })
+        };
         let file = OpenOptions::new()
             .read(true)
             .write(true)

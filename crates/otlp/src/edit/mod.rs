@@ -17,6 +17,7 @@ use crate::schema::{
     SCOPE_X_SCOPE,
 };
 use crate::wire::{Field, Fields, OCCURRENCES_LIMIT, Result, malformed, write_len_field};
+pub use splices::Beyond;
 use splices::Splices;
 
 pub use attributes::{Attributes, NewValue};
@@ -52,8 +53,20 @@ pub trait ItemEditor {
 /// [`crate::Malformed`] if a part that is read is damaged, as [`crate::scan`] would have found.
 pub fn edit_resources(
     request: &Bytes,
-    mut edit: impl FnMut(&mut Attributes<'_>),
+    edit: impl FnMut(&mut Attributes<'_>),
 ) -> Result<Option<Bytes>> {
+    edit_resources_within(request, usize::MAX, edit)?.map_err(Beyond::at_the_end_of(request))
+}
+
+/// The same with a limit on the memory that it takes: for the result, and for the list of changes.
+///
+/// # Errors
+/// As of [`edit_resources`]. Within: [`Beyond`] the limit.
+pub fn edit_resources_within(
+    request: &Bytes,
+    limit_bytes: usize,
+    mut edit: impl FnMut(&mut Attributes<'_>),
+) -> Result<Result<Option<Bytes>, Beyond>> {
     let mut splices = Splices::default();
     let mut attributes = Attributes::default();
     let mut resources = Vec::new();
@@ -68,8 +81,11 @@ pub fn edit_resources(
         edit(&mut attributes);
         splice_resource(&attributes, &resources, field.end, &mut splices);
         splices.leave(&entered, field.len(), &field.content());
+        if splices.memory_bytes(request) > limit_bytes {
+            return Ok(Err(Beyond));
+        }
     }
-    Ok(splices.apply(request))
+    Ok(Ok(splices.apply(request)))
 }
 
 /// The occurrences of message `number` within `parent`.
@@ -117,21 +133,42 @@ pub fn edit_items(
     request: &Bytes,
     editor: &mut dyn ItemEditor,
 ) -> Result<Option<Bytes>> {
-    let (splices, attributes) = Default::default();
-    let mut walk = ItemWalk { signal, request, editor, splices, attributes };
+    edit_items_within(signal, request, usize::MAX, editor)?.map_err(Beyond::at_the_end_of(request))
+}
+
+/// The same with a limit on the memory that it takes: for the result, and for the list of changes.
+///
+/// # Errors
+/// As of [`edit_resources`]. Within: [`Beyond`] the limit.
+pub fn edit_items_within(
+    signal: Signal,
+    request: &Bytes,
+    limit_bytes: usize,
+    editor: &mut dyn ItemEditor,
+) -> Result<Result<Option<Bytes>, Beyond>> {
+    let (splices, attributes, is_beyond) = Default::default();
+    let mut walk =
+        ItemWalk { signal, request, limit_bytes, editor, splices, attributes, is_beyond };
     let mut fields = Fields::of(request);
     while let Some(field) = fields.next_message(REQUEST_RESOURCES)? {
-        walk.resource(&field)?;
+        let walked = walk.resource(&field);
+        if walk.is_beyond {
+            return Ok(Err(Beyond));
+        }
+        walked?;
     }
-    Ok(walk.splices.apply(request))
+    Ok(Ok(walk.splices.apply(request)))
 }
 
 struct ItemWalk<'a, 'e> {
     signal: Signal,
     request: &'a [u8],
+    limit_bytes: usize,
     editor: &'e mut dyn ItemEditor,
     splices: Splices,
     attributes: Attributes<'a>,
+    /// The changes take more memory than the limit: the walk ends with an error.
+    is_beyond: bool,
 }
 
 impl ItemWalk<'_, '_> {
@@ -196,6 +233,10 @@ impl ItemWalk<'_, '_> {
         self.attributes.splice(&mut self.splices, &content, number);
         self.attributes.splice_added(&mut self.splices, content.end, number);
         self.splices.leave(&entered, parent.len(), &content);
+        if self.splices.memory_bytes(self.request) > self.limit_bytes {
+            self.is_beyond = true;
+            return Err(Beyond::at(content.end));
+        }
         Ok(())
     }
 

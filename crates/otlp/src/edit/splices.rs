@@ -4,12 +4,27 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::wire::write_varint;
+use crate::wire::{Malformed, malformed, write_varint};
 
 /// Bytes of the request that are replaced by bytes of the scratch buffer.
 struct Splice {
     at: Range<usize>,
     insert: Range<usize>,
+}
+
+/// An edit would take more memory than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond;
+
+impl Beyond {
+    pub(super) fn at(offset: usize) -> Malformed {
+        malformed(offset, "the changes take more memory than they may")
+    }
+
+    pub(super) fn at_the_end_of(request: &Bytes) -> impl Fn(Beyond) -> Malformed {
+        let offset = request.len();
+        move |Beyond| Beyond::at(offset)
+    }
 }
 
 /// Changes in the order of their positions. The lengths of the messages around them follow.
@@ -57,6 +72,12 @@ impl Splices {
         let insert = start..self.inserted.len();
         self.growth += insert.len() as isize - at.len() as isize;
         self.list.push(Splice { at, insert });
+    }
+
+    /// Memory that these changes and the request with them take.
+    pub(super) fn memory_bytes(&self, request: &[u8]) -> usize {
+        let changes = self.list.len() * size_of::<Splice>() + self.inserted.len();
+        changes + (request.len() as isize + self.growth) as usize
     }
 
     pub(super) fn remove(&mut self, at: Range<usize>) {

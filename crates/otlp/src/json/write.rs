@@ -18,6 +18,9 @@ use crate::wire::{
 };
 use crate::{NESTING_LIMIT, Signal};
 
+/// Longer texts are written in pieces of this size.
+const STRING_PIECE_BYTES: usize = 16 * 1024;
+
 type Result<T, E = ToJsonError> = std::result::Result<T, E>;
 
 /// Appends the request to `out`: OTLP/JSON without line breaks, up to `limit_bytes`, or nothing.
@@ -244,7 +247,7 @@ impl<'a> Writer<'a> {
             Kind::Fixed64 => Ok(self.quoted(u64::from_le_bytes(fixed(bytes)))),
             Kind::Sfixed64 => Ok(self.quoted(i64::from_le_bytes(fixed(bytes)))),
             Kind::Double => Ok(self.double(f64::from_le_bytes(fixed(bytes)))),
-            Kind::String => Ok(self.json(&*String::from_utf8_lossy(bytes))),
+            Kind::String => self.string(bytes),
             Kind::Bytes => {
                 write_base64(bytes, self.out);
                 Ok(bytes.is_empty())
@@ -255,6 +258,42 @@ impl<'a> Writer<'a> {
             }
             Kind::Message(_) => unreachable!("messages are objects, not values"),
         }
+    }
+
+    /// A long text is written in pieces: the limit holds within it, too.
+    fn string(&mut self, text: &[u8]) -> Result<bool> {
+        if text.len() <= STRING_PIECE_BYTES {
+            return Ok(self.json(&*String::from_utf8_lossy(text)));
+        }
+        self.json("");
+        for chunk in text.utf8_chunks() {
+            let mut valid = chunk.valid();
+            while !valid.is_empty() {
+                let mut end = valid.len().min(STRING_PIECE_BYTES);
+                while !valid.is_char_boundary(end) {
+                    end -= 1;
+                }
+                let (piece, rest) = valid.split_at(end);
+                self.append(piece)?;
+                valid = rest;
+            }
+            if !chunk.invalid().is_empty() {
+                self.append("\u{fffd}")?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lengthens the string that was written last.
+    fn append(&mut self, piece: &str) -> Result<()> {
+        // The piece comes with quotes of its own: its first takes the place of the byte before the
+        // last quote, which is put back.
+        let at = self.out.len() - 2;
+        let before = self.out[at];
+        self.out.truncate(at);
+        self.json(piece);
+        self.out[at] = before;
+        self.check_limit()
     }
 
     fn varint(&self, range: &Range<usize>) -> Result<u64> {
@@ -298,4 +337,41 @@ impl<'a> Writer<'a> {
 /// A fixed-width value, whose width its wire type has assured.
 fn fixed<const WIDTH: usize>(bytes: &[u8]) -> [u8; WIDTH] {
     bytes.try_into().expect("the wire type gives the width")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::write_len_field;
+
+    /// A request of one log record with this text.
+    fn record(text: &[u8]) -> Vec<u8> {
+        [1, 5, 2, 2, 1].iter().fold(text.to_vec(), |content, number| {
+            let mut out = Vec::new();
+            write_len_field(&mut out, *number, &content);
+            out
+        })
+    }
+
+    #[test]
+    fn long_texts_are_written_as_short_ones_are() {
+        for unit in [&b"a\"\x01"[..], "ä€\n".as_bytes(), b"x\xff\xc3", b"\xff"] {
+            let text = unit.repeat(2 * STRING_PIECE_BYTES / unit.len() + 7);
+            let mut out = Vec::new();
+            to_json(Signal::Logs, &record(&text), usize::MAX, &mut out).expect("is valid");
+            let expected = serde_json::to_string(&String::from_utf8_lossy(&text)).expect("JSON");
+            let written = String::from_utf8(out).expect("UTF-8");
+            assert!(written.contains(&format!("\"stringValue\":{expected}}}")), "{unit:?}");
+        }
+    }
+
+    /// Scenario: a text that becomes six times as long. Guarantee: the limit holds on the way.
+    #[test]
+    fn the_limit_holds_within_a_text() {
+        const LIMIT_BYTES: usize = 1 << 20;
+        let mut out = Vec::new();
+        let written = to_json(Signal::Logs, &record(&vec![1; 4 << 20]), LIMIT_BYTES, &mut out);
+        assert!(matches!(written, Err(ToJsonError::TooLarge { .. })));
+        assert!(out.is_empty() && out.capacity() <= 3 * LIMIT_BYTES, "{}", out.capacity());
+    }
 }

@@ -5,14 +5,14 @@
 //! its other fields (resource, scope, metric name, …: its header) are repeated in each part.
 
 mod node;
-mod packer;
+mod parts;
 
 use bytes::Bytes;
 
 use crate::Signal;
 use crate::wire::Result;
 use node::Node;
-use packer::Packer;
+pub use parts::{PartRef, Parts, Sizes};
 
 /// The bounds of one part. `usize::MAX` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +41,16 @@ pub struct Part {
 /// # Errors
 /// [`crate::Malformed`] if levels above items cannot be read; [`crate::scan`] reads items, too.
 pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec<Part>> {
-    let limits = SplitLimits { max_items: limits.max_items.max(1), ..limits };
-    let root = Node::request(request, signal);
-    let items = root.items()?;
-    if request.len() <= limits.max_bytes && items as usize <= limits.max_items {
-        return Ok(vec![Part { bytes: request.clone(), items }]);
-    }
-    let mut packer = Packer::new(request, root.header()?, limits);
-    cut(&mut packer, &root)?;
-    Ok(packer.finish())
+    let part = |part: PartRef| Part { bytes: part.bytes(), items: part.sizes.items };
+    parts(signal, request, limits)?.map(|it| it.map(part)).collect()
+}
+
+/// The same as [`split`], one part after another. None of them is encoded before it is asked for.
+///
+/// # Errors
+/// As of [`split`], here or from the iterator.
+pub fn parts(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Parts> {
+    Parts::new(signal, request, limits)
 }
 
 /// Counts the spans, metric points or log records of a request without looking into them. For
@@ -58,24 +59,5 @@ pub fn split(signal: Signal, request: &Bytes, limits: SplitLimits) -> Result<Vec
 /// # Errors
 /// [`crate::Malformed`] if the structure down to the items cannot be read.
 pub fn count(signal: Signal, request: &[u8]) -> Result<u32> {
-    Node::request(request, signal).items()
-}
-
-/// Adds the children of `parent`, which is open in the packer, one after another.
-fn cut(packer: &mut Packer<'_>, parent: &Node<'_>) -> Result<()> {
-    parent.children(&mut |child| {
-        let items = child.items()?;
-        if !packer.takes(child.len(), items) {
-            packer.next_part();
-            // An element that cannot be opened goes alone, however large it is.
-            if !packer.takes(child.len(), items) && !child.is_item && items > 0 {
-                packer.open(child.tag(), child.header()?);
-                cut(packer, &child)?;
-                packer.close();
-                return Ok(());
-            }
-        }
-        packer.add(child.whole, items);
-        Ok(())
-    })
+    Node::request(request, signal).items(request)
 }

@@ -1,5 +1,6 @@
 //! The request as a tree of borders at which it can be cut.
 
+use std::iter;
 use std::ops::Range;
 
 use crate::Signal;
@@ -8,30 +9,45 @@ use crate::wire::{Field, Fields, LEN, OCCURRENCES_LIMIT, Result, len_tag, malfor
 
 /// An element of the tree. Its content is one range of the request, except for a metric's data that
 /// occurs several times on the wire: protobuf merges repeated occurrences of a singular field.
-pub(super) struct Node<'a> {
-    bytes: &'a [u8],
+#[derive(Clone)]
+pub(super) struct Node {
     message: &'static Message,
     number: u32,
     /// A span, data point or log record, which cannot be cut.
     pub(super) is_item: bool,
     /// Tag, length and content; the first occurrence where there are several: that is opened.
     pub(super) whole: Range<usize>,
-    contents: Vec<Range<usize>>,
+    content: Range<usize>,
+    /// Contents of the occurrences after the first.
+    others: Vec<Range<usize>>,
 }
 
 /// The message of an element, and whether it is an item.
 type Below = (&'static Message, bool);
 
-impl<'a> Node<'a> {
-    pub(super) fn request(bytes: &'a [u8], signal: Signal) -> Self {
+impl Node {
+    pub(super) fn request(bytes: &[u8], signal: Signal) -> Self {
         let whole = 0..bytes.len();
-        let contents = vec![whole.clone()];
-        Node { bytes, message: signal.request(), number: 0, is_item: false, whole, contents }
+        let (content, others) = (whole.clone(), Vec::new());
+        Node { message: signal.request(), number: 0, is_item: false, whole, content, others }
     }
 
-    fn child(&self, (message, is_item): Below, field: &Field) -> Node<'a> {
-        let (whole, contents) = (field.whole(), vec![field.content()]);
-        Node { message, number: field.number, is_item, whole, contents, ..*self }
+    fn child((message, is_item): Below, field: &Field) -> Node {
+        let (whole, content, others) = (field.whole(), field.content(), Vec::new());
+        Node { message, number: field.number, is_item, whole, content, others }
+    }
+
+    /// The number of ranges that its content is in.
+    fn occurrences(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    fn occurrence(&self, index: usize) -> Option<&Range<usize>> {
+        if index == 0 { Some(&self.content) } else { self.others.get(index - 1) }
+    }
+
+    fn contents(&self) -> impl Iterator<Item = Range<usize>> {
+        iter::once(self.content.clone()).chain(self.others.iter().cloned())
     }
 
     /// Its variants of `data` exclude each other.
@@ -41,11 +57,12 @@ impl<'a> Node<'a> {
 
     /// Length in bytes with tag and length; out of reach for an element that has to be opened.
     pub(super) fn len(&self) -> usize {
-        if self.contents.len() > 1 { usize::MAX } else { self.whole.len() }
+        if !self.others.is_empty() { usize::MAX } else { self.whole.len() }
     }
 
-    pub(super) fn tag(&self) -> u8 {
-        len_tag(self.number)
+    /// Zero for the request.
+    pub(super) fn tag_or_none(&self) -> u8 {
+        if self.number == 0 { 0 } else { len_tag(self.number) }
     }
 
     /// The element in a field, if it is one.
@@ -58,47 +75,53 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Calls `visit` with each element below this one, in order.
-    pub(super) fn children(&self, visit: &mut dyn FnMut(Node<'a>) -> Result<()>) -> Result<()> {
+    /// The next element below this one, in order, and the number of its items.
+    pub(super) fn next_child(&self, bytes: &[u8], at: &mut Place) -> Result<Option<(Node, u32)>> {
         if self.is_metric() {
-            return self.data()?.map_or(Ok(()), visit);
+            let is_first = std::mem::replace(&mut at.occurrence, 1) == 0;
+            let data = if is_first { self.data(bytes)? } else { None };
+            return data.map(|data| data.items(bytes).map(|items| (data, items))).transpose();
         }
-        for content in &self.contents {
-            let mut fields = Fields::new(self.bytes, content.clone());
+        while let Some(content) = self.occurrence(at.occurrence) {
+            let mut fields = Fields::new(bytes, content.start.max(at.position)..content.end);
             while let Some(field) = fields.next_field()? {
                 if let Some(below) = self.below(&field) {
-                    visit(self.child(below, &field))?;
+                    at.position = field.end;
+                    let child = Node::child(below, &field);
+                    let items = child.items(bytes)?;
+                    return Ok(Some((child, items)));
                 }
             }
+            *at = Place { occurrence: at.occurrence + 1, position: 0 };
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The data of a metric: the last variant on the wire, with all occurrences since another one.
-    fn data(&self) -> Result<Option<Node<'a>>> {
-        let mut data: Option<Node<'a>> = None;
-        let mut fields = Fields::new(self.bytes, self.contents[0].clone());
+    fn data(&self, bytes: &[u8]) -> Result<Option<Node>> {
+        let mut data: Option<Node> = None;
+        let mut fields = Fields::new(bytes, self.content.clone());
         while let Some(field) = fields.next_field()? {
             let Some(below) = self.below(&field) else { continue };
             match data.as_mut().filter(|node| node.number == field.number) {
-                Some(node) if node.contents.len() == OCCURRENCES_LIMIT => {
+                Some(node) if node.occurrences() == OCCURRENCES_LIMIT => {
                     return Err(malformed(field.start, "a singular message occurs too often"));
                 }
-                Some(node) => node.contents.push(field.content()),
-                None => data = Some(self.child(below, &field)),
+                Some(node) => node.others.push(field.content()),
+                None => data = Some(Node::child(below, &field)),
             }
         }
         Ok(data)
     }
 
     /// The fields of this element that are not elements themselves, encoded.
-    pub(super) fn header(&self) -> Result<Vec<u8>> {
+    pub(super) fn header(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         let mut header = Vec::new();
-        for content in &self.contents {
-            let mut fields = Fields::new(self.bytes, content.clone());
+        for content in self.contents() {
+            let mut fields = Fields::new(bytes, content);
             while let Some(field) = fields.next_field()? {
                 if self.below(&field).is_none() {
-                    header.extend_from_slice(&self.bytes[field.whole()]);
+                    header.extend_from_slice(&bytes[field.whole()]);
                 }
             }
         }
@@ -106,24 +129,32 @@ impl<'a> Node<'a> {
     }
 
     /// Items within this element.
-    pub(super) fn items(&self) -> Result<u32> {
+    pub(super) fn items(&self, bytes: &[u8]) -> Result<u32> {
         if self.is_item {
             return Ok(1);
         }
         if self.is_metric() {
-            return self.data()?.map_or(Ok(0), |data| data.items());
+            return self.data(bytes)?.map_or(Ok(0), |data| data.items(bytes));
         }
         let mut items = 0;
-        for content in &self.contents {
-            let mut fields = Fields::new(self.bytes, content.clone());
+        for content in self.contents() {
+            let mut fields = Fields::new(bytes, content);
             while let Some(field) = fields.next_field()? {
                 items += match self.below(&field) {
                     Some((_, true)) => 1,
-                    Some(below) => self.child(below, &field).items()?,
+                    Some(below) => Node::child(below, &field).items(bytes)?,
                     None => 0,
                 };
             }
         }
         Ok(items)
     }
+}
+
+/// A place within an element, from which on its children are still to come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    occurrence: usize,
+    /// Nothing before it is left, in this occurrence.
+    position: usize,
 }

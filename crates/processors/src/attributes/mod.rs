@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Fields, Kind};
 use sluice_flow::Metadata;
-use sluice_otlp::{Signal, edit_items};
+use sluice_otlp::{Signal, edit_items_within};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
@@ -105,8 +105,15 @@ fn restrict(
 }
 
 impl Processor for Attributes {
-    fn process(&self, signal: Signal, request: &Bytes, metadata: &Metadata) -> Edited {
-        edit_items(signal, request, &mut self.selection.start(self.actions.prepare(metadata)))
+    fn process(
+        &self,
+        signal: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+        limit_bytes: usize,
+    ) -> Edited {
+        let mut editor = self.selection.start(self.actions.prepare(metadata));
+        edit_items_within(signal, request, limit_bytes, &mut editor)
     }
 
     fn metadata_keys(&self) -> Vec<String> {

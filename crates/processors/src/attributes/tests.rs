@@ -54,7 +54,8 @@ fn mark(selection: &str, signal: Signal, request: Vec<u8>) -> Bytes {
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let built = config.build(signal).unwrap();
     let request = Bytes::from(request);
-    built.processor.process(signal, &request, &Metadata::default()).unwrap().unwrap_or(request)
+    let edited = built.processor.process(signal, &request, &Metadata::default(), usize::MAX);
+    edited.unwrap().expect("is without limit").unwrap_or(request)
 }
 
 fn is_marked(attributes: &[KeyValue]) -> bool {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sluice_config::{ComponentKind, Kind};
 use sluice_flow::Metadata;
-use sluice_otlp::{Signal, edit_resources};
+use sluice_otlp::{Signal, edit_resources_within};
 
 use crate::actions::{self, Actions};
 use crate::fingerprint::Fingerprint;
@@ -26,8 +26,14 @@ struct Resource {
 }
 
 impl Processor for Resource {
-    fn process(&self, _: Signal, request: &Bytes, metadata: &Metadata) -> Edited {
-        edit_resources(request, self.actions.prepare(metadata))
+    fn process(
+        &self,
+        _: Signal,
+        request: &Bytes,
+        metadata: &Metadata,
+        limit_bytes: usize,
+    ) -> Edited {
+        edit_resources_within(request, limit_bytes, self.actions.prepare(metadata))
     }
 
     fn metadata_keys(&self) -> Vec<String> {

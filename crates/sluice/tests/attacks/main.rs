@@ -11,6 +11,7 @@ mod connections;
 mod dead_letters;
 #[path = "../gateway/mod.rs"]
 mod gateway;
+mod growth;
 mod headers;
 mod packed;
 mod peers;

@@ -133,7 +133,7 @@ pub(crate) async fn post(address: SocketAddr, head: &str, body: &[u8]) -> Option
     String::from_utf8_lossy(&answer[9..]).parse().ok()
 }
 
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut length = content.len();
     while length >= 0x80 {
