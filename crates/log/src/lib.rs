@@ -57,6 +57,7 @@ pub use format::DroppedRange;
 pub use log::{GivenUp, Log};
 pub use missing::Missing;
 pub use recovery::{OpenOptions, Recovered, own_directory};
+pub use segment::Unremoved;
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
     Offset, Orphan, RangeSet, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,

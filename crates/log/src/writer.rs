@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursors::CursorFiles;
+use crate::disk::remove_if_there;
 use crate::error::{FileError, Result};
 use crate::format::FrameRef;
 use crate::log::{Change, Ends, Home, Inner, Segment, Shared};
@@ -246,7 +247,12 @@ impl<T: Record> Writer<T> {
             len_bytes = least_bytes;
         }
         loop {
-            match self.home.create_segment(directory, first, len_bytes) {
+            let mut left = Vec::new();
+            let created = self.home.create_segment(directory, first, len_bytes, &mut left);
+            if !left.is_empty() {
+                self.shared.with_store(|store| store.left_files.append(&mut left));
+            }
+            match created {
                 Err(error) if error.is_out_of_space() && len_bytes > least_bytes => {
                     len_bytes = (len_bytes / 2).max(least_bytes);
                 }
@@ -302,7 +308,9 @@ impl<T: Record> Writer<T> {
         segment.abandon();
         if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. If the file stays, a later attempt counts.
-            let _ = self.home.options.disk.remove_file(&path);
+            if remove_if_there(&*self.home.options.disk, &path).is_err() {
+                self.shared.with_store(|store| store.left_files.push(path));
+            }
         }
     }
 }

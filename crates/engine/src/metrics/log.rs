@@ -60,7 +60,8 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Gauge "sluice_log_trouble" = is_in_trouble,
             "1 while reading from or writing to the disk fails."),
         row!(Gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
-            "Length of all segment files, reserved space and files that were set aside included."),
+            "Length of all segment files, reserved space and files that were set aside or cannot be \
+             removed included."),
         row!(Gauge "sluice_log_segments" = stats.segments, "Segment files."),
         row!(Counter "sluice_log_written_frames" = stats.frames_written,
             "Frames written to disk."),
@@ -81,6 +82,8 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Files that are kept because something in them could not be read."),
         row!(Gauge "sluice_log_set_aside" in "bytes" = stats.set_aside_bytes,
             "Length of these files, which count as used disk."),
+        row!(Gauge "sluice_log_unremoved_files" = stats.unremoved_files,
+            "Files that no delivery needs and that cannot be removed; they count as used disk."),
         row!(Gauge "sluice_log_lost_cursors" = stats.lost_cursors,
             "Cursor files that are gone or cannot be read: everything on disk is kept for them."),
         row!(Gauge "sluice_log_missing_frames" = stats.missing_frames,
@@ -130,6 +133,9 @@ pub(crate) fn text(status: &EngineStatus) -> String {
         }
         if let Some(trouble) = log.trouble() {
             let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
+        }
+        for file in log.unremoved() {
+            let _ = writeln!(text, "  cannot be removed: {} ({})", file.path.display(), file.why);
         }
         for (name, frames) in log.missing() {
             let _ = writeln!(text, "  {frames} frames that {name} waits for are in no file");

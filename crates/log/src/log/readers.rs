@@ -9,6 +9,7 @@ use super::tail::As;
 use super::{Inner, Log};
 use crate::cursors::{Cursor, file_name};
 use crate::format::DroppedRange;
+use crate::segment::Unremoved;
 use crate::types::{
     CursorId, DiskTrouble, Holding, Keep, LogStats, Offset, Orphan, Sheds, Subscription,
     unix_now_ns,
@@ -173,15 +174,23 @@ impl<T> Log<T> {
         files.map(|file| file.path.clone()).collect()
     }
 
+    /// Unneeded files that the disk refuses to remove.
+    pub fn unremoved(&self) -> Vec<Unremoved> {
+        let inner = self.shared.inner.lock();
+        inner.store.as_ref().map_or_else(Vec::new, |store| store.unremoved.clone())
+    }
+
     pub fn stats(&self) -> LogStats {
         let inner = self.shared.inner.lock();
         inner.store.as_ref().map_or_else(LogStats::default, |store| {
             let (segments, disk_bytes) = store.segments.size();
             let set_aside_files = store.set_aside.len() as u64;
             let set_aside_bytes = store.set_aside.iter().map(|file| file.len_bytes).sum();
-            let disk_bytes = disk_bytes + set_aside_bytes;
-            let mut stats =
-                LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats };
+            let unremoved_files = store.unremoved.len() as u64;
+            let unremoved_bytes: u64 = store.unremoved.iter().map(|file| file.len_bytes).sum();
+            let disk_bytes = disk_bytes + set_aside_bytes + unremoved_bytes;
+            let stats = LogStats { segments, disk_bytes, unremoved_files, ..store.stats };
+            let mut stats = LogStats { set_aside_files, set_aside_bytes, ..stats };
             for cursor in inner.cursors.iter().flatten() {
                 stats.lost.add(cursor.lost);
                 stats.missing_frames += cursor.missing_frames;
