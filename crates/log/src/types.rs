@@ -484,6 +484,8 @@ pub struct LogStats {
     pub rewrites: u64,
     /// Writes that failed.
     pub failures: u64,
+    /// Files that other processes removed, moved away or cut while they were being written.
+    pub disturbed_files: u64,
 }
 
 /// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.

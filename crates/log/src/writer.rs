@@ -24,6 +24,8 @@ use crate::log::{Change, Ends, Home, Inner, Segment, Shared};
 use crate::segment::SegmentWriter;
 use crate::types::{Charge, CursorId, Offset, Record};
 
+/// Of what other processes did to files, at most this many are told at a time.
+const DISTURBANCES_LIMIT: usize = 16;
 /// Waits before a disk that failed is tried again, doubled up to `RETRY_MAX`. While only space is
 /// missing the wait stays at `RETRY_MIN`: space may be given up at any time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -162,6 +164,14 @@ impl<T: Record> Writer<T> {
             Err(error) => {
                 if error.is_gone() {
                     self.shared.with_store(|store| store.directory_is_lost = true);
+                }
+                if error.is_disturbance() {
+                    self.shared.with_store(|store| {
+                        store.stats.disturbed_files += 1;
+                        if store.disturbances.len() < DISTURBANCES_LIMIT {
+                            store.disturbances.push(error.to_string());
+                        }
+                    });
                 }
                 self.wait_to_try_again(&error);
             }

@@ -93,6 +93,8 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Segments rewritten with only the frames that a delivery still needs."),
         row!(Counter "sluice_log_write_failures" = stats.failures,
             "Writes and syncs that failed."),
+        row!(Counter "sluice_log_disturbed_files" = stats.disturbed_files,
+            "Files that other processes removed, moved away or cut while they were written."),
         row!(Gauge "sluice_log_orphan_items" by ["delivery"],
             |it: &Sample, series| it.add_orphans(series, |held| held.items),
             "Items on disk that wait for a delivery which is not in the configuration.")

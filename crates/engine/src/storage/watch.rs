@@ -146,6 +146,13 @@ pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
             let watch = &storage.watches[signal as usize];
             watch.note(signal, log.trouble(), log.stats(), now);
             watch.note_unremoved(signal, &log.unremoved());
+            for reason in log.take_disturbances() {
+                tracing::error!(
+                    %signal, reason,
+                    "a file that was being written was removed, moved away or cut by another \
+                     process: new data goes to another file, and what was only in that one is lost"
+                );
+            }
         }
         // Asks the file system, which may give no answer.
         if ticking.as_ref().is_none_or(JoinHandle::is_finished) {

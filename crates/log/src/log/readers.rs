@@ -174,6 +174,13 @@ impl<T> Log<T> {
         files.map(|file| file.path.clone()).collect()
     }
 
+    /// What other processes did to files that were being written, since the last call.
+    pub fn take_disturbances(&self) -> Vec<String> {
+        let mut inner = self.shared.inner.lock();
+        let store = inner.store.as_mut();
+        store.map_or_else(Vec::new, |store| std::mem::take(&mut store.disturbances))
+    }
+
     /// Unneeded files that the disk refuses to remove.
     pub fn unremoved(&self) -> Vec<Unremoved> {
         let inner = self.shared.inner.lock();

@@ -157,13 +157,22 @@ impl SegmentWriter {
         self.buffer.fill_block();
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
-        // A start does not find a file without a name.
-        if !self.checked(self.file.is_linked(), "cannot look at")? {
+        self.check_place()?;
+        self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
+        (self.durable_end, self.durable_totals) = (self.end, self.totals);
+        Ok(())
+    }
+
+    /// A start does not find what is in a file that has gone from its path, or that was cut.
+    fn check_place(&mut self) -> Result<()> {
+        if !self.checked(self.file.is_at(&self.path), "cannot look at")? {
             self.failed = true;
             return Err(FileError::Removed { path: self.path.clone() });
         }
-        self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
-        (self.durable_end, self.durable_totals) = (self.end, self.totals);
+        if self.checked(self.file.len_bytes(), "cannot look at")? < self.len_bytes {
+            self.failed = true;
+            return Err(FileError::Cut { path: self.path.clone() });
+        }
         Ok(())
     }
 
