@@ -5,7 +5,9 @@
 //! its frames resolved are written. So if a cursor counts more frames than all files can have for
 //! its reader, frames are missing. Sealed files are not read: each may have for a reader all of its
 //! frames that are not resolved. So what is found is the least that is missing; where most frames
-//! are for the same readers it is all of it. A start, the listing and `verify` ask here.
+//! are for the same readers it is all of it. A start, the listing and `verify` ask here. If the disk
+//! refused to write cursors up to the end of a process, what was resolved meanwhile counts as missing,
+//! as it counts as lost when its reader comes to the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +23,11 @@ use crate::types::{Offset, RangeSet};
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A process that changes more is not waited for.
 const LOOKS: u32 = 5;
+
+/// A start looks at no more files, and reads no more bytes of those that were not sealed: it does not
+/// take the longer the more is on disk.
+const FILES_AT_START: usize = 32;
+const UNSEALED_AT_START_BYTES: u64 = 128 << 20;
 
 /// The least that is missing, by reader, and the files that explain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +56,7 @@ impl Missing {
 /// A segment, open, closed or set aside.
 struct File {
     path: PathBuf,
+    len_bytes: u64,
     first: Offset,
     /// Frames from here on are of the next file.
     end: Offset,
@@ -71,6 +79,16 @@ struct Reader {
     waits: RangeSet,
 }
 
+/// Looks at a log's files at a start, when nothing changes them. Says nothing of many files.
+pub(crate) fn missing_at_start(disk: &dyn Disk, log_directory: &Path) -> Result<Missing> {
+    let segments = list_segments(disk, log_directory)?;
+    if segments.len() > FILES_AT_START {
+        return Ok(Missing::default());
+    }
+    let readers = readers(disk, log_directory)?;
+    find(disk, log_directory, &readers, UNSEALED_AT_START_BYTES)
+}
+
 /// Looks at a log's files. A process may be changing them: what is not the same before and after is
 /// not said.
 pub(crate) fn missing(disk: &dyn Disk, log_directory: &Path) -> Result<Missing> {
@@ -78,7 +96,7 @@ pub(crate) fn missing(disk: &dyn Disk, log_directory: &Path) -> Result<Missing> 
     loop {
         looks += 1;
         let readers = readers(disk, log_directory)?;
-        let mut missing = find(disk, log_directory, &readers)?;
+        let mut missing = find(disk, log_directory, &readers, u64::MAX)?;
         if missing.is_none() {
             return Ok(missing);
         }
@@ -127,7 +145,12 @@ impl Reader {
     }
 }
 
-fn find(disk: &dyn Disk, log_directory: &Path, readers: &[Reader]) -> Result<Missing> {
+fn find(
+    disk: &dyn Disk,
+    log_directory: &Path,
+    readers: &[Reader],
+    unsealed_limit_bytes: u64,
+) -> Result<Missing> {
     if readers.is_empty() {
         return Ok(Missing::default());
     }
@@ -142,7 +165,12 @@ fn find(disk: &dyn Disk, log_directory: &Path, readers: &[Reader]) -> Result<Mis
         if sealed >= waiting {
             continue;
         }
-        let unsealed = unsealed.get_or_insert_with(|| unsealed_frames(disk, &files, readers));
+        let unsealed = unsealed.get_or_insert_with(|| {
+            let of_files = files.iter().filter(|it| matches!(it.content, Content::Unsealed));
+            let bytes: u64 = of_files.map(|file| file.len_bytes).sum();
+            let is_little = bytes <= unsealed_limit_bytes;
+            is_little.then(|| unsealed_frames(disk, &files, readers)).flatten()
+        });
         let Some(unsealed) = unsealed else { continue };
         let there = sealed + unsealed[index];
         if there < waiting {
@@ -178,13 +206,17 @@ fn files(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<File>> {
 
 /// None if the file was removed since it was listed.
 fn file(disk: &dyn Disk, path: PathBuf, first: Offset, end: Offset) -> Option<File> {
+    let mut len_bytes = 0;
     let content = match SegmentScan::open_path(disk, &path, ScanOptions::default()) {
-        Ok(scan) => scan.info().footer.map_or(Content::Unsealed, Content::Sealed),
+        Ok(scan) => {
+            len_bytes = scan.info().len_bytes;
+            scan.info().footer.map_or(Content::Unsealed, Content::Sealed)
+        }
         Err(FileError::Unfinished { .. }) => Content::Empty,
         Err(error) if error.is_not_found() => return None,
         Err(_) => Content::Unknown,
     };
-    Some(File { path, first, end, content })
+    Some(File { path, len_bytes, first, end, content })
 }
 
 /// The frames that sealed files can have at most for a reader. None if that is not known.

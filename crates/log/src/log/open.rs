@@ -24,7 +24,7 @@ use crate::cursors::{
 use crate::disk::{Disk, WatchedDisk, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::maintenance::Maintenance;
-use crate::missing::missing;
+use crate::missing::missing_at_start;
 use crate::read_ahead::ReadAhead;
 use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, Scanned, scan};
 use crate::segment::{
@@ -155,7 +155,8 @@ impl<'a, T: Record> Recovery<'a, T> {
             counted_from: Offset::MAX,
         };
         recovery.read_cursors(&home.cursors_directory)?;
-        recovery.found.missing = missing(recovery.disk, recovery.directory).unwrap_or_default();
+        let missing = missing_at_start(recovery.disk, recovery.directory);
+        recovery.found.missing = missing.unwrap_or_default();
         recovery.read_segments()?;
         recovery.forget_unknown_without_segments();
         recovery.pass_what_is_set_aside();
