@@ -24,7 +24,7 @@ use crate::log::{Change, Ends, Home, Inner, Segment, Shared};
 use crate::segment::SegmentWriter;
 use crate::types::{Charge, CursorId, Offset, Record};
 
-/// Of what other processes did to files, at most this many are told at a time.
+/// At most this many changes by other processes are told at a time.
 const DISTURBANCES_LIMIT: usize = 16;
 /// Waits before a disk that failed is tried again, doubled up to `RETRY_MAX`. While only space is
 /// missing the wait stays at `RETRY_MIN`: space may be given up at any time.

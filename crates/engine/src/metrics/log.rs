@@ -60,8 +60,8 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Gauge "sluice_log_trouble" = is_in_trouble,
             "1 while reading from or writing to the disk fails."),
         row!(Gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
-            "Length of all segment files, reserved space and files that were set aside or cannot be \
-             removed included."),
+            "Length of all segment files, reserved space and files that were set aside or cannot \
+             be removed included."),
         row!(Gauge "sluice_log_segments" = stats.segments, "Segment files."),
         row!(Counter "sluice_log_written_frames" = stats.frames_written,
             "Frames written to disk."),

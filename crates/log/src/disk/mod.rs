@@ -68,8 +68,8 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     fn len_bytes(&self) -> io::Result<u64>;
-    /// Whether a path leads to the file: false after the file or a directory above it was removed or
-    /// moved away.
+    /// Whether a path leads to the file: false after the file or a directory above it was removed
+    /// or moved away.
     fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 

@@ -98,7 +98,7 @@ pub(crate) struct Store {
     pub(crate) segments: Segments,
     pub(crate) set_aside: Vec<SetAside>,
     pub(crate) unremoved: Vec<Unremoved>,
-    /// What other processes did to files that were in use, until it is asked for.
+    /// Changes that other processes made to files in use, until they are asked for.
     pub(crate) disturbances: Vec<String>,
     /// Files that failed writes left and that could not be removed. Maintenance takes them.
     pub(crate) left_files: Vec<PathBuf>,

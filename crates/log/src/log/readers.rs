@@ -174,7 +174,7 @@ impl<T> Log<T> {
         files.map(|file| file.path.clone()).collect()
     }
 
-    /// What other processes did to files that were being written, since the last call.
+    /// Changes that other processes made to files that were being written, since the last call.
     pub fn take_disturbances(&self) -> Vec<String> {
         let mut inner = self.shared.inner.lock();
         let store = inner.store.as_mut();

@@ -117,7 +117,7 @@ impl<T: Record> Maintenance<T> {
             true => Vec::new(),
             false => match list_files(&*self.home.options.disk, directory) {
                 Ok(files) => files.collect(),
-                // What was found before counts.
+                // The figures of the last look stay.
                 Err(_) => return,
             },
         };
