@@ -1,13 +1,13 @@
 //! Frames that readers wait for and that no file has: segments were removed, emptied or cut while
 //! no process had them open.
 //!
-//! What waits by a cursor file is on disk: a segment is removed only after the cursors that have
-//! its frames resolved are written. So if a cursor counts more frames than all files can have for
-//! its reader, frames are missing. Sealed files are not read: each may have for a reader all of its
-//! frames that are not resolved. So what is found is the least that is missing; where most frames
-//! are for the same readers it is all of it. A start, the listing and `verify` ask here. If the disk
-//! refused to write cursors up to the end of a process, what was resolved meanwhile counts as missing,
-//! as it counts as lost when its reader comes to the end.
+//! A segment is removed only after the cursors that have its frames resolved are written. So if a
+//! cursor counts more frames than all files can have for its reader, frames are missing. Sealed
+//! files are not read: each may have for a reader all of its frames that are not resolved. So the
+//! least that is missing is found; where most frames are for the same readers it is all of it.
+//!
+//! If the disk refused to write cursors up to the end of a process, frames that were resolved
+//! meanwhile count as missing, as they count as lost when their reader comes to the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,8 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A process that changes more is not waited for.
 const LOOKS: u32 = 5;
 
-/// A start looks at no more files, and reads no more bytes of those that were not sealed: it does not
-/// take the longer the more is on disk.
+/// A start looks at no more files, and reads no more bytes of those that were not sealed, so that
+/// it does not take the longer the more is on disk.
 const FILES_AT_START: usize = 32;
 const UNSEALED_AT_START_BYTES: u64 = 128 << 20;
 
@@ -133,7 +133,7 @@ impl Reader {
         if state.floor < state.head {
             waits.insert_run(state.floor, state.head);
         }
-        // What was written off may be counted again: its file may have come back.
+        // Frames that were written off may be counted again: their file may have come back.
         state.resolved.iter().for_each(|&(start, end)| waits.remove_run(start, end));
         Reader { state, waits }
     }

@@ -477,8 +477,8 @@ pub struct LogStats {
     pub unremoved_files: u64,
     /// Readers whose cursor files are lost and that were not forgotten.
     pub lost_cursors: u64,
-    /// Frames that readers wait for and that the start found in no file. They count as lost once the
-    /// reader has come to the end.
+    /// Frames that readers wait for and that the start found in no file. They count as lost once
+    /// the reader has come to the end.
     pub missing_frames: u64,
     /// Segments rewritten with only the frames that are still wanted.
     pub rewrites: u64,

@@ -35,7 +35,7 @@ fn segments(disk: &FaultyDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.contents().into_iter().filter(|(path, _)| is_segment(path)).collect()
 }
 
-/// What `verify` and the listing say is missing; both say the same.
+/// The missing frames by `verify` and by the listing, which say the same.
 fn said(disk: &FaultyDisk, what: &str) -> Missing {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let [listed] = &overview(&shared, Path::new("/log")).expect("listed")[..] else {
@@ -107,8 +107,8 @@ fn all_say_the_same_of_segments_that_are_gone_or_emptied() {
     }
 }
 
-/// Scenario: a process ends while it creates a segment. Guarantee: a file without content from which
-/// nothing is missing is no loss.
+/// Scenario: a process ends while it creates a segment. Guarantee: a file without content from
+/// which nothing is missing is no loss.
 #[test]
 fn a_segment_that_was_never_finished_is_no_loss() {
     for bytes in [Vec::new(), vec![0; 64 << 10]] {

@@ -1,5 +1,5 @@
-//! Removing and setting aside the files that no reader needs. One that stays is tried again, and its
-//! bytes count as used until it is gone.
+//! Removing and setting aside the files that no reader needs. One that stays is tried again, and
+//! its bytes count as used until it is gone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

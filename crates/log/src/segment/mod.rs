@@ -130,7 +130,7 @@ pub struct SetAside {
     pub len_bytes: u64,
 }
 
-/// A file that is not needed and that the disk refuses to remove or to set aside. It is tried again.
+/// A file that is not needed and that the disk refuses to remove or to set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unremoved {
     pub path: PathBuf,
