@@ -112,6 +112,13 @@ impl EngineStatus {
         if !lost.is_empty() {
             body["lost_cursors"] = lost.into();
         }
+        let missing = logs().flat_map(|log| log.missing());
+        let missing: Vec<Value> = missing
+            .map(|(delivery, frames)| json!({ "delivery": delivery, "frames": frames }))
+            .collect();
+        if !missing.is_empty() {
+            body["missing_frames"] = missing.into();
+        }
         (ready, format!("{body}\n"))
     }
 }

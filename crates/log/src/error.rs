@@ -34,8 +34,10 @@ pub enum FileError {
     DamagedList { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
-    #[error("{}: the file was removed while it was in use", path.display())]
+    #[error("{}: the file was removed or moved away while it was in use", path.display())]
     Removed { path: PathBuf },
+    #[error("{}: the file was cut while it was in use", path.display())]
+    Cut { path: PathBuf },
     /// A mount is missing, or there is another one.
     #[error("{}: it is on another file system than at the start", path.display())]
     OtherFileSystem { path: PathBuf },
@@ -50,9 +52,14 @@ impl FileError {
         matches!(self, FileError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// True if a file or its directory was removed while it was in use.
+    /// True if a file or its directory was removed or moved away while it was in use.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_not_found() || matches!(self, FileError::Removed { .. })
+    }
+
+    /// True if another process changed a file that was in use.
+    pub(crate) fn is_disturbance(&self) -> bool {
+        matches!(self, FileError::Removed { .. } | FileError::Cut { .. })
     }
 
     /// True if only space is missing: disk full, quota exceeded, no inodes left, a limit of the

@@ -12,6 +12,7 @@ use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterScan, is_letter, sta
 use crate::disk::{Access, DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
+use crate::missing::{Missing, missing};
 use crate::segment::{
     Damage, Located, ScanOptions, SegmentChain, SegmentInfo, SegmentName, SegmentScan, SetAside,
     list_if_there, list_segments, list_set_aside, open_if_there, segment_before,
@@ -35,6 +36,7 @@ pub struct LogOverview {
     pub cursors: Vec<CursorOverview>,
     /// See [`lost_cursors`].
     pub lost_cursors: Vec<String>,
+    pub missing: Missing,
     pub dead_letters: Vec<DeadLetterOverview>,
 }
 
@@ -88,6 +90,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
             set_aside: list_set_aside(&**disk, &directory)?,
             cursors: cursors(disk, &directory)?,
             lost_cursors: lost_cursors(&**disk, &directory)?,
+            missing: missing(&**disk, &directory)?,
             dead_letters: dead_letters(disk, &directory)?,
             directory,
         })
@@ -288,6 +291,10 @@ pub enum Finding {
     /// A cursor file that was set aside or is gone: what its delivery had resolved is not known.
     /// Everything on disk is kept for it under this name.
     LostCursor { log_directory: PathBuf, name: String },
+    /// Frames that a reader waits for and that no file has.
+    MissingBacklog { log_directory: PathBuf, reader: String, frames: u64 },
+    /// A segment that has no content, and had some by the files of its readers.
+    EmptiedSegment { path: PathBuf },
     /// The state of a delivery's dead letters is gone: which of them were removed is not known.
     LostState { path: PathBuf },
     /// A file that is kept because a delivery passed something in it.
@@ -307,6 +314,8 @@ impl Finding {
             Finding::DamagedCursor { slots, .. } => *slots > 1,
             Finding::MissingFrames { .. }
             | Finding::LostCursor { .. }
+            | Finding::MissingBacklog { .. }
+            | Finding::EmptiedSegment { .. }
             | Finding::LostState { .. }
             | Finding::SetAside { .. }
             | Finding::LettersSetAside { .. }
@@ -348,6 +357,12 @@ pub fn verify(
         verification
             .findings
             .extend(lost.map(|(log_directory, name)| Finding::LostCursor { log_directory, name }));
+        let Missing { by_reader, empty_files } = missing(disk, &log_directory)?;
+        verification.findings.extend(by_reader.into_iter().map(|(reader, frames)| {
+            Finding::MissingBacklog { log_directory: log_directory.clone(), reader, frames }
+        }));
+        let empty = empty_files.into_iter().map(|path| Finding::EmptiedSegment { path });
+        verification.findings.extend(empty);
         let dead_letters = dead_letter_directories(disk, &log_directory)?;
         let mut directories: Vec<_> = dead_letters.into_iter().map(|(_, path)| path).collect();
         for directory in &directories {

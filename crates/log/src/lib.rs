@@ -28,6 +28,9 @@ mod recovery;
 // The position of each reader, in memory and in its file, and the list of these files.
 pub mod cursors;
 
+// Frames that readers wait for and that no file has.
+mod missing;
+
 // The thread that makes frames durable (group commit).
 mod writer;
 
@@ -52,7 +55,9 @@ pub mod repair;
 pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use log::{GivenUp, Log};
+pub use missing::Missing;
 pub use recovery::{OpenOptions, Recovered, own_directory};
+pub use segment::Unremoved;
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,
     Offset, Orphan, RangeSet, ReaderGauges, Record, RecordFacts, Sheds, StoredRecord, Subscription,

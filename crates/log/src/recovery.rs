@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::disk::remove_if_there;
 use crate::disk::{DirectoryLock, Disk, LockError, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::FrameHeader;
+use crate::missing::Missing;
 use crate::segment::{SegmentScan, cut};
 use crate::types::{MemoryUse, Offset, StoredRecord};
 
@@ -89,6 +91,8 @@ pub struct Recovered {
     /// for those that are gone. Everything that is on disk now is kept for them until they are
     /// forgotten.
     pub lost_cursors: Vec<String>,
+    /// Frames that readers wait for and that no file has.
+    pub missing: Missing,
     /// The list of cursor files is damaged and is written anew. Whether one is gone is not known.
     pub damaged_list: Option<PathBuf>,
     /// Cursor files of which the disk refused one slot. The other slot is used, and new offsets
@@ -231,12 +235,12 @@ pub(crate) struct Leftovers {
 
 impl Leftovers {
     /// Best effort: the next start does it again. Returns the first offsets of the segments that
-    /// were cut, and their lengths.
-    pub(crate) fn clean_up(self, disk: &dyn Disk) -> Vec<(Offset, u64)> {
-        for path in self.files {
-            let _ = disk.remove_file(&path);
-        }
+    /// were cut, and their lengths; and the files that could not be removed.
+    pub(crate) fn clean_up(self, disk: &dyn Disk) -> (Vec<(Offset, u64)>, Vec<PathBuf>) {
+        let stays = |path: &PathBuf| remove_if_there(disk, path).is_err();
+        let stayed = self.files.into_iter().filter(stays).collect();
         let tails = self.tails.into_iter();
-        tails.filter_map(|(first, path, end)| Some((first, cut(disk, &path, end).ok()?))).collect()
+        let cut = |(first, path, end): (_, PathBuf, _)| Some((first, cut(disk, &path, end).ok()?));
+        (tails.filter_map(cut).collect(), stayed)
     }
 }

@@ -450,7 +450,7 @@ impl DiskTrouble {
 /// Counters of a log since it was opened, and sizes as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Length of all segment files, reserved space included.
+    /// Length of all segment files, reserved space included, and of those that cannot be removed.
     pub disk_bytes: u64,
     pub segments: u64,
     pub frames_written: u64,
@@ -473,12 +473,19 @@ pub struct LogStats {
     /// Files that were set aside, now and by earlier processes: `disk_bytes` includes them.
     pub set_aside_files: u64,
     pub set_aside_bytes: u64,
+    /// Unneeded files that cannot be removed: `disk_bytes` includes them.
+    pub unremoved_files: u64,
     /// Readers whose cursor files are lost and that were not forgotten.
     pub lost_cursors: u64,
+    /// Frames that readers wait for and that the start found in no file. They count as lost once
+    /// the reader has come to the end.
+    pub missing_frames: u64,
     /// Segments rewritten with only the frames that are still wanted.
     pub rewrites: u64,
     /// Writes that failed.
     pub failures: u64,
+    /// Files that other processes removed, moved away or cut while they were being written.
+    pub disturbed_files: u64,
 }
 
 /// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.

@@ -17,12 +17,15 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursors::CursorFiles;
+use crate::disk::remove_if_there;
 use crate::error::{FileError, Result};
 use crate::format::FrameRef;
 use crate::log::{Change, Ends, Home, Inner, Segment, Shared};
 use crate::segment::SegmentWriter;
 use crate::types::{Charge, CursorId, Offset, Record};
 
+/// At most this many changes by other processes are told at a time.
+const DISTURBANCES_LIMIT: usize = 16;
 /// Waits before a disk that failed is tried again, doubled up to `RETRY_MAX`. While only space is
 /// missing the wait stays at `RETRY_MIN`: space may be given up at any time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -162,6 +165,14 @@ impl<T: Record> Writer<T> {
                 if error.is_gone() {
                     self.shared.with_store(|store| store.directory_is_lost = true);
                 }
+                if error.is_disturbance() {
+                    self.shared.with_store(|store| {
+                        store.stats.disturbed_files += 1;
+                        if store.disturbances.len() < DISTURBANCES_LIMIT {
+                            store.disturbances.push(error.to_string());
+                        }
+                    });
+                }
                 self.wait_to_try_again(&error);
             }
         }
@@ -246,7 +257,12 @@ impl<T: Record> Writer<T> {
             len_bytes = least_bytes;
         }
         loop {
-            match self.home.create_segment(directory, first, len_bytes) {
+            let mut left = Vec::new();
+            let created = self.home.create_segment(directory, first, len_bytes, &mut left);
+            if !left.is_empty() {
+                self.shared.with_store(|store| store.left_files.append(&mut left));
+            }
+            match created {
                 Err(error) if error.is_out_of_space() && len_bytes > least_bytes => {
                     len_bytes = (len_bytes / 2).max(least_bytes);
                 }
@@ -302,7 +318,9 @@ impl<T: Record> Writer<T> {
         segment.abandon();
         if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. If the file stays, a later attempt counts.
-            let _ = self.home.options.disk.remove_file(&path);
+            if remove_if_there(&*self.home.options.disk, &path).is_err() {
+                self.shared.with_store(|store| store.left_files.push(path));
+            }
         }
     }
 }

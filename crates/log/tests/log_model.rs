@@ -133,6 +133,7 @@ impl World {
         self.options.disk = std::sync::Arc::new(self.disk.clone());
         let (log, recovered) = Log::open(self.options.clone()).expect("the log opens");
         assert!(recovered.lost_cursors.is_empty());
+        assert!(recovered.missing.is_none(), "{:?}", recovered.missing);
         for (reader, name) in self.readers.iter_mut().zip(NAMES) {
             reader.id = Some(subscribe(&log, name));
             reader.leased.clear();

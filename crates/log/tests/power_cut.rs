@@ -193,6 +193,7 @@ fn cut_power_repeatedly(cycles: usize, syncs: bool) -> Option<Outcome> {
         let found: BTreeSet<u64> = values(&read).into_iter().collect();
         assert_eq!(found.len(), read.len(), "cycle {cycle}: nothing is read twice");
         outcome.damaged += recovered.frames_damaged;
+        assert!(!syncs || recovered.missing.is_none(), "cycle {cycle}: {:?}", recovered.missing);
         outcome.lost += wanted.difference(&found).count();
         outcome.came_back += resolved.intersection(&found).count();
         // Most values are resolved. The others stay for the next cycle.

@@ -198,3 +198,22 @@ fn the_disk_without_syncs_does_everything_else() {
         [TestFrame::new(0, 100)]
     );
 }
+
+/// Guarantee: a file is at a path only as long as the path leads to that file.
+#[test]
+fn a_file_that_was_moved_or_replaced_is_not_at_its_path() {
+    let root = tempfile::tempdir().unwrap();
+    let [directory, moved] = ["a", "b"].map(|name| root.path().join(name));
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join("file");
+    let file = RealDisk.create_new(&path).unwrap();
+    let is_at = |path: &Path| file.is_at(path).unwrap();
+    assert!(is_at(&path));
+    fs::rename(&directory, &moved).unwrap();
+    assert!(!is_at(&path) && is_at(&moved.join("file")));
+    fs::create_dir(&directory).unwrap();
+    fs::write(&path, b"another").unwrap();
+    assert!(!is_at(&path) && !is_at(&path.join("below a file")));
+    fs::remove_file(moved.join("file")).unwrap();
+    assert!(!is_at(&moved.join("file")));
+}

@@ -55,13 +55,13 @@ fn troubles_meet_the_calls_that_they_are_for() {
     disk.trouble(Trouble { positions: 4_096..8_192, path_part, ..trouble });
     assert!(read(&*file, 0).is_ok() && read(&*file, 8_192).is_ok());
     assert!(read(&*file, 4_000).is_err() && read(&*file, 8_191).is_err());
-    assert!(file.len_bytes().is_err() && file.is_linked().is_ok());
+    assert!(file.len_bytes().is_err() && file.is_at(Path::new(FILE)).is_ok());
     disk.put(Path::new("/other"), &[7; 8_192]);
     let other = disk.open(Path::new("/other"), Access::Read).expect("it is there");
     assert!(read(&*other, 4_096).is_ok());
     disk.clear_fault();
     disk.trouble(Trouble::new(&[Operation::Linked, Operation::Device], Errno::INTR));
-    assert_eq!(file.is_linked().unwrap_err().kind(), io::ErrorKind::Interrupted);
+    assert_eq!(file.is_at(Path::new(FILE)).unwrap_err().kind(), io::ErrorKind::Interrupted);
     assert_eq!(disk.device(Path::new("/")).unwrap_err().kind(), io::ErrorKind::Interrupted);
 }
 

@@ -83,6 +83,39 @@ async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
     assert!(eventually(SOON, is_gone).await, "{:?}", disk::segments(&place.directory()));
 }
 
+/// Scenario: the segment of a backlog is emptied while nothing runs. Guarantee: `ls`, `verify` and
+/// the log of the start say the same number of frames; the items count as lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_segment_that_was_emptied_is_told_of_by_all() {
+    let _alone = alone().await;
+    let dead = dead_backend().await;
+    let place = Place::folder();
+    let config = disk::config(&place.directory(), ACK, &[("a", &dead)], "");
+    let gateway = Gateway::start(&config).await;
+    gateway.accepts(2_000).await;
+    gateway.holds("otlp/a", 2_000).await;
+    stop(gateway).await;
+    let (_, before) = log_command(&place, "verify", &[]);
+    let frames = before.split(" whole frame").next().expect("a summary");
+    let frames = frames.rsplit(' ').next().expect("a number").trim_start_matches('(').to_owned();
+    let segment = disk::segments(&place.directory()).into_iter().next().expect("a segment");
+    std::fs::write(&segment, []).expect("emptied");
+
+    let missing = format!("{frames} frames that traces/a → otlp/a waits for");
+    for (command, code) in [("ls", 0), ("verify", 1)] {
+        let (ended, output) = log_command(&place, command, &[]);
+        assert!(output.contains(&missing), "{command}: {output}, before: {before}");
+        assert!(output.contains(&segment.display().to_string()), "{command}: {output}");
+        assert_eq!(ended, Some(code), "{command}");
+    }
+    let gateway = Gateway::start(&config).await;
+    gateway.wait_for_output("is in no file on disk", 1).await;
+    assert!(gateway.output().contains(&format!("frames={frames}")), "{}", gateway.output());
+    let is_lost = async || gateway.metric("sluice_delivery_lost_items", &[]).await == 2_000.0;
+    assert!(eventually(SOON, is_lost).await, "{}", gateway.output());
+    stop(gateway).await;
+}
+
 /// Scenario: a cursor file is removed by hand. Guarantee: nothing on disk is removed, and all that
 /// shows the log says what is lost; the backlog can be written to a file, and dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,14 +1,17 @@
 //! Dead letters of a delivery: data that it has given up, with the reason. The newest are kept,
 //! bounded in bytes; on disk if there is a directory.
 
+mod patience;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use patience::Patience;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
 use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
@@ -18,9 +21,6 @@ use sluice_log::{FileError, Record, RecordFacts};
 
 use crate::entry::Entry;
 use crate::stored;
-
-/// For this long the disk may refuse to read a part of the state. Then the rest of it counts.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A frame or a part of one, as it is stored. `prepared`: fingerprints of the steps that were run.
 pub(crate) fn dead_letter(
@@ -192,8 +192,8 @@ pub(crate) struct OnDisk {
     limit_bytes: AtomicU64,
     /// Locked while letters are written.
     store: Mutex<Option<Store>>,
-    /// When opening the store first failed.
-    refused_at: OnceLock<Instant>,
+    /// Of opening the store.
+    patience: Mutex<Patience>,
     totals: Mutex<DeadLetterTotals>,
 }
 
@@ -212,7 +212,7 @@ impl OnDisk {
             delivery,
             limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
-            refused_at: OnceLock::new(),
+            patience: Mutex::default(),
             totals: Mutex::default(),
         };
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
@@ -264,9 +264,14 @@ impl OnDisk {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let open =
             || Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+        let mut patience = self.patience.lock();
+        patience.begin(Instant::now());
         let opened = open();
-        let Err(refused @ FileError::Io { .. }) = opened else { return opened };
-        if self.refused_at.get_or_init(Instant::now).elapsed() < READ_PATIENCE {
+        let Err(refused @ FileError::Io { .. }) = opened else {
+            patience.end();
+            return opened;
+        };
+        if !patience.refuse(Instant::now()) {
             return Err(refused);
         }
         Store::mend_state(&*self.disk, &self.log_directory, &self.delivery)?;

@@ -60,7 +60,8 @@ pub(super) const LOGS: Table<Sample> = Table {
         row!(Gauge "sluice_log_trouble" = is_in_trouble,
             "1 while reading from or writing to the disk fails."),
         row!(Gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,
-            "Length of all segment files, reserved space and files that were set aside included."),
+            "Length of all segment files, reserved space and files that were set aside or cannot \
+             be removed included."),
         row!(Gauge "sluice_log_segments" = stats.segments, "Segment files."),
         row!(Counter "sluice_log_written_frames" = stats.frames_written,
             "Frames written to disk."),
@@ -81,12 +82,19 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Files that are kept because something in them could not be read."),
         row!(Gauge "sluice_log_set_aside" in "bytes" = stats.set_aside_bytes,
             "Length of these files, which count as used disk."),
+        row!(Gauge "sluice_log_unremoved_files" = stats.unremoved_files,
+            "Files that no delivery needs and that cannot be removed; they count as used disk."),
         row!(Gauge "sluice_log_lost_cursors" = stats.lost_cursors,
             "Cursor files that are gone or cannot be read: everything on disk is kept for them."),
+        row!(Gauge "sluice_log_missing_frames" = stats.missing_frames,
+            "Frames that deliveries wait for and that the start found in no file; they count as \
+             lost once the delivery has come to the end."),
         row!(Counter "sluice_log_rewrites" = stats.rewrites,
             "Segments rewritten with only the frames that a delivery still needs."),
         row!(Counter "sluice_log_write_failures" = stats.failures,
             "Writes and syncs that failed."),
+        row!(Counter "sluice_log_disturbed_files" = stats.disturbed_files,
+            "Files that other processes removed, moved away or cut while they were written."),
         row!(Gauge "sluice_log_orphan_items" by ["delivery"],
             |it: &Sample, series| it.add_orphans(series, |held| held.items),
             "Items on disk that wait for a delivery which is not in the configuration.")
@@ -127,6 +135,12 @@ pub(crate) fn text(status: &EngineStatus) -> String {
         }
         if let Some(trouble) = log.trouble() {
             let _ = writeln!(text, "  the disk does not work: {}", trouble.reason);
+        }
+        for file in log.unremoved() {
+            let _ = writeln!(text, "  cannot be removed: {} ({})", file.path.display(), file.why);
+        }
+        for (name, frames) in log.missing() {
+            let _ = writeln!(text, "  {frames} frames that {name} waits for are in no file");
         }
         deliveries.iter().for_each(|delivery| describe_delivery(&mut text, delivery));
         for orphan in orphans {

@@ -224,6 +224,14 @@ fn tell(signal: Signal, found: &Recovered) {
              how to continue"
         );
     }
+    if !found.missing.is_none() {
+        tracing::error!(
+            %signal, frames = found.missing.frames(), waiting = ?found.missing.by_reader,
+            empty_files = ?found.missing.empty_files,
+            "telemetry that deliveries wait for is in no file on disk: segments were removed, \
+             emptied or cut; the rest is delivered"
+        );
+    }
     if let Some(path) = &found.damaged_list {
         tracing::error!(
             %signal, path = %path.display(),

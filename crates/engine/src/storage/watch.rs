@@ -1,11 +1,13 @@
 //! Looks at the logs at intervals: logs when a disk is in trouble and when it works again.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sluice_log::{DiskTrouble, LogStats};
+use sluice_log::{DiskTrouble, LogStats, Unremoved};
 use sluice_otlp::Signal;
 use tokio::task::JoinHandle;
 
@@ -33,6 +35,7 @@ struct Seen {
     /// When it was last logged.
     logged_at: Option<Instant>,
     stats: LogStats,
+    unremoved: HashSet<PathBuf>,
 }
 
 impl LogWatch {
@@ -44,6 +47,24 @@ impl LogWatch {
     /// Why the disk does not work at the moment.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.seen.lock().trouble.clone()
+    }
+
+    /// Names each file that cannot be removed once.
+    fn note_unremoved(&self, signal: Signal, unremoved: &[Unremoved]) {
+        for file in self.new_of(unremoved) {
+            tracing::error!(
+                %signal, file = %file.path.display(), bytes = file.len_bytes, reason = file.why,
+                "a file that no delivery needs cannot be removed: it is tried again, and counts \
+                 as used disk until it is gone"
+            );
+        }
+    }
+
+    /// Those that were not among the last ones.
+    fn new_of<'a>(&self, unremoved: &'a [Unremoved]) -> Vec<&'a Unremoved> {
+        let paths = unremoved.iter().map(|file| file.path.clone()).collect();
+        let before = std::mem::replace(&mut self.seen.lock().unremoved, paths);
+        unremoved.iter().filter(|file| !before.contains(&file.path)).collect()
     }
 
     fn note(&self, signal: Signal, trouble: Option<DiskTrouble>, stats: LogStats, now: Instant) {
@@ -122,7 +143,16 @@ pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
         let now = Instant::now();
         for signal in Signal::ALL {
             let log = storage.log(signal);
-            storage.watches[signal as usize].note(signal, log.trouble(), log.stats(), now);
+            let watch = &storage.watches[signal as usize];
+            watch.note(signal, log.trouble(), log.stats(), now);
+            watch.note_unremoved(signal, &log.unremoved());
+            for reason in log.take_disturbances() {
+                tracing::error!(
+                    %signal, reason,
+                    "a file that was being written was removed, moved away or cut by another \
+                     process: new data goes to another file, and what was only in that one is lost"
+                );
+            }
         }
         // Asks the file system, which may give no answer.
         if ticking.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -136,6 +166,16 @@ pub(crate) async fn watch(storage: Arc<Storage>, backlog: Arc<Backlog>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_removed_is_named_once() {
+        let watch = LogWatch::default();
+        let file = |path: &str| Unremoved { path: path.into(), len_bytes: 1, why: String::new() };
+        let (one, two) = ([file("/a.seg")], [file("/a.seg"), file("/b.seg")]);
+        let named = |files: &[Unremoved]| watch.new_of(files).len();
+        assert_eq!([named(&one), named(&one), named(&two), named(&two)], [1, 0, 1, 0]);
+        assert_eq!([named(&[]), named(&one)], [0, 1], "it is a new one");
+    }
 
     /// Guarantee: senders are not refused because reads fail; they are because writes fail, once
     /// that has lasted.

@@ -85,7 +85,7 @@ impl CursorFile {
         let slot = encode_slot(state, sequence);
         let written = write_all_at(&*self.file, &slot, slot_position(sequence))
             .and_then(|()| self.file.sync_data())
-            .and_then(|()| self.file.is_linked());
+            .and_then(|()| self.file.is_at(&self.path));
         self.failed = !matches!(written, Ok(true));
         self.sequence = sequence;
         match written.at(&self.path, "cannot write")? {

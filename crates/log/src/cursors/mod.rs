@@ -86,6 +86,8 @@ pub(crate) struct Cursor<T> {
     pub(crate) unread: Holding,
     /// Frames that waited for the reader on disk, and that could not be read or were not there.
     pub(crate) lost: Holding,
+    /// The part of `unread` that the start found in no file.
+    pub(crate) missing_frames: u64,
     /// A frame that it took does not count as taken for other readers.
     pub(crate) is_best_effort: bool,
     /// For each goal of shedding: the offset at which the next walk starts. No unread frame below
@@ -148,6 +150,7 @@ impl<T> Cursor<T> {
             leased: Holding::default(),
             unread: Holding::default(),
             lost: Holding::default(),
+            missing_frames: 0,
             is_best_effort: false,
             shed_from: [0; 3],
             gauges,

@@ -68,8 +68,9 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, len_bytes: u64) -> io::Result<()>;
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     fn len_bytes(&self) -> io::Result<u64>;
-    /// Whether a name leads to the file: false after it was removed.
-    fn is_linked(&self) -> io::Result<bool>;
+    /// Whether a path leads to the file: false after the file or a directory above it was removed
+    /// or moved away.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 
 /// Creates a directory, and those above it that are missing, unless it is there. [`sync_above`]
@@ -294,7 +295,7 @@ impl DiskFile for WatchedFile {
         self.calls.during(CallKind::Read, || self.file.len_bytes())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        self.calls.during(CallKind::Read, || self.file.is_linked())
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.calls.during(CallKind::Read, || self.file.is_at(path))
     }
 }

@@ -43,12 +43,18 @@ struct RealFile {
     direct: Direct,
     /// The file system counts the names of files.
     counts_names: bool,
+    /// The file system tells by a path which file is there.
+    tells_files: bool,
 }
 
 impl RealFile {
     fn handle(file: File, path: &Path) -> Arc<dyn DiskFile> {
-        let counts_names = file.metadata().is_ok_and(|attributes| attributes.nlink() > 0);
-        Arc::new(RealFile { file, direct: Direct::new(path), counts_names })
+        let attributes = file.metadata().ok();
+        let counts_names = attributes.as_ref().is_some_and(|it| it.nlink() > 0);
+        let there = fs::metadata(path).ok();
+        let tells_files =
+            attributes.is_some_and(|it| there.is_some_and(|there| is_same(&it, &there)));
+        Arc::new(RealFile { file, direct: Direct::new(path), counts_names, tells_files })
     }
 }
 
@@ -134,9 +140,24 @@ impl DiskFile for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(!self.counts_names || self.file.metadata()?.nlink() > 0)
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let attributes = self.file.metadata()?;
+        if self.counts_names && attributes.nlink() == 0 {
+            return Ok(false);
+        }
+        match fs::metadata(path) {
+            Ok(there) => Ok(!self.tells_files || is_same(&attributes, &there)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
+}
+
+/// Whether the attributes are of one file.
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Reserves space where the file system has no call for it.

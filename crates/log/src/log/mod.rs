@@ -37,7 +37,7 @@ use crate::disk::{BadBlocks, CallKind, Calls};
 use crate::error::Result;
 use crate::format::FileKind;
 use crate::recovery::OpenOptions;
-use crate::segment::{ScanOptions, SegmentScan, SegmentWriter, SetAside, new_header};
+use crate::segment::{ScanOptions, SegmentScan, SegmentWriter, SetAside, Unremoved, new_header};
 use crate::types::{Charge, CursorId, DiskTrouble, Holding, LogStats, MemoryUse, Offset};
 
 use segments::Segments;
@@ -97,6 +97,11 @@ pub(crate) struct Inner<T> {
 pub(crate) struct Store {
     pub(crate) segments: Segments,
     pub(crate) set_aside: Vec<SetAside>,
+    pub(crate) unremoved: Vec<Unremoved>,
+    /// Changes that other processes made to files in use, until they are asked for.
+    pub(crate) disturbances: Vec<String>,
+    /// Files that failed writes left and that could not be removed. Maintenance takes them.
+    pub(crate) left_files: Vec<PathBuf>,
     /// Everything below is durable or resolved everywhere.
     pub(crate) durable_below: Offset,
     /// Everything below is on disk only, or resolved everywhere.
@@ -324,9 +329,10 @@ impl Home {
         directory: &Path,
         first_offset: Offset,
         len_bytes: u64,
+        left: &mut Vec<PathBuf>,
     ) -> Result<SegmentWriter> {
         let header = new_header(FileKind::Log, self.log_id, first_offset, &self.options.name);
-        SegmentWriter::create(&*self.options.disk, directory, header, len_bytes)
+        SegmentWriter::create_or_leave(&*self.options.disk, directory, header, len_bytes, left)
     }
 
     /// False if the log's directory is not there or on another file system: a mount may be missing,

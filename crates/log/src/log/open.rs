@@ -24,6 +24,7 @@ use crate::cursors::{
 use crate::disk::{Disk, WatchedDisk, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::maintenance::Maintenance;
+use crate::missing::missing_at_start;
 use crate::read_ahead::ReadAhead;
 use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, Scanned, scan};
 use crate::segment::{
@@ -49,6 +50,7 @@ impl<T: Record> Log<T> {
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
             cursor.left_at = head;
+            cursor.missing_frames = found.missing.of(&cursor.name);
             files.insert(CursorId(index), file);
             cursor.publish();
             readers.push(Some(cursor));
@@ -153,6 +155,8 @@ impl<'a, T: Record> Recovery<'a, T> {
             counted_from: Offset::MAX,
         };
         recovery.read_cursors(&home.cursors_directory)?;
+        let missing = missing_at_start(recovery.disk, recovery.directory);
+        recovery.found.missing = missing.unwrap_or_default();
         recovery.read_segments()?;
         recovery.forget_unknown_without_segments();
         recovery.pass_what_is_set_aside();

@@ -9,6 +9,7 @@ use super::tail::As;
 use super::{Inner, Log};
 use crate::cursors::{Cursor, file_name};
 use crate::format::DroppedRange;
+use crate::segment::Unremoved;
 use crate::types::{
     CursorId, DiskTrouble, Holding, Keep, LogStats, Offset, Orphan, Sheds, Subscription,
     unix_now_ns,
@@ -158,11 +159,32 @@ impl<T> Log<T> {
         store.trouble.clone().or_else(|| store.hang()).or_else(of_answers)
     }
 
+    /// Names of readers, and the frames that each of them waits for and that the start found in no
+    /// file, until they count as lost.
+    pub fn missing(&self) -> Vec<(String, u64)> {
+        let inner = self.shared.inner.lock();
+        let cursors = inner.cursors.iter().flatten().filter(|cursor| cursor.missing_frames > 0);
+        cursors.map(|cursor| (cursor.name.clone(), cursor.missing_frames)).collect()
+    }
+
     /// Files that were set aside because readers passed something in them.
     pub fn set_aside(&self) -> Vec<PathBuf> {
         let inner = self.shared.inner.lock();
         let files = inner.store.iter().flat_map(|store| &store.set_aside);
         files.map(|file| file.path.clone()).collect()
+    }
+
+    /// Changes that other processes made to files that were being written, since the last call.
+    pub fn take_disturbances(&self) -> Vec<String> {
+        let mut inner = self.shared.inner.lock();
+        let store = inner.store.as_mut();
+        store.map_or_else(Vec::new, |store| std::mem::take(&mut store.disturbances))
+    }
+
+    /// Unneeded files that the disk refuses to remove.
+    pub fn unremoved(&self) -> Vec<Unremoved> {
+        let inner = self.shared.inner.lock();
+        inner.store.as_ref().map_or_else(Vec::new, |store| store.unremoved.clone())
     }
 
     pub fn stats(&self) -> LogStats {
@@ -171,11 +193,14 @@ impl<T> Log<T> {
             let (segments, disk_bytes) = store.segments.size();
             let set_aside_files = store.set_aside.len() as u64;
             let set_aside_bytes = store.set_aside.iter().map(|file| file.len_bytes).sum();
-            let disk_bytes = disk_bytes + set_aside_bytes;
-            let mut stats =
-                LogStats { segments, disk_bytes, set_aside_files, set_aside_bytes, ..store.stats };
+            let unremoved_files = store.unremoved.len() as u64;
+            let unremoved_bytes: u64 = store.unremoved.iter().map(|file| file.len_bytes).sum();
+            let disk_bytes = disk_bytes + set_aside_bytes + unremoved_bytes;
+            let stats = LogStats { segments, disk_bytes, unremoved_files, ..store.stats };
+            let mut stats = LogStats { set_aside_files, set_aside_bytes, ..stats };
             for cursor in inner.cursors.iter().flatten() {
                 stats.lost.add(cursor.lost);
+                stats.missing_frames += cursor.missing_frames;
                 stats.lost_cursors += u64::from(cursor.is_lost);
             }
             stats

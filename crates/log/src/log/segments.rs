@@ -226,7 +226,8 @@ impl DiskFrame {
 }
 
 impl<T> Log<T> {
-    /// Length of the segments that are needed, open or set aside, reserved space included.
+    /// Length of the segments that are needed, open or set aside, or cannot be removed, reserved
+    /// space included.
     pub fn needed_disk_bytes(&self) -> u64 {
         let mut inner = self.shared.inner.lock();
         inner.update_pins();
@@ -234,7 +235,8 @@ impl<T> Log<T> {
         let is_needed = |segment: &&Segment| segment.is_open || segment.is_pinned();
         let needed = store.segments.by_first.values().filter(is_needed);
         let set_aside = store.set_aside.iter().map(|file| file.len_bytes);
-        needed.map(|segment| segment.len_bytes).chain(set_aside).sum()
+        let unremoved = store.unremoved.iter().map(|file| file.len_bytes);
+        needed.map(|segment| segment.len_bytes).chain(set_aside).chain(unremoved).sum()
     }
 
     /// Gives up the oldest segments that may go, until about `bytes` of disk are free. Returns the

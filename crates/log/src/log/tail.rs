@@ -323,6 +323,7 @@ impl<T> Inner<T> {
         if offset >= head && cursor.unread.frames > 0 {
             // Nothing is left to read: what waited on disk besides is not there any more.
             cursor.lost.add(std::mem::take(&mut cursor.unread));
+            cursor.missing_frames = 0;
             cursor.is_changed = true;
         }
         found

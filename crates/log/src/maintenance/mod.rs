@@ -13,6 +13,7 @@
 //!   replaces the first of them by a rename, when it is durable; the other old ones are removed
 //!   after that, in order.
 
+mod remove;
 mod rewrite;
 
 use std::collections::HashSet;
@@ -21,12 +22,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use remove::Run;
 
 use crate::cursors::CursorFiles;
-use crate::disk::remove_if_there;
 use crate::log::{Ends, Home, Segment, Shared};
 use crate::recovery::Leftovers;
-use crate::segment::set_aside;
 use crate::types::{Offset, Record};
 
 /// Segments that were given up for their space are removed after this time, all at once.
@@ -37,9 +37,7 @@ pub(crate) struct Maintenance<T> {
     home: Home,
     files: Arc<Mutex<CursorFiles>>,
     leftovers: Leftovers,
-    /// Runs of unneeded files that could not be removed yet. A file that stays keeps those behind
-    /// it in its run: recovery would look in it for their frames.
-    unremoved: Vec<Vec<PathBuf>>,
+    unremoved: Vec<Run>,
     /// Files that are to be set aside.
     to_set_aside: Vec<PathBuf>,
     /// No segment is rewritten before this time: a new file could not be created.
@@ -85,9 +83,9 @@ impl<T: Record> Maintenance<T> {
     fn maintain(&mut self, at_the_end: bool) {
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
-        self.unremoved.extend(unpinned.into_iter().map(|path| vec![path]));
+        self.unremoved.extend(unpinned.into_iter().map(Run::of));
         self.set_aside();
-        self.remove_unneeded();
+        self.remove_unneeded(at_the_end);
         // On a full disk there was no room for the list before.
         self.files.lock().remove_gone(&self.shared, &self.home);
         if !at_the_end && Instant::now() >= self.rewrite_at {
@@ -114,6 +112,7 @@ impl<T: Record> Maintenance<T> {
             let has_work = !store.segments.by_first.is_empty()
                 || !store.gone_readers.is_empty()
                 || store.cursor_trouble.is_some()
+                || !store.left_files.is_empty()
                 || !self.unremoved.is_empty()
                 || !self.to_set_aside.is_empty();
             if has_work && store.ends == Ends::No {
@@ -127,7 +126,11 @@ impl<T: Record> Maintenance<T> {
     /// stored: later starts do not scan them.
     fn clean_up(&mut self) {
         let disk = &*self.home.options.disk;
-        for (first, len_bytes) in std::mem::take(&mut self.leftovers).clean_up(disk) {
+        let (cut, stayed) = std::mem::take(&mut self.leftovers).clean_up(disk);
+        let segments = stayed.into_iter().filter(|path| self.is_segment(path)).map(Run::of);
+        self.unremoved = segments.collect();
+        self.note_unremoved();
+        for (first, len_bytes) in cut {
             self.shared.with_store(|store| {
                 let segment = store.segments.by_first.get_mut(&first);
                 segment.map(|segment| segment.len_bytes = len_bytes)
@@ -165,36 +168,5 @@ impl<T: Record> Maintenance<T> {
             unpinned.into_iter().partition(Segment::may_have_more);
         self.to_set_aside.extend(kept.into_iter().map(|segment| segment.path));
         removed.into_iter().map(|segment| segment.path).collect()
-    }
-
-    /// Renames the files in which readers passed something, so that a start does not read them.
-    fn set_aside(&mut self) {
-        let disk = &*self.home.options.disk;
-        let failed = |path: &PathBuf| match set_aside(disk, path) {
-            Ok(aside) => {
-                self.shared.with_store(|store| store.set_aside.extend(aside));
-                false
-            }
-            Err(_) => true,
-        };
-        let left: Vec<_> =
-            std::mem::take(&mut self.to_set_aside).into_iter().filter(failed).collect();
-        self.shared.with_store(|store| store.stats.failures += left.len() as u64);
-        self.to_set_aside = left;
-    }
-
-    /// Removes unneeded files, and those that could not be removed before.
-    fn remove_unneeded(&mut self) {
-        let stays = |path: &PathBuf| match remove_if_there(&*self.home.options.disk, path) {
-            Ok(was_there) => !was_there && !self.home.is_there(),
-            Err(_) => true,
-        };
-        for run in &mut self.unremoved {
-            let removed = run.iter().position(stays).unwrap_or(run.len());
-            run.drain(..removed);
-        }
-        self.unremoved.retain(|run| !run.is_empty());
-        let failures = self.unremoved.len() as u64;
-        self.shared.with_store(|store| store.stats.failures += failures);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Maintenance;
+use super::remove::Run;
 use crate::cursors::Cursor;
 use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};
@@ -158,8 +159,9 @@ impl<T: Record> Maintenance<T> {
             return Err(Some(*first));
         }
         self.install(path.clone(), done, &rewritten);
-        self.unremoved.push(done[1..].iter().map(|old| old.segment.path.clone()).collect());
-        self.remove_unneeded();
+        let replaced: Vec<_> = done[1..].iter().map(|old| old.segment.path.clone()).collect();
+        self.unremoved.push(Run::from(replaced));
+        self.remove_unneeded(false);
         Ok(Vec::new())
     }
 
@@ -179,8 +181,10 @@ impl<T: Record> Maintenance<T> {
         let all_bytes: u64 = olds.iter().map(|old| old.segment.len_bytes).sum();
         let first = &olds[0].segment;
         let len_bytes = all_bytes.min(self.home.options.segment_bytes).max(first.len_bytes);
-        let writer =
-            self.home.create_segment(directory, first.first, len_bytes + BLOCK_LEN_BYTES)?;
+        let len_bytes = len_bytes + BLOCK_LEN_BYTES;
+        // The next run removes what is left.
+        let left = &mut Vec::new();
+        let writer = self.home.create_segment(directory, first.first, len_bytes, left)?;
         Ok(Rewritten { writer, segments: 0, kept_for: HashSet::new() })
     }
 

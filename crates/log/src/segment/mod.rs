@@ -130,6 +130,14 @@ pub struct SetAside {
     pub len_bytes: u64,
 }
 
+/// A file that is not needed and that the disk refuses to remove or to set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unremoved {
+    pub path: PathBuf,
+    pub len_bytes: u64,
+    pub why: String,
+}
+
 /// The files of a directory that were set aside, in order; empty if it is missing.
 pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>> {
     let set_aside = |DirectoryEntry { name, len_bytes, .. }| {

@@ -61,7 +61,7 @@ impl DiskFile for Away {
         Ok(16 * BLOCK_LEN_BYTES)
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
+    fn is_at(&self, _: &Path) -> io::Result<bool> {
         Ok(true)
     }
 

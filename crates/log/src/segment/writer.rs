@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{SegmentName, list_segments};
-use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, write_all_at};
+use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, remove_if_there, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
@@ -54,6 +54,17 @@ impl SegmentWriter {
         header: SegmentHeader,
         len_bytes: u64,
     ) -> Result<Self> {
+        Self::create_or_leave(disk, directory, header, len_bytes, &mut Vec::new())
+    }
+
+    /// The same. A file that cannot be removed after an error is added to `left`.
+    pub(crate) fn create_or_leave(
+        disk: &dyn Disk,
+        directory: &Path,
+        header: SegmentHeader,
+        len_bytes: u64,
+        left: &mut Vec<PathBuf>,
+    ) -> Result<Self> {
         let first_offset = header.first_offset;
         let there = list_segments(disk, directory)?.into_iter().map(|(name, _)| name);
         let attempts = there.filter(|name| name.first_offset == first_offset);
@@ -79,7 +90,9 @@ impl SegmentWriter {
         if let Err(error) = prepare() {
             // Best effort: an unfinished file is passed over and removed at the next start.
             drop(file);
-            let _ = disk.remove_file(&path);
+            if remove_if_there(disk, &path).is_err() {
+                left.push(path);
+            }
             return Err(error);
         }
         Ok(SegmentWriter {
@@ -144,13 +157,22 @@ impl SegmentWriter {
         self.buffer.fill_block();
         self.write_out()?;
         self.checked(self.file.sync_data(), "cannot sync")?;
-        // A start does not find a file without a name.
-        if !self.checked(self.file.is_linked(), "cannot look at")? {
+        self.check_place()?;
+        self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
+        (self.durable_end, self.durable_totals) = (self.end, self.totals);
+        Ok(())
+    }
+
+    /// A start does not find what is in a file that has gone from its path, or that was cut.
+    fn check_place(&mut self) -> Result<()> {
+        if !self.checked(self.file.is_at(&self.path), "cannot look at")? {
             self.failed = true;
             return Err(FileError::Removed { path: self.path.clone() });
         }
-        self.end = self.end.next_multiple_of(BLOCK_LEN_BYTES);
-        (self.durable_end, self.durable_totals) = (self.end, self.totals);
+        if self.checked(self.file.len_bytes(), "cannot look at")? < self.len_bytes {
+            self.failed = true;
+            return Err(FileError::Cut { path: self.path.clone() });
+        }
         Ok(())
     }
 

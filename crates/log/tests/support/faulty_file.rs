@@ -1,7 +1,7 @@
 //! An open file of a disk that fails on demand.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parking_lot::MutexGuard;
 use sluice_log::disk::{Access, DiskFile};
@@ -117,9 +117,9 @@ impl DiskFile for FaultyFile {
         Ok(())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
         let state = self.disk.call(Call::new(Operation::Linked, &self.path))?;
-        Ok(state.names.values().any(|node| *node == Node::File(self.index)))
+        Ok(state.names.get(path) == Some(&Node::File(self.index)))
     }
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {

@@ -65,8 +65,8 @@ impl DiskFile for NoSyncFile {
         self.0.set_len(len_bytes)
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        self.0.is_linked()
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_at(path)
     }
 
     fn len_bytes(&self) -> io::Result<u64> {

@@ -166,6 +166,17 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
              drop --delivery '{name}' deletes it"
         )?;
     }
+    for (name, frames) in &log.missing.by_reader {
+        let frames = text::counted(*frames, "frame");
+        writeln!(
+            output,
+            "  missing: {frames} that {name} waits for: no file on disk has them; segments were \
+             removed, emptied or cut"
+        )?;
+    }
+    for path in &log.missing.empty_files {
+        writeln!(output, "  empty: {}: frames were in it", path.display())?;
+    }
     for file in &log.set_aside {
         writeln!(
             output,
@@ -208,6 +219,8 @@ fn numbers(row: &Row<'_>) -> [String; 6] {
 
 fn problems(log: &LogOverview) -> Vec<String> {
     let segments = log.segments.iter().filter_map(|segment| segment.info.as_ref().err());
+    // They hold no frame. Those that did have a line of their own.
+    let segments = segments.filter(|error| !matches!(error, FileError::Unfinished { .. }));
     let cursors = log.cursors.iter().filter_map(|cursor| cursor.state.as_ref().err());
     // Lost cursors have a line of their own.
     let cursors = cursors.filter(|error| !matches!(error, FileError::DamagedCursor { .. }));
@@ -238,6 +251,12 @@ fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
             "bytes": file.len_bytes,
         })).collect::<Vec<_>>(),
         "lost_cursors": log.lost_cursors,
+        "missing": log.missing.by_reader.iter().map(|(delivery, frames)| json!({
+            "delivery": delivery,
+            "frames": frames,
+        })).collect::<Vec<_>>(),
+        "empty": log.missing.empty_files.iter().map(|path| path.display().to_string())
+            .collect::<Vec<_>>(),
         "unreadable": problems(log),
     })
 }

@@ -89,6 +89,15 @@ fn describe(finding: &Finding) -> String {
              {name}; `sluice log ls` shows how to continue",
             log_directory.display()
         ),
+        Finding::MissingBacklog { log_directory, reader, frames } => format!(
+            "{}: {} that {reader} waits for: no file has them; segments were removed, emptied or \
+             cut",
+            log_directory.display(),
+            text::counted(*frames, "frame")
+        ),
+        Finding::EmptiedSegment { path } => {
+            format!("{}: is empty, and frames were in it", path.display())
+        }
         Finding::LostState { path } => format!(
             "{}: is gone: it is not known which dead letters were removed, and all that are there \
              count as left",
