@@ -9,6 +9,7 @@ use sluice_config::Secret;
 use super::error::peer_text;
 use super::proxy::Proxy;
 use crate::headers::is_credential;
+use crate::text::char_boundary;
 
 const REDACTED: &str = "[redacted]";
 
@@ -53,7 +54,7 @@ impl<'a> Secrets<'a> {
 
     /// A peer's text as it may be kept and shown: without secrets, short, on one line, printable.
     pub fn peer_text(&self, text: &str) -> String {
-        let mut kept = text[..text.floor_char_boundary(LOOK_BYTES)].to_owned();
+        let mut kept = text[..char_boundary(text, LOOK_BYTES)].to_owned();
         if kept.is_empty() {
             return kept;
         }
@@ -108,7 +109,7 @@ fn add_text(text: &str, shortest: usize, all: &mut Vec<String>) {
 
 /// Replaces all parts of the text that are the beginning of the secret.
 fn without_beginning(text: String, secret: &str) -> String {
-    let beginning = &secret[..secret.floor_char_boundary(BEGINNING_BYTES)];
+    let beginning = &secret[..char_boundary(secret, BEGINNING_BYTES)];
     if beginning.len() < BEGINNING_BYTES || !text.contains(beginning) {
         return text;
     }
@@ -118,7 +119,7 @@ fn without_beginning(text: String, secret: &str) -> String {
         let same = rest[at..].bytes().zip(secret.bytes()).take_while(|(a, b)| a == b).count();
         kept.push_str(&rest[..at]);
         kept.push_str(REDACTED);
-        rest = &rest[rest.floor_char_boundary(at + same)..];
+        rest = &rest[char_boundary(rest, at + same)..];
     }
     kept + rest
 }
