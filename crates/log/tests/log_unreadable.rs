@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_log::format::{SLOT_LEN_BYTES, decode_slot};
-use sluice_log::{Log, LogStats, Next, OpenOptions, Recovered, Sheds};
+use sluice_log::{Log, LogStats, Next, OpenOptions, Recovered, Sheds, Subscription};
 use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
@@ -248,6 +248,42 @@ fn what_cannot_be_read_does_not_keep_a_reader_from_dropping_the_rest() {
     disk.clear_fault();
     let read = values(&read_all(&log, id));
     assert!(read.len() < 100 && read.starts_with(&[0, 1, 2]) && read.ends_with(&[199]), "{read:?}");
+}
+
+/// Scenario: as above, and the budget is lifted while the reader drops behind that file. Guarantee:
+/// the file is kept.
+#[test]
+fn what_cannot_be_read_stays_when_a_drop_behind_it_is_called_off() {
+    let disk = disk_with_backlog(&["a"]);
+    disk.set_unreadable(FIRST, 0..u64::MAX);
+    let (log, _) = open_with(&disk, SHORT);
+    let (entered, may_go, woken) = <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+    let wake = woken.clone();
+    let id = log.subscribe(Subscription {
+        wake: Arc::new(move || wake.store(true, Ordering::Relaxed)),
+        ..Subscription::new("a")
+    });
+    log.gauges(id).allow(Sheds::Everything);
+    let (enter, may_pass) = (entered.clone(), may_go.clone());
+    disk.set_read_gate(move |path| {
+        // Maintenance reads too.
+        let drops = std::thread::current().name().is_some_and(|name| name.starts_with("log-read"));
+        if drops && !path.ends_with(&FIRST[1..]) {
+            enter.store(true, Ordering::Relaxed);
+            wait_until("the gate opens", || may_pass.load(Ordering::Relaxed));
+        }
+    });
+    log.set_limits(id, 10_000, u64::MAX);
+    log.drop_oldest_unread(id);
+    wait_until("it drops behind the file", || entered.load(Ordering::Relaxed));
+    log.set_limits(id, u64::MAX, u64::MAX);
+    log.drop_oldest_unread(id);
+    woken.store(false, Ordering::Relaxed);
+    may_go.store(true, Ordering::Relaxed);
+    wait_until("it stops dropping", || woken.load(Ordering::Relaxed));
+    disk.clear_fault();
+    let expected: Vec<_> = (0..FRAMES).collect();
+    assert_eq!(values(&read_all(&log, id)), expected, "nothing was over the budget any more");
 }
 
 /// Scenario: one file cannot be opened once at a start. Guarantee: the next try opens it.

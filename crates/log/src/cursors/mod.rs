@@ -77,7 +77,7 @@ pub(crate) struct Cursor<T> {
     /// Offsets that this reader passed because they could not be read. Its file says that they are
     /// unresolved: the reader gets them once the file that has them can be read.
     pub(crate) passed: RangeSet,
-    /// Those of them that count as lost: `unread` does not have them.
+    /// Those of this and earlier processes that count as lost: `unread` does not have them.
     pub(crate) written_off: RangeSet,
     pub(crate) lease_limit_bytes: u64,
     /// Frames that were given to the reader and are not resolved.
@@ -287,6 +287,20 @@ impl<T> Cursor<T> {
         }
     }
 
+    /// Takes a frame on disk from those that are unread. One that counted as lost is not among
+    /// them, and one that was passed can be read after all.
+    pub(crate) fn remove_unread(&mut self, offset: Offset, charge: Charge) {
+        if self.passed.contains(offset) {
+            self.passed.remove_run(offset, offset + 1);
+            self.untaken.remove_run(offset, offset + 1);
+        }
+        if self.written_off.contains(offset) {
+            self.written_off.remove_run(offset, offset + 1);
+        } else {
+            self.unread.remove(charge);
+        }
+    }
+
     /// Records that the reader passes `start..end`, which cannot be read.
     pub(crate) fn note_passed(&mut self, start: Offset, end: Offset) {
         self.note_untaken(start, end);
@@ -326,12 +340,18 @@ impl<T> Cursor<T> {
         self.next = self.next.max(offset);
     }
 
+    /// Frames below had to stay when a task began to drop behind them. A walk that began anew
+    /// meanwhile has not looked at them either.
+    pub(crate) fn keep_below(&mut self, offset: Offset) {
+        self.ahead.dropped_until = self.ahead.dropped_until.max(offset);
+    }
+
     /// Records that all frames below `offset` that may go were dropped. Passes them if none stayed.
     pub(crate) fn drop_until(&mut self, offset: Offset) {
         if self.ahead.dropped_until <= self.next && self.first_ahead().is_none() {
             self.pass_to(offset);
         }
-        self.ahead.dropped_until = self.ahead.dropped_until.max(offset);
+        self.keep_below(offset);
     }
 
     pub(crate) fn is_resolved(&self, offset: Offset) -> bool {

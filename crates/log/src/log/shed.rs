@@ -176,8 +176,8 @@ impl<T> Inner<T> {
     pub(crate) fn drop_on_disk(&mut self, id: CursorId, offset: Offset, charge: Charge) {
         let cursor = self.cursor_mut(id);
         cursor.resolve(offset);
+        cursor.remove_unread(offset, charge);
         cursor.note_untaken(offset, offset + 1);
-        cursor.unread.remove(charge);
         self.note_on_disk(Change::Dropped, id, offset, charge);
     }
 

@@ -340,7 +340,7 @@ impl<T> Inner<T> {
             }
             cursor.pass_to(offset);
             cursor.next = offset + 1;
-            cursor.unread.remove(lease.charge);
+            cursor.remove_unread(offset, lease.charge);
             cursor.leased.add(lease.charge);
             cursor.disk_leases.insert(offset, lease);
             self.note_on_disk(Change::Leased, id, offset, lease.charge);

@@ -20,6 +20,8 @@ pub(super) struct Task {
     pub(super) segment: Segment,
     /// The task ends before this offset.
     pub(super) until: Offset,
+    /// Frames below had to stay when earlier tasks dropped.
+    kept_below: Offset,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +125,7 @@ impl<T> Inner<T> {
                 purpose,
                 bytes,
                 until: (segment.last + 1).min(below),
+                kept_below: cursor.ahead.dropped_until,
                 segment: segment.clone(),
             });
         }
@@ -184,12 +187,14 @@ impl<T> Inner<T> {
         if let Some(cursor) = self.cursors[task.id.0].as_mut()
             && cursor.ahead.generation == task.ahead_generation
         {
+            cursor.keep_below(task.kept_below);
             cursor.drop_until(task.from);
             cursor.ahead.dropped_until = task.until;
         }
     }
 
     fn take_drops(&mut self, task: &Task, found: Found<T>) {
+        self.cursor_mut(task.id).keep_below(task.kept_below);
         let start = self.cursor(task.id).next.max(self.cursor(task.id).ahead.dropped_until);
         let ids = self.ids_by_persistent_id();
         let mut dropped = Holding::default();

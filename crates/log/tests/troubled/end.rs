@@ -59,15 +59,15 @@ impl World {
 
     /// Checks what did not come although it is owed.
     fn check_missing(&mut self, index: usize) {
-        let (name, hurt) = (NAMES[index], &self.was_hurt);
+        let name = NAMES[index];
+        self.note_lost(index);
         let lost = self.log().lost_total(self.id(index));
+        let hurt = &self.was_hurt;
         let reader = &mut self.readers[index];
-        let missing: BTreeSet<u64> = reader.owed.difference(&reader.came).copied().collect();
-        reader.lost.extend(missing.difference(&reader.aside));
         let unexplained: Vec<&u64> =
             reader.lost.difference(hurt).filter(|_| !self.reads_were_refused).collect();
         assert!(unexplained.is_empty(), "{name} lost {unexplained:?}, which can be read");
-        if self.was_exact && !reader.has_regained {
+        if self.was_exact {
             let mut exact = Holding::default();
             let new = reader.lost.difference(&reader.counted);
             new.for_each(|value| exact.add(self.appended[*value as usize].1));

@@ -45,8 +45,6 @@ pub(crate) struct Reader {
     lost: BTreeSet<u64>,
     /// They counted as lost before the last orderly end, and do not count again.
     counted: BTreeSet<u64>,
-    /// One of those came in this life after all: the counts are too low by it.
-    has_regained: bool,
 }
 
 pub(crate) struct World {
@@ -140,7 +138,6 @@ impl World {
             reader.rewind();
             reader.resolved.clear();
             reader.lost.clear();
-            reader.has_regained = false;
             reader.aside = aside.intersection(&reader.owed).copied().collect();
         }
         self.log = Some(log);
@@ -177,9 +174,18 @@ impl World {
 
     /// Reads one frame, if there is one now.
     pub(crate) fn read(&mut self, index: usize) {
-        if let Next::Entry(offset, note) = self.log().read(self.id(index)) {
-            self.take(index, offset, note.value);
+        match self.log().read(self.id(index)) {
+            Next::Entry(offset, note) => self.take(index, offset, note.value),
+            Next::Empty => self.note_lost(index),
+            Next::Full | Next::Loading => {}
         }
+    }
+
+    /// The reader is at the end: what it is owed and did not come counts as lost.
+    fn note_lost(&mut self, index: usize) {
+        self.note_dropped();
+        let Reader { owed, came, aside, lost, .. } = &mut self.readers[index];
+        lost.extend(owed.difference(came).filter(|value| !aside.contains(value)));
     }
 
     fn take(&mut self, index: usize, offset: u64, value: u64) {
@@ -190,7 +196,7 @@ impl World {
         assert!(!reader.resolved.contains(&value), "{name} got {value} after it resolved it");
         let is_possible = reader.owed.contains(&value) || reader.maybe.contains(&value);
         assert!(is_possible, "{name} got {value}");
-        reader.has_regained |= reader.counted.contains(&value);
+        reader.counted.remove(&value);
         reader.last = Some(offset);
         reader.leased.insert(value, offset);
         reader.came.insert(value);
