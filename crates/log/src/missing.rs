@@ -16,7 +16,7 @@ use crate::cursors::{CursorFile, cursor_paths};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::{CursorState, Footer};
-use crate::segment::{ScanOptions, SegmentScan, list_segments, list_set_aside};
+use crate::segment::{ScanOptions, SegmentName, SegmentScan, list_segments, list_set_aside};
 use crate::types::{Offset, RangeSet};
 
 /// Between two looks at what a process may be changing.
@@ -192,23 +192,30 @@ fn files(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<File>> {
     let mut next = None;
     for (name, _) in list_segments(disk, log_directory)?.into_iter().rev() {
         // Of several attempts the last one counts.
-        if next != Some(name.first_offset) {
-            let end = next.replace(name.first_offset).unwrap_or(Offset::MAX);
-            files.extend(file(disk, log_directory.join(name.to_string()), name.first_offset, end));
+        if next == Some(name.first_offset) {
+            continue;
         }
+        let Some(file) = file(disk, log_directory.join(name.to_string()), name) else { continue };
+        let end = match file.first == name.first_offset {
+            true => next.replace(file.first).unwrap_or(Offset::MAX),
+            // It was renamed, and ends no other file.
+            false => Offset::MAX,
+        };
+        files.push(File { end, ..file });
     }
     for aside in list_set_aside(disk, log_directory)? {
-        files.extend(file(disk, aside.path, aside.name.first_offset, Offset::MAX));
+        files.extend(file(disk, aside.path, aside.name));
     }
     files.sort_by_key(|file| file.first);
     Ok(files)
 }
 
 /// None if the file was removed since it was listed.
-fn file(disk: &dyn Disk, path: PathBuf, first: Offset, end: Offset) -> Option<File> {
-    let mut len_bytes = 0;
-    let content = match SegmentScan::open_path(disk, &path, ScanOptions::default()) {
+fn file(disk: &dyn Disk, path: PathBuf, name: SegmentName) -> Option<File> {
+    let (mut name, mut len_bytes) = (name, 0);
+    let content = match SegmentScan::open_misnamed(disk, &path, ScanOptions::default()) {
         Ok(scan) => {
+            name = scan.name_if_misnamed().unwrap_or(name);
             len_bytes = scan.info().len_bytes;
             scan.info().footer.map_or(Content::Unsealed, Content::Sealed)
         }
@@ -216,7 +223,7 @@ fn file(disk: &dyn Disk, path: PathBuf, first: Offset, end: Offset) -> Option<Fi
         Err(error) if error.is_not_found() => return None,
         Err(_) => Content::Unknown,
     };
-    Some(File { path, len_bytes, first, end, content })
+    Some(File { path, len_bytes, first: name.first_offset, end: Offset::MAX, content })
 }
 
 /// The frames that sealed files can have at most for a reader. None if that is not known.
@@ -239,7 +246,8 @@ fn sealed_frames(reader: &Reader, files: &[File]) -> Option<u64> {
 fn unsealed_frames(disk: &dyn Disk, files: &[File], readers: &[Reader]) -> Option<Vec<u64>> {
     let mut frames = vec![0; readers.len()];
     for file in files.iter().filter(|file| matches!(file.content, Content::Unsealed)) {
-        let mut scan = SegmentScan::open_path(disk, &file.path, ScanOptions::default()).ok()?;
+        let scan = SegmentScan::open_misnamed(disk, &file.path, ScanOptions::default());
+        let mut scan = scan.ok()?;
         let mut next = file.first;
         while let Some(located) = scan.next_frame().ok()? {
             let offset = located.header.offset;

@@ -79,8 +79,10 @@ pub struct Recovered {
     /// Newest segments of which the end is cut, and its bytes: a crash left it of a write, as far
     /// as readers' files tell.
     pub cut: Vec<(PathBuf, u64)>,
-    /// Files that earlier processes set aside. Nothing in them is delivered.
+    /// Files that are set aside. Nothing in them is delivered.
     pub set_aside: Vec<PathBuf>,
+    /// Segments that had the name of another one. They are set aside.
+    pub misnamed: Vec<PathBuf>,
     /// Readers that have a cursor file.
     pub cursors: u64,
     /// Bytes of the segments whose frames were scanned, the newest ones.

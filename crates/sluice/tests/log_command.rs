@@ -340,6 +340,33 @@ fn damage_is_found_and_named() {
     assert_eq!(shown.ok().lines().count(), 9);
 }
 
+/// Scenario: the segment is renamed by hand. Guarantee: all commands name it, and `repair` gives it
+/// its own name, unless a file has that name.
+#[test]
+fn a_renamed_segment_is_named_and_gets_its_name_back() {
+    let directory = LogDirectory::filled();
+    let segment = directory.segment();
+    let whole = directory.run("show", &["--body"]).ok();
+    let other = segment.with_file_name("00000000000000ff.seg");
+    std::fs::rename(&segment, &other).expect("renamed");
+    let name = segment.file_name().expect("a name").to_string_lossy();
+    let says = format!("{}: was renamed or copied: it is the segment {name}", other.display());
+    for (command, code) in [("ls", 0), ("show", 0), ("verify", 1)] {
+        let ran = directory.run(command, &[]);
+        let is_named = ran.out.contains(&says) || ran.err.contains(&says);
+        assert!(is_named && ran.code == Some(code), "{command}: {ran:?}");
+    }
+    std::fs::write(&segment, b"of the operator").expect("a file");
+    let blocked = directory.run("repair", &["--yes"]).ok();
+    let by = format!("{} exists; move one of them", segment.display());
+    assert!(blocked.contains(&by) && blocked.contains(&format!("it is {name}")), "{blocked}");
+    std::fs::remove_file(&segment).expect("removed");
+    let repaired = directory.run("repair", &["--yes"]).ok();
+    assert!(repaired.starts_with(&format!("put back: {}", other.display())), "{repaired}");
+    assert!(!other.exists());
+    assert_eq!(directory.run("show", &["--body"]).ok(), whole);
+}
+
 /// Scenario: a cursor file is unreadable or gone. Guarantee: it is named, hides nothing else, and
 /// the backlog on disk is kept until it is dropped by hand.
 #[test]

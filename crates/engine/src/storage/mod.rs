@@ -201,6 +201,13 @@ fn tell(signal: Signal, found: &Recovered) {
              until it does; docs/log.md says what to do if it never does"
         );
     }
+    if !found.misnamed.is_empty() {
+        tracing::error!(
+            %signal, files = ?found.misnamed,
+            "these segments were renamed or copied: they are set aside, and deliveries go on \
+             without them; `sluice log repair` puts back what deliveries wait for"
+        );
+    }
     if !found.cut.is_empty() {
         let (files, bytes): (Vec<_>, Vec<_>) = found.cut.iter().cloned().unzip();
         tracing::warn!(

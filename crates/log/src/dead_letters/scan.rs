@@ -107,10 +107,11 @@ impl DeadLetterScan {
         &mut self,
         unreadable: &mut Vec<FileError>,
     ) -> Result<Option<StoredRecord>> {
-        use FileError::{Io, NewerVersion, NoSegment};
         loop {
             match self.next_letter() {
-                Err(error @ (Io { .. } | NewerVersion { .. } | NoSegment { .. })) => {
+                Err(error)
+                    if error.is_of_whole_segment() || matches!(error, FileError::Io { .. }) =>
+                {
                     self.segments.skip_segment();
                     unreadable.push(error);
                 }

@@ -124,7 +124,7 @@ pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentNa
 /// A file that was set aside: readers passed something in it, so that it is not removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetAside {
-    /// As it was before.
+    /// As it was before, or as it should have been.
     pub name: SegmentName,
     pub path: PathBuf,
     pub len_bytes: u64,
@@ -149,8 +149,8 @@ pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>
     Ok(files)
 }
 
-/// Renames a segment. None if it is not there any more. If the new name is lost in a power cut, the
-/// next start reads the file again.
+/// Renames a segment, also one that has the name of another. None if it is not there any more. If
+/// the new name is lost in a power cut, the next start reads the file again.
 pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
     let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
         return Ok(None);
@@ -160,7 +160,9 @@ pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>
     let entry = entries.iter().find(|entry| entry.name == file_name);
     let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
     let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
-    let aside = directory.join(free_name_among(&entries, &file_name));
+    let opened = SegmentScan::open_misnamed(disk, path, ScanOptions::default());
+    let name = opened.ok().and_then(|scan| scan.name_if_misnamed()).unwrap_or(name);
+    let aside = directory.join(free_name_among(&entries, &name.to_string()));
     disk.rename(path, &aside).at(path, "cannot set aside")?;
     let _ = disk.sync_directory(directory);
     Ok(Some(SetAside { name, path: aside, len_bytes }))
@@ -329,7 +331,7 @@ impl SegmentChain {
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
-                Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
+                Err(error) if error.is_of_whole_segment() => {}
                 Err(FileError::Io { .. }) => self.current = None,
                 result => return result,
             }

@@ -74,7 +74,7 @@ pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Res
     loop {
         match next() {
             // The segment is unreadable as a whole. Errors of the disk would come again.
-            Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
+            Err(error) if error.is_of_whole_segment() => {
                 complain!("sluice: skipped: {error}");
             }
             result => return Ok(result?),
