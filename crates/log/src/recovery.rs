@@ -114,8 +114,8 @@ pub fn own_directory(disk: &dyn Disk, path: &Path) -> Result<DirectoryLock, Lock
     owned?
 }
 
-/// For how long a start asks a disk again that refuses.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
+/// For how long a disk that refuses is asked again: at a start, and for the state of dead letters.
+pub const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Wait before an operation that the disk refused is tried again.
 const RETRY: Duration = Duration::from_millis(200);
