@@ -357,7 +357,7 @@ pub fn verify(
         verification
             .findings
             .extend(lost.map(|(log_directory, name)| Finding::LostCursor { log_directory, name }));
-        let Missing { by_reader, empty_files } = missing(disk, &log_directory)?;
+        let Missing { by_reader, empty_files, .. } = missing(disk, &log_directory)?;
         verification.findings.extend(by_reader.into_iter().map(|(reader, frames)| {
             Finding::MissingBacklog { log_directory: log_directory.clone(), reader, frames }
         }));

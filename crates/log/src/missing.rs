@@ -36,6 +36,8 @@ pub struct Missing {
     pub by_reader: Vec<(String, u64)>,
     /// Segments without content where these readers have unresolved offsets.
     pub empty_files: Vec<PathBuf>,
+    /// There was too much to look at, or the disk refused: more may be missing.
+    pub is_incomplete: bool,
 }
 
 impl Missing {
@@ -79,14 +81,17 @@ struct Reader {
     waits: RangeSet,
 }
 
-/// Looks at a log's files at a start, when nothing changes them. Says nothing of many files.
-pub(crate) fn missing_at_start(disk: &dyn Disk, log_directory: &Path) -> Result<Missing> {
-    let segments = list_segments(disk, log_directory)?;
-    if segments.len() > FILES_AT_START {
-        return Ok(Missing::default());
-    }
-    let readers = readers(disk, log_directory)?;
-    find(disk, log_directory, &readers, UNSEALED_AT_START_BYTES)
+/// Looks at a log's files at a start, when nothing changes them, unless there are many.
+pub(crate) fn missing_at_start(disk: &dyn Disk, log_directory: &Path) -> Missing {
+    let look = || {
+        let readers = readers(disk, log_directory)?;
+        let is_little = list_segments(disk, log_directory)?.len() <= FILES_AT_START;
+        match is_little || readers.is_empty() {
+            true => find(disk, log_directory, &readers, UNSEALED_AT_START_BYTES),
+            false => Ok(Missing { is_incomplete: true, ..Missing::default() }),
+        }
+    };
+    look().unwrap_or_else(|_: FileError| Missing { is_incomplete: true, ..Missing::default() })
 }
 
 /// Looks at a log's files. A process may be changing them: what is not the same before and after is
@@ -169,6 +174,7 @@ fn find(
             let of_files = files.iter().filter(|it| matches!(it.content, Content::Unsealed));
             let bytes: u64 = of_files.map(|file| file.len_bytes).sum();
             let is_little = bytes <= unsealed_limit_bytes;
+            missing.is_incomplete |= !is_little;
             is_little.then(|| unsealed_frames(disk, &files, readers)).flatten()
         });
         let Some(unsealed) = unsealed else { continue };

@@ -239,6 +239,14 @@ fn tell(signal: Signal, found: &Recovered) {
              emptied or cut; the rest is delivered"
         );
     }
+    if found.missing.is_incomplete {
+        tracing::info!(
+            %signal,
+            "it is not known whether telemetry that deliveries wait for is missing: there is too \
+             much on disk for a start to look, or the disk refuses; `sluice log ls` looks, also \
+             while Sluice runs, and deliveries count what they do not find as lost"
+        );
+    }
     if let Some(path) = &found.damaged_list {
         tracing::error!(
             %signal, path = %path.display(),

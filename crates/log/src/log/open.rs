@@ -158,8 +158,7 @@ impl<'a, T: Record> Recovery<'a, T> {
             counted_from: Offset::MAX,
         };
         recovery.read_cursors(&home.cursors_directory)?;
-        let missing = missing_at_start(recovery.disk, recovery.directory);
-        recovery.found.missing = missing.unwrap_or_default();
+        recovery.found.missing = missing_at_start(recovery.disk, recovery.directory);
         recovery.read_segments()?;
         recovery.forget_unknown_without_segments();
         recovery.pass_what_is_set_aside();
