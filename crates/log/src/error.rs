@@ -31,7 +31,11 @@ pub enum FileError {
     Misnamed { path: PathBuf, name: SegmentName, log_id: u128 },
     #[error("{}: neither of the two slots can be read", path.display())]
     DamagedCursor { path: PathBuf },
-    #[error("{}: the list of cursor files is damaged", path.display())]
+    #[error(
+        "{}: the list of cursor files is damaged; the next start writes it anew, and it is not \
+         known whether one of the files is gone",
+        path.display()
+    )]
     DamagedList { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },

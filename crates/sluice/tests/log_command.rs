@@ -16,6 +16,7 @@ use log_directory::{
 use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
+use sluice_log::dead_letters;
 use sluice_log::disk::DirectoryLock;
 use sluice_otlp::Encoding;
 
@@ -365,6 +366,31 @@ fn a_renamed_segment_is_named_and_gets_its_name_back() {
     assert!(repaired.starts_with(&format!("put back: {}", other.display())), "{repaired}");
     assert!(!other.exists());
     assert_eq!(directory.run("show", &["--body"]).ok(), whole);
+}
+
+/// Guarantee: a damaged list of cursor files and damaged dead letters are named by `ls`, with what
+/// happens; the letters also when they are listed.
+#[test]
+fn damage_beside_the_segments_is_listed_with_its_file() {
+    let directory = LogDirectory::filled();
+    let list = directory.traces().join("cursors.list");
+    std::fs::write(&list, b"no list").expect("written");
+    let letters = dead_letters::directory_of(&directory.traces(), HEALTHY);
+    let letters = segments(&letters).remove(0);
+    let mut bytes = std::fs::read(&letters).expect("a segment");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("a letter");
+    bytes[last] ^= 1;
+    std::fs::write(&letters, bytes).expect("written");
+    let listed = directory.run("ls", &[]).ok();
+    for says in [
+        format!("unreadable: {}: the list of cursor files is damaged; the next", list.display()),
+        format!("in {}: they are skipped, and the file is kept", letters.display()),
+    ] {
+        assert!(listed.contains(&says), "{says}: {listed}");
+    }
+    let shown = directory.run("dead-letters", &[]);
+    let says = format!("sluice: {}: skipped ", letters.display());
+    assert!(shown.err.contains(&says), "{shown:?}");
 }
 
 /// Scenario: a cursor file is unreadable or gone. Guarantee: it is named, hides nothing else, and

@@ -121,10 +121,7 @@ impl Storage {
         let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
         let name = id.to_string();
         let open = move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes);
-        match opening(open).await? {
-            Ok(opened) => Ok(DeadLetters::OnDisk(Box::new(opened))),
-            Err(error) => Err(StartError(format!("dead letters of {id}: {error}"))),
-        }
+        Ok(DeadLetters::OnDisk(Box::new(opening(open).await?)))
     }
 
     /// Writes unresolved frames, and ends. Returns those that could not be written, by signal.

@@ -19,7 +19,7 @@ use scan::last_byte_set;
 use crate::disk::{Access, BadBlocks, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, HeaderParse,
+    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, FrameHeader, HeaderParse,
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, frame_epoch, parse_frame_header,
 };
 use crate::types::{Offset, StoredRecord, unix_now_ns};
@@ -282,7 +282,10 @@ pub struct SegmentChain {
     from_offset: u64,
     left: VecDeque<SegmentName>,
     current: Option<SegmentScan>,
-    damage: Damage,
+    /// Frames of the current segment that are whole and of no use.
+    strange: Damage,
+    /// Of the segments before.
+    damaged: Vec<(PathBuf, Damage)>,
 }
 
 impl SegmentChain {
@@ -295,7 +298,8 @@ impl SegmentChain {
             from_offset,
             left,
             current: None,
-            damage: Damage::default(),
+            strange: Damage::default(),
+            damaged: Vec::new(),
         })
     }
 
@@ -323,7 +327,13 @@ impl SegmentChain {
 
     /// Goes on with the next segment.
     pub(crate) fn skip_segment(&mut self) {
-        self.damage.add(self.current.take().map_or(Damage::default(), |scan| scan.damage()));
+        self.damaged = self.damaged();
+        (self.current, self.strange) = (None, Damage::default());
+    }
+
+    /// Counts the frame that `next_frame` returned last as damaged.
+    pub(crate) fn count_strange(&mut self, frame: &FrameHeader) {
+        self.strange.add(Damage { frames: 1, regions: 0, bytes: frame.frame_len_bytes() });
     }
 
     /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports, and
@@ -332,7 +342,7 @@ impl SegmentChain {
         loop {
             match self.next_frame() {
                 Err(error) if error.is_of_whole_segment() => {}
-                Err(FileError::Io { .. }) => self.current = None,
+                Err(FileError::Io { .. }) => self.skip_segment(),
                 result => return result,
             }
         }
@@ -348,13 +358,17 @@ impl SegmentChain {
         self.current.as_mut().map_or(Ok(None), SegmentScan::body)
     }
 
-    /// Damage found so far.
-    pub fn damage(&self) -> Damage {
-        let mut damage = self.damage;
+    /// The files in which damage was found so far.
+    pub fn damaged(&self) -> Vec<(PathBuf, Damage)> {
+        let mut damaged = self.damaged.clone();
         if let Some(scan) = &self.current {
-            damage.add(scan.damage());
+            let mut damage = scan.damage();
+            damage.add(self.strange);
+            if !damage.is_none() {
+                damaged.push((scan.path().to_owned(), damage));
+            }
         }
-        damage
+        damaged
     }
 }
 

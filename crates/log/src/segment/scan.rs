@@ -177,6 +177,10 @@ impl SegmentScan {
         is_misnamed.then_some(SegmentName { first_offset, attempt: 0 })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub fn info(&self) -> &SegmentInfo {
         &self.info
     }
