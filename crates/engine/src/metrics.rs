@@ -14,6 +14,7 @@ use sluice_receivers::RECEIVERS;
 use sluice_telemetry::exposition::{Exposition, Families, Naming};
 use sluice_telemetry::table::TableDoc;
 
+use crate::delivery::Listing;
 use crate::status::EngineStatus;
 
 /// The newest dead letters of a delivery that are listed one by one.
@@ -79,15 +80,15 @@ pub(crate) fn dead_letters_text(status: &EngineStatus) -> String {
     let mut text = String::new();
     for (_, delivery) in &status.shown.load().deliveries {
         let totals = delivery.dead_letters.totals();
-        if totals.letters == 0 && totals.evicted_items == 0 {
+        let listing = delivery.dead_letters.listing(LISTED_LETTERS);
+        let Listing { letters, items, newest, problems } = listing;
+        if letters == 0 && totals.evicted_items == 0 && problems.is_empty() {
             continue;
         }
-        let (items, newest) = delivery.dead_letters.summaries(LISTED_LETTERS);
         let _ = writeln!(
             text,
-            "{}: {items} items in {} letters ({} of {} bytes)",
+            "{}: {items} items in {letters} letters ({} of {} bytes)",
             delivery.id,
-            totals.letters,
             totals.bytes,
             delivery.dead_letters.limit_bytes()
         );
@@ -98,6 +99,9 @@ pub(crate) fn dead_letters_text(status: &EngineStatus) -> String {
                  dead letters may be",
                 totals.evicted_items
             );
+        }
+        for problem in problems {
+            let _ = writeln!(text, "  {problem}");
         }
         for letter in newest {
             let age = SystemTime::now().duration_since(letter.at).unwrap_or_default().as_secs();

@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::format::Version;
-use crate::types::{DiskTrouble, Offset};
+use crate::segment::SegmentName;
+use crate::types::DiskTrouble;
 
 pub type Result<A, E = FileError> = std::result::Result<A, E>;
 
@@ -26,11 +27,15 @@ pub enum FileError {
     Unfinished { path: PathBuf },
     #[error("{}: no segment, or one whose header cannot be read", path.display())]
     NoSegment { path: PathBuf },
-    #[error("{}: begins at offset {first:#018x}: it was renamed", path.display())]
-    Misnamed { path: PathBuf, first: Offset },
+    #[error("{}: was renamed or copied: it is the segment {name}", path.display())]
+    Misnamed { path: PathBuf, name: SegmentName, log_id: u128 },
     #[error("{}: neither of the two slots can be read", path.display())]
     DamagedCursor { path: PathBuf },
-    #[error("{}: the list of cursor files is damaged", path.display())]
+    #[error(
+        "{}: the list of cursor files is damaged; the next start writes it anew, and it is not \
+         known whether one of the files is gone",
+        path.display()
+    )]
     DamagedList { path: PathBuf },
     #[error("a frame of {body_bytes} bytes for {readers} readers exceeds what the format can hold")]
     FrameTooLarge { body_bytes: usize, readers: usize },
@@ -50,6 +55,12 @@ impl FileError {
     /// True if the file is not there (any more).
     pub fn is_not_found(&self) -> bool {
         matches!(self, FileError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// True if a segment has to be passed as a whole: reading goes on with the next one.
+    pub fn is_of_whole_segment(&self) -> bool {
+        use FileError::{Misnamed, NewerVersion, NoSegment};
+        matches!(self, NoSegment { .. } | NewerVersion { .. } | Misnamed { .. })
     }
 
     /// True if a file or its directory was removed or moved away while it was in use.

@@ -36,6 +36,8 @@ pub struct LogOverview {
     pub cursors: Vec<CursorOverview>,
     /// See [`lost_cursors`].
     pub lost_cursors: Vec<String>,
+    /// Why the list of cursor files cannot be read.
+    pub damaged_list: Option<FileError>,
     pub missing: Missing,
     pub dead_letters: Vec<DeadLetterOverview>,
 }
@@ -75,8 +77,8 @@ pub struct DeadLetterOverview {
     /// Segments that cannot be read, or not to their end: letters in them are not counted. And the
     /// state, if the disk refuses it.
     pub unreadable: Vec<FileError>,
-    /// Letters and places in other segments that cannot be read and are not counted.
-    pub damage: Damage,
+    /// Segments with letters and places that cannot be read and are not counted.
+    pub damaged: Vec<(PathBuf, Damage)>,
 }
 
 /// Every log below `directory`. Reads headers of segments, headers of frames if necessary, and all
@@ -90,6 +92,7 @@ pub fn overview(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<LogOvervie
             set_aside: list_set_aside(&**disk, &directory)?,
             cursors: cursors(disk, &directory)?,
             lost_cursors: lost_cursors(&**disk, &directory)?,
+            damaged_list: read_list(&**disk, &directory).err(),
             missing: missing(&**disk, &directory)?,
             dead_letters: dead_letters(disk, &directory)?,
             directory,
@@ -246,7 +249,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
     for (name, directory) in dead_letter_directories(&**disk, directory)? {
         let (mut held, mut unreadable) = (Holding::default(), Vec::new());
         let mut letters = DeadLetterScan::open_in_part(disk.clone(), &directory, &mut unreadable)?;
-        while let Some(letter) = letters.next_readable(&mut unreadable)? {
+        while let Some((letter, _)) = letters.next_readable(&mut unreadable)? {
             held.add(letter.charge);
         }
         overviews.push(DeadLetterOverview {
@@ -257,7 +260,7 @@ fn dead_letters(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<DeadLetter
             dropped: letters.state().dropped,
             is_state_lost: letters.is_state_lost && (held.frames > 0 || !unreadable.is_empty()),
             unreadable,
-            damage: letters.damage(),
+            damaged: letters.damaged(),
         });
     }
     Ok(overviews)
@@ -357,7 +360,7 @@ pub fn verify(
         verification
             .findings
             .extend(lost.map(|(log_directory, name)| Finding::LostCursor { log_directory, name }));
-        let Missing { by_reader, empty_files } = missing(disk, &log_directory)?;
+        let Missing { by_reader, empty_files, .. } = missing(disk, &log_directory)?;
         verification.findings.extend(by_reader.into_iter().map(|(reader, frames)| {
             Finding::MissingBacklog { log_directory: log_directory.clone(), reader, frames }
         }));

@@ -56,7 +56,7 @@ pub use error::{FileError, Result};
 pub use format::DroppedRange;
 pub use log::{GivenUp, Log};
 pub use missing::Missing;
-pub use recovery::{OpenOptions, Recovered, own_directory};
+pub use recovery::{OpenOptions, READ_PATIENCE, Recovered, own_directory};
 pub use segment::Unremoved;
 pub use types::{
     Appended, Charge, CursorId, DiskTrouble, Gauge, Holding, Keep, LogStats, MemoryUse, Next,

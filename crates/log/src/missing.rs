@@ -16,7 +16,7 @@ use crate::cursors::{CursorFile, cursor_paths};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
 use crate::format::{CursorState, Footer};
-use crate::segment::{ScanOptions, SegmentScan, list_segments, list_set_aside};
+use crate::segment::{ScanOptions, SegmentName, SegmentScan, list_segments, list_set_aside};
 use crate::types::{Offset, RangeSet};
 
 /// Between two looks at what a process may be changing.
@@ -36,6 +36,8 @@ pub struct Missing {
     pub by_reader: Vec<(String, u64)>,
     /// Segments without content where these readers have unresolved offsets.
     pub empty_files: Vec<PathBuf>,
+    /// There was too much to look at, or the disk refused: more may be missing.
+    pub is_incomplete: bool,
 }
 
 impl Missing {
@@ -79,14 +81,17 @@ struct Reader {
     waits: RangeSet,
 }
 
-/// Looks at a log's files at a start, when nothing changes them. Says nothing of many files.
-pub(crate) fn missing_at_start(disk: &dyn Disk, log_directory: &Path) -> Result<Missing> {
-    let segments = list_segments(disk, log_directory)?;
-    if segments.len() > FILES_AT_START {
-        return Ok(Missing::default());
-    }
-    let readers = readers(disk, log_directory)?;
-    find(disk, log_directory, &readers, UNSEALED_AT_START_BYTES)
+/// Looks at a log's files at a start, when nothing changes them, unless there are many.
+pub(crate) fn missing_at_start(disk: &dyn Disk, log_directory: &Path) -> Missing {
+    let look = || {
+        let readers = readers(disk, log_directory)?;
+        let is_little = list_segments(disk, log_directory)?.len() <= FILES_AT_START;
+        match is_little || readers.is_empty() {
+            true => find(disk, log_directory, &readers, UNSEALED_AT_START_BYTES),
+            false => Ok(Missing { is_incomplete: true, ..Missing::default() }),
+        }
+    };
+    look().unwrap_or_else(|_: FileError| Missing { is_incomplete: true, ..Missing::default() })
 }
 
 /// Looks at a log's files. A process may be changing them: what is not the same before and after is
@@ -169,6 +174,7 @@ fn find(
             let of_files = files.iter().filter(|it| matches!(it.content, Content::Unsealed));
             let bytes: u64 = of_files.map(|file| file.len_bytes).sum();
             let is_little = bytes <= unsealed_limit_bytes;
+            missing.is_incomplete |= !is_little;
             is_little.then(|| unsealed_frames(disk, &files, readers)).flatten()
         });
         let Some(unsealed) = unsealed else { continue };
@@ -192,23 +198,30 @@ fn files(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<File>> {
     let mut next = None;
     for (name, _) in list_segments(disk, log_directory)?.into_iter().rev() {
         // Of several attempts the last one counts.
-        if next != Some(name.first_offset) {
-            let end = next.replace(name.first_offset).unwrap_or(Offset::MAX);
-            files.extend(file(disk, log_directory.join(name.to_string()), name.first_offset, end));
+        if next == Some(name.first_offset) {
+            continue;
         }
+        let Some(file) = file(disk, log_directory.join(name.to_string()), name) else { continue };
+        let end = match file.first == name.first_offset {
+            true => next.replace(file.first).unwrap_or(Offset::MAX),
+            // It was renamed, and ends no other file.
+            false => Offset::MAX,
+        };
+        files.push(File { end, ..file });
     }
     for aside in list_set_aside(disk, log_directory)? {
-        files.extend(file(disk, aside.path, aside.name.first_offset, Offset::MAX));
+        files.extend(file(disk, aside.path, aside.name));
     }
     files.sort_by_key(|file| file.first);
     Ok(files)
 }
 
 /// None if the file was removed since it was listed.
-fn file(disk: &dyn Disk, path: PathBuf, first: Offset, end: Offset) -> Option<File> {
-    let mut len_bytes = 0;
-    let content = match SegmentScan::open_path(disk, &path, ScanOptions::default()) {
+fn file(disk: &dyn Disk, path: PathBuf, name: SegmentName) -> Option<File> {
+    let (mut name, mut len_bytes) = (name, 0);
+    let content = match SegmentScan::open_misnamed(disk, &path, ScanOptions::default()) {
         Ok(scan) => {
+            name = scan.name_if_misnamed().unwrap_or(name);
             len_bytes = scan.info().len_bytes;
             scan.info().footer.map_or(Content::Unsealed, Content::Sealed)
         }
@@ -216,7 +229,7 @@ fn file(disk: &dyn Disk, path: PathBuf, first: Offset, end: Offset) -> Option<Fi
         Err(error) if error.is_not_found() => return None,
         Err(_) => Content::Unknown,
     };
-    Some(File { path, len_bytes, first, end, content })
+    Some(File { path, len_bytes, first: name.first_offset, end: Offset::MAX, content })
 }
 
 /// The frames that sealed files can have at most for a reader. None if that is not known.
@@ -239,7 +252,8 @@ fn sealed_frames(reader: &Reader, files: &[File]) -> Option<u64> {
 fn unsealed_frames(disk: &dyn Disk, files: &[File], readers: &[Reader]) -> Option<Vec<u64>> {
     let mut frames = vec![0; readers.len()];
     for file in files.iter().filter(|file| matches!(file.content, Content::Unsealed)) {
-        let mut scan = SegmentScan::open_path(disk, &file.path, ScanOptions::default()).ok()?;
+        let scan = SegmentScan::open_misnamed(disk, &file.path, ScanOptions::default());
+        let mut scan = scan.ok()?;
         let mut next = file.first;
         while let Some(located) = scan.next_frame().ok()? {
             let offset = located.header.offset;

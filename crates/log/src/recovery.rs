@@ -79,8 +79,10 @@ pub struct Recovered {
     /// Newest segments of which the end is cut, and its bytes: a crash left it of a write, as far
     /// as readers' files tell.
     pub cut: Vec<(PathBuf, u64)>,
-    /// Files that earlier processes set aside. Nothing in them is delivered.
+    /// Files that are set aside. Nothing in them is delivered.
     pub set_aside: Vec<PathBuf>,
+    /// Segments that had the name of another one. They are set aside.
+    pub misnamed: Vec<PathBuf>,
     /// Readers that have a cursor file.
     pub cursors: u64,
     /// Bytes of the segments whose frames were scanned, the newest ones.
@@ -112,8 +114,8 @@ pub fn own_directory(disk: &dyn Disk, path: &Path) -> Result<DirectoryLock, Lock
     owned?
 }
 
-/// For how long a start asks a disk again that refuses.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
+/// For how long a disk that refuses is asked again: at a start, and for the state of dead letters.
+pub const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Wait before an operation that the disk refused is tried again.
 const RETRY: Duration = Duration::from_millis(200);

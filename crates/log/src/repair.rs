@@ -1,8 +1,9 @@
 //! Decides what becomes of the files of a log that were set aside. Nothing else gives data up.
 //!
-//! A file goes back to its name when a reader waits for something in it that can be read. Another
-//! one may be removed, and a segment that the disk refuses to read may be set aside, which only an
-//! operator decides. The caller owns the directory ([`crate::disk::DirectoryLock`]).
+//! A file goes back to its name when a reader waits for something in it that can be read, also one
+//! that was renamed by hand. Another one may be removed, and a segment that the disk refuses to
+//! read may be set aside, which only an operator decides. The caller owns the directory
+//! ([`crate::disk::DirectoryLock`]).
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +13,12 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::inspect::lost_cursors;
 use crate::segment::{
-    Damage, ScanOptions, SegmentScan, free_name_among, list_if_there, list_segments, list_set_aside,
+    Damage, ScanOptions, SegmentName, SegmentScan, free_name_among, list_if_there, list_segments,
+    list_set_aside,
 };
 use crate::types::{Holding, StoredRecord};
 
-/// A file that was set aside or that the disk refuses to read.
+/// A file that was set aside, that has a wrong name, or that the disk refuses to read.
 #[derive(Debug)]
 pub struct Examined {
     pub path: PathBuf,
@@ -30,7 +32,7 @@ pub struct Examined {
 
 #[derive(Debug)]
 pub enum Remedy {
-    /// Give it this name, the one before: some reader gets more than without the file.
+    /// Give it this name, its own: some reader gets more than without the file.
     PutBack(PathBuf),
     /// The same, but another file has this name.
     Blocked { by: PathBuf },
@@ -68,9 +70,9 @@ pub fn examine(
     let mut taken: Vec<PathBuf> =
         entries.iter().map(|entry| log_directory.join(&entry.name)).collect();
     for file in list_set_aside(disk, log_directory)? {
-        let before = log_directory.join(file.name.to_string());
         let (found, refused) = read(disk, &file.path, &cursors, is_known)?;
         let found = found.unwrap_or_default();
+        let before = log_directory.join(found.name.unwrap_or(file.name).to_string());
         let remedy = if found.waiting.frames > 0 && taken.contains(&before) {
             Remedy::Blocked { by: before }
         } else if found.waiting.frames > 0 {
@@ -92,13 +94,26 @@ pub fn examine(
     }
     for (name, len_bytes) in list_segments(disk, log_directory)? {
         let path = log_directory.join(name.to_string());
-        // A start passes bad blocks among readable ones.
-        if let (None, Some(refused)) = read(disk, &path, &cursors, is_known)? {
-            let to = log_directory.join(free_name_among(&entries, &name.to_string()));
-            let (waiting, damage) = (Holding::default(), Damage::default());
-            let remedy = Remedy::SetAside { to, refused };
-            examined.push(Examined { path, len_bytes, waiting, damage, remedy });
-        }
+        let (found, refused) = read(disk, &path, &cursors, is_known)?;
+        let own_name = found.as_ref().and_then(|found| found.name);
+        let is_read = found.is_some();
+        let Found { waiting, damage, .. } = found.unwrap_or_default();
+        let remedy = match (own_name, refused) {
+            // Without anything that is waited for, the next start sets it aside.
+            (Some(own), _) if waiting.frames > 0 => {
+                let to = log_directory.join(own.to_string());
+                let is_taken = taken.contains(&to);
+                taken.push(to.clone());
+                if is_taken { Remedy::Blocked { by: to } } else { Remedy::PutBack(to) }
+            }
+            // A start passes bad blocks among readable ones.
+            (_, Some(refused)) if !is_read => {
+                let to = log_directory.join(free_name_among(&entries, &name.to_string()));
+                Remedy::SetAside { to, refused }
+            }
+            _ => continue,
+        };
+        examined.push(Examined { path, len_bytes, waiting, damage, remedy });
     }
     Ok(examined)
 }
@@ -106,6 +121,8 @@ pub fn examine(
 /// The content of a file.
 #[derive(Default)]
 struct Found {
+    /// Its own name, if it has that of another segment.
+    name: Option<SegmentName>,
     waiting: Holding,
     /// Frames that readers wait for and that this release cannot use.
     newer: Holding,
@@ -139,8 +156,8 @@ fn read_with(
     cursors: &[CursorState],
     is_known: &dyn Fn(&StoredRecord) -> bool,
 ) -> Result<Found> {
-    let mut scan = SegmentScan::open_path(disk, path, options)?;
-    let mut found = Found::default();
+    let mut scan = SegmentScan::open_misnamed(disk, path, options)?;
+    let mut found = Found { name: scan.name_if_misnamed(), ..Found::default() };
     while let Some(located) = scan.next_frame()? {
         let (offset, charge) = (located.header.offset, located.header.charge);
         if cursors.iter().any(|cursor| cursor.waits_for(scan.readers(), offset))

@@ -11,6 +11,7 @@ use sluice_log::dead_letters::{DeadLetter, DeadLetterScan, DeadLetters, director
 use sluice_log::disk::Disk;
 use sluice_log::format::{Refusal, SLOT_LEN_BYTES};
 use sluice_log::inspect::{self, DeadLetterOverview, Finding, Verification};
+use sluice_log::segment::Damage;
 use support::faulty_disk::FaultyDisk;
 
 const LOG: &str = "/log/traces";
@@ -41,8 +42,11 @@ fn replayed(disk: &FaultyDisk) -> (Vec<u64>, u64) {
     while let Some((_, refusal)) = reader.next_letter().expect("read") {
         indices.push(refusal.refused_unix_ns);
     }
-    let damage = reader.damage();
-    (indices, damage.frames + damage.regions)
+    (indices, places(&reader.damaged()))
+}
+
+fn places(damaged: &[(PathBuf, Damage)]) -> u64 {
+    damaged.iter().map(|(_, damage)| damage.frames + damage.regions).sum()
 }
 
 fn listed(disk: &FaultyDisk) -> DeadLetterOverview {
@@ -130,7 +134,8 @@ fn all_count_the_same_letters_as_readable() {
         let (listed, verified, letters) = (listed(&disk), verified(&disk), open(&disk));
         let readable = read.len() as u64;
         assert_eq!((readable, damage), (6 + u64::from(is_sealed), 2));
-        assert_eq!((listed.held.frames, listed.damage.frames), (readable, 2));
+        let damaged: Vec<_> = listed.damaged.iter().map(|(path, it)| (path, it.frames)).collect();
+        assert_eq!((listed.held.frames, damaged), (readable, vec![(&path, 2)]));
         assert_eq!((verified.frames, verified.findings.len()), (readable, 1));
         assert_eq!((letters.letters(), letters.unreadable_files()), (readable, 1));
     }

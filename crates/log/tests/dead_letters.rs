@@ -56,7 +56,7 @@ fn read(disk: &FaultyDisk, from: u64) -> Vec<(StoredRecord, Refusal)> {
     while let Some(letter) = reader.next_letter().unwrap() {
         letters.push(letter);
     }
-    assert!(reader.damage().is_none());
+    assert!(reader.damaged().is_empty());
     letters
 }
 

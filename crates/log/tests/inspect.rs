@@ -94,6 +94,23 @@ fn everything_is_listed_and_nothing_is_changed() {
     );
 }
 
+/// Guarantee: a damaged list of cursor files is told by the listing and by `verify`, with its name
+/// and what happens.
+#[test]
+fn a_damaged_list_of_cursor_files_is_told() {
+    let disk = filled();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let told = || overview(&shared, Path::new(ROOT)).unwrap().remove(1).damaged_list;
+    assert!(told().is_none());
+    let list = Path::new(TRACES).join("cursors.list");
+    disk.put(&list, b"no list");
+    let says = told().expect("told").to_string();
+    let begins = format!("{}: the list of cursor files is damaged; the next start", list.display());
+    assert!(says.starts_with(&begins), "{says}");
+    let findings = verify(&disk, Path::new(ROOT), &mut |_, _| {}).unwrap().findings;
+    assert!(matches!(&findings[0], Finding::Unreadable(error) if error.to_string() == says));
+}
+
 #[test]
 fn a_whole_directory_is_verified_with_progress() {
     let disk = filled();

@@ -6,9 +6,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_log::Missing;
 use sluice_log::disk::Disk;
 use sluice_log::inspect::{Finding, overview, verify};
+use sluice_log::{Log, Missing, OpenOptions};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
@@ -116,5 +116,35 @@ fn a_segment_that_was_never_finished_is_no_loss() {
         disk.put(&Path::new(DIRECTORY).join(format!("{FRAMES:016x}.seg")), &bytes);
         assert!(said(&disk, "unfinished").is_none());
         assert!(open(&disk).1.missing.is_none());
+    }
+}
+
+/// Scenario: there are more segments than a start looks at, and one of them is gone. Guarantee: the
+/// start says that it does not know, but not where no reader waits; the listing looks.
+#[test]
+fn a_start_says_that_it_did_not_look_at_many_segments() {
+    for waits in [true, false] {
+        let disk = FaultyDisk::new(1);
+        let many = |disk: &FaultyDisk| {
+            Log::<Note>::open(OpenOptions { segment_bytes: 12 << 10, ..options(disk) }).unwrap()
+        };
+        let (log, found) = many(&disk);
+        assert!(!found.missing.is_incomplete, "nothing is on disk");
+        let id = subscribe(&log, "a");
+        (0..80).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[id]));
+        assert!(log.stats().segments > 32, "{}", log.stats().segments);
+        if !waits {
+            for (offset, _) in read_all(&log, id) {
+                log.resolve(id, offset);
+            }
+        }
+        log.close(PATIENCE);
+        let disk = disk.kill_process();
+        if waits {
+            disk.remove_file(&segments(&disk)[20].0).expect("removed");
+            assert!(!said(&disk, "one is gone").is_none());
+        }
+        let found = many(&disk).1;
+        assert_eq!((found.missing.is_incomplete, found.missing.is_none()), (waits, true));
     }
 }

@@ -4,6 +4,8 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_log::Log;
 use support::faulty_disk::{Call, FaultyDisk, Operation, input_output};
@@ -86,4 +88,71 @@ fn what_is_left_of_earlier_processes_and_of_failed_writes_counts_too() {
     assert_eq!(log.stats().disk_bytes, bytes_of_segments(&disk));
     let (log, _) = open(&disk.kill_process());
     assert_eq!(values(&read_all(&log, subscribe(&log, "a"))), [0]);
+}
+
+/// Guarantee: a failure is a try that was refused. Files that wait for their next try do not count.
+#[test]
+fn each_refusal_counts_once() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let refused = Arc::new(AtomicU64::new(0));
+    let counted = refused.clone();
+    disk.set_fault(move |call| {
+        // The folder of files that are being rewritten is left out.
+        let is_of_log = call.path.parent() == Some(Path::new(DIRECTORY));
+        (is_of_log && removes_segment(call)).then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            input_output()
+        })
+    });
+    let id = subscribe(&log, "a");
+    for round in 0..5 {
+        let stay = log.stats().unremoved_files;
+        append_durable(&log, round * 1_000..(round + 1) * 1_000, 1_000, &[id]);
+        read_all(&log, id).iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+        wait_until("more files stay", || log.stats().unremoved_files > stay + 5);
+    }
+    let all_are_counted = || log.stats().failures == refused.load(Ordering::Relaxed);
+    wait_until("refusals and failures are the same number", all_are_counted);
+    assert!(refused.load(Ordering::Relaxed) > 25, "{refused:?}");
+}
+
+/// Guarantee: a file that cannot be set aside is named with the disk's error, and tried now and
+/// then, as one that cannot be removed.
+#[test]
+fn what_cannot_be_set_aside_is_tried_now_and_then() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    append_durable(&log, 0..10, 1_000, &[id]);
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    let path = Path::new(DIRECTORY).join("0000000000000000.seg");
+    disk.flip_bit(&path, (4_096 + 500) * 8);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    let renames = Arc::new(AtomicU64::new(0));
+    let counted = renames.clone();
+    disk.set_fault(move |call| {
+        let is_of_segment = call.path.to_string_lossy().contains(".seg");
+        (call.operation == Operation::Rename && is_of_segment).then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            input_output()
+        })
+    });
+    for (offset, _) in read_all(&log, id) {
+        log.resolve(id, offset);
+    }
+    wait_until("it is named", || log.stats().unremoved_files == 1);
+    let file = log.unremoved().remove(0);
+    let why = format!("{}: cannot set aside: {}", path.display(), input_output());
+    assert_eq!((file.path, file.why), (path, why));
+    // Hundreds of intervals.
+    let tried = renames.load(Ordering::Relaxed);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(renames.load(Ordering::Relaxed) <= tried + 1, "{renames:?}");
+    assert_eq!(log.stats().failures, renames.load(Ordering::Relaxed));
+    disk.clear_fault();
+    wait_until("it is set aside", || log.stats().set_aside_files == 1);
+    assert!(log.unremoved().is_empty());
 }

@@ -459,6 +459,38 @@ async fn dead_letters_survive_a_kill() {
     );
 }
 
+/// Scenario: an upgrade is undone, and the newer release has stored dead letters. Guarantee: the
+/// older one starts and delivers, names their file, and leaves it as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_of_a_newer_release_end_no_start() {
+    let backend = faulty_backend(Faults::rejecting_poison()).await;
+    let directory = directory();
+    let config = config(directory.path(), &[("a", &backend)], "");
+    let mut gateway = Gateway::start(&config).await;
+    let load = gateway.load(Signal::Traces).items(1_000);
+    Load { poison_every: Some(100), ..load }.run().await.expect("a load");
+    let buried = async || gateway.metric("sluice_delivery_dead_letters", &[]).await == 10.0;
+    assert!(eventually(SOON, buried).await, "{}", gateway.dead_letters().await);
+    gateway.terminate();
+    gateway.ended_within(SOON).await;
+    drop(gateway);
+    let letters = || {
+        let files = files(&directory.path().join("traces/dead-letters")).into_iter();
+        files.filter(|(name, _)| name.ends_with(".seg")).collect::<Vec<_>>()
+    };
+    let (segment, mut bytes) = letters().remove(0);
+    make_newer(&mut bytes);
+    std::fs::write(&segment, bytes).expect("a file");
+    let before = letters();
+
+    let gateway = Gateway::start(&config).await;
+    let page = gateway.dead_letters().await;
+    assert!(page.contains(&format!("{segment}: format version ")), "{page}");
+    let report = gateway.accepts(500).await;
+    assert!(eventually(SOON, async || report.missing_at(&backend) == 0).await);
+    assert!(letters() == before, "it stays as it is");
+}
+
 /// Guarantee: a Collector's `file_storage` is where the log lives, and two that disagree are an
 /// error naming both places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,7 @@ use log_directory::{
 use mounted::{FileSystem, Mounted};
 use serde_json::Value;
 use sluice_log::Subscription;
+use sluice_log::dead_letters;
 use sluice_log::disk::DirectoryLock;
 use sluice_otlp::Encoding;
 
@@ -338,6 +339,58 @@ fn damage_is_found_and_named() {
     let shown = directory.run("show", &["--body"]);
     assert!(shown.err.contains("skipped 1 damaged frame and"), "{shown:?}");
     assert_eq!(shown.ok().lines().count(), 9);
+}
+
+/// Scenario: the segment is renamed by hand. Guarantee: all commands name it, and `repair` gives it
+/// its own name, unless a file has that name.
+#[test]
+fn a_renamed_segment_is_named_and_gets_its_name_back() {
+    let directory = LogDirectory::filled();
+    let segment = directory.segment();
+    let whole = directory.run("show", &["--body"]).ok();
+    let other = segment.with_file_name("00000000000000ff.seg");
+    std::fs::rename(&segment, &other).expect("renamed");
+    let name = segment.file_name().expect("a name").to_string_lossy();
+    let says = format!("{}: was renamed or copied: it is the segment {name}", other.display());
+    for (command, code) in [("ls", 0), ("show", 0), ("verify", 1)] {
+        let ran = directory.run(command, &[]);
+        let is_named = ran.out.contains(&says) || ran.err.contains(&says);
+        assert!(is_named && ran.code == Some(code), "{command}: {ran:?}");
+    }
+    std::fs::write(&segment, b"of the operator").expect("a file");
+    let blocked = directory.run("repair", &["--yes"]).ok();
+    let by = format!("{} exists; move one of them", segment.display());
+    assert!(blocked.contains(&by) && blocked.contains(&format!("it is {name}")), "{blocked}");
+    std::fs::remove_file(&segment).expect("removed");
+    let repaired = directory.run("repair", &["--yes"]).ok();
+    assert!(repaired.starts_with(&format!("put back: {}", other.display())), "{repaired}");
+    assert!(!other.exists());
+    assert_eq!(directory.run("show", &["--body"]).ok(), whole);
+}
+
+/// Guarantee: a damaged list of cursor files and damaged dead letters are named by `ls`, with what
+/// happens; the letters also when they are listed.
+#[test]
+fn damage_beside_the_segments_is_listed_with_its_file() {
+    let directory = LogDirectory::filled();
+    let list = directory.traces().join("cursors.list");
+    std::fs::write(&list, b"no list").expect("written");
+    let letters = dead_letters::directory_of(&directory.traces(), HEALTHY);
+    let letters = segments(&letters).remove(0);
+    let mut bytes = std::fs::read(&letters).expect("a segment");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("a letter");
+    bytes[last] ^= 1;
+    std::fs::write(&letters, bytes).expect("written");
+    let listed = directory.run("ls", &[]).ok();
+    for says in [
+        format!("unreadable: {}: the list of cursor files is damaged; the next", list.display()),
+        format!("in {}: they are skipped, and the file is kept", letters.display()),
+    ] {
+        assert!(listed.contains(&says), "{says}: {listed}");
+    }
+    let shown = directory.run("dead-letters", &[]);
+    let says = format!("sluice: {}: skipped ", letters.display());
+    assert!(shown.err.contains(&says), "{shown:?}");
 }
 
 /// Scenario: a cursor file is unreadable or gone. Guarantee: it is named, hides nothing else, and

@@ -17,6 +17,7 @@ pub(crate) use sluice_log::dead_letters::DeadLetter;
 use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
+use sluice_log::segment::Damage;
 use sluice_log::{FileError, Record, RecordFacts};
 
 use crate::entry::Entry;
@@ -65,6 +66,17 @@ pub(crate) struct DeadLetterSummary {
     pub at: SystemTime,
     pub items: u64,
     pub reason: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Those that can be read, and their items.
+    pub letters: u64,
+    pub items: u64,
+    /// Newest first.
+    pub newest: VecDeque<DeadLetterSummary>,
+    /// Files of which something is not listed, or that may list too much, and why.
+    pub problems: Vec<String>,
 }
 
 /// A bounded list: the oldest are evicted and counted.
@@ -128,12 +140,12 @@ impl DeadLetters {
         }
     }
 
-    /// The items of all letters, and the newest `count` letters, newest first. Reads all of them,
-    /// which on disk is not for the runtime's threads.
-    pub(crate) fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
+    /// All letters, of which the newest `count` are listed one by one. Reads all of them, which on
+    /// disk is not for the runtime's threads.
+    pub(crate) fn listing(&self, count: usize) -> Listing {
         match self {
-            DeadLetters::InMemory(list) => list.lock().summaries(count),
-            DeadLetters::OnDisk(store) => store.summaries(count),
+            DeadLetters::InMemory(list) => list.lock().listing(count),
+            DeadLetters::OnDisk(store) => store.listing(count),
         }
     }
 }
@@ -170,11 +182,12 @@ impl InMemory {
         }
     }
 
-    fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
+    fn listing(&self, count: usize) -> Listing {
         let items = self.letters.iter().map(|letter| letter.items).sum();
         let newest = self.letters.iter().rev().take(count);
         let summary = |letter: &DeadLetter| summary(letter.items, &letter.refusal);
-        (items, newest.map(summary).collect())
+        let letters = self.totals.letters;
+        Listing { letters, items, newest: newest.map(summary).collect(), problems: Vec::new() }
     }
 }
 
@@ -194,18 +207,20 @@ pub(crate) struct OnDisk {
     store: Mutex<Option<Store>>,
     /// Of opening the store.
     patience: Mutex<Patience>,
+    /// Why the store could not be opened last time.
+    unopened: Mutex<Option<String>>,
     totals: Mutex<DeadLetterTotals>,
 }
 
 impl OnDisk {
-    /// Opens the letters of earlier runs, if there are any. Blocks. If the disk refuses, the next
-    /// letter tries again; letters of a newer release are an error.
+    /// Opens the letters of earlier runs, if there are any. Blocks. If they cannot be opened, since
+    /// the disk refuses or a newer release wrote them, the next letter tries again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         log_directory: PathBuf,
         delivery: String,
         limit_bytes: u64,
-    ) -> Result<Self, FileError> {
+    ) -> Self {
         let letters = OnDisk {
             disk,
             log_directory,
@@ -213,6 +228,7 @@ impl OnDisk {
             limit_bytes: AtomicU64::new(limit_bytes),
             store: Mutex::new(None),
             patience: Mutex::default(),
+            unopened: Mutex::default(),
             totals: Mutex::default(),
         };
         if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
@@ -222,7 +238,6 @@ impl OnDisk {
                     letters.note_totals(&store);
                     *letters.store.lock() = Some(store);
                 }
-                Err(error @ FileError::NewerVersion { .. }) => return Err(error),
                 Err(error) => tracing::error!(
                     delivery = letters.delivery, problem = %error,
                     "dead letters of earlier runs cannot be opened and are not counted; this is \
@@ -230,7 +245,7 @@ impl OnDisk {
                 ),
             }
         }
-        Ok(letters)
+        letters
     }
 
     /// Says what is missing of earlier runs.
@@ -261,6 +276,12 @@ impl OnDisk {
     }
 
     fn open_store(&self) -> Result<Store, FileError> {
+        let opened = self.try_to_open();
+        *self.unopened.lock() = opened.as_ref().err().map(ToString::to_string);
+        opened
+    }
+
+    fn try_to_open(&self) -> Result<Store, FileError> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let open =
             || Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
@@ -313,169 +334,60 @@ impl OnDisk {
         };
     }
 
-    fn summaries(&self, count: usize) -> (u64, VecDeque<DeadLetterSummary>) {
+    fn listing(&self, count: usize) -> Listing {
         let directory = directory_of(&self.log_directory, &self.delivery);
-        let (mut items, mut newest) = (0, VecDeque::new());
-        // Without a directory there are no letters. The writer reports unreadable ones.
-        let Ok(mut reader) = DeadLetterScan::open(self.disk.clone(), &directory, 0) else {
-            return (items, newest);
-        };
-        loop {
-            match reader.next_letter() {
-                Ok(Some((letter, refusal))) => {
-                    items += letter.charge.items;
-                    newest.push_front(summary(letter.charge.items, &refusal));
-                    newest.truncate(count);
+        let (mut listing, unopened) = (Listing::default(), self.unopened.lock().clone());
+        let (mut refused, mut unreadable) = (Vec::new(), Vec::new());
+        match DeadLetterScan::open_in_part(self.disk.clone(), &directory, &mut refused) {
+            Ok(mut reader) => {
+                let read = listing.read(&mut reader, count, &mut unreadable);
+                unreadable.extend(read.err());
+                listing.problems.extend(reader.damaged().into_iter().map(damaged));
+                if reader.is_state_lost && listing.letters > 0 {
+                    let path = reader.state_path();
+                    let lost = || format!("{}: is gone or damaged", path.display());
+                    let why = refused.first().map_or_else(lost, ToString::to_string);
+                    listing.problems.push(format!("{why}; letters that were removed may be back"));
                 }
-                // The next call goes on with the next file.
-                Err(FileError::NoSegment { .. }) => {}
-                Ok(None) | Err(_) => return (items, newest),
+            }
+            Err(error) => unreadable.push(error),
+        }
+        for why in unreadable.iter().map(ToString::to_string) {
+            if unopened.as_ref() != Some(&why) {
+                listing.problems.push(format!("{why}; its letters are not listed"));
             }
         }
+        let waits = |why| format!("{why}; new dead letters wait in the log until it can be read");
+        listing.problems.extend(unopened.map(waits));
+        listing
     }
+}
+
+impl Listing {
+    fn read(
+        &mut self,
+        reader: &mut DeadLetterScan,
+        count: usize,
+        unreadable: &mut Vec<FileError>,
+    ) -> Result<(), FileError> {
+        while let Some((letter, refusal)) = reader.next_readable(unreadable)? {
+            self.letters += 1;
+            self.items += letter.charge.items;
+            self.newest.push_front(summary(letter.charge.items, &refusal));
+            self.newest.truncate(count);
+        }
+        Ok(())
+    }
+}
+
+fn damaged((path, damage): (PathBuf, Damage)) -> String {
+    let Damage { frames, regions, .. } = damage;
+    format!(
+        "{}: {frames} letters and {regions} places in it are damaged and not listed; the file is \
+         kept until newer letters need its room",
+        path.display()
+    )
 }
 
 #[cfg(test)]
-mod tests {
-    use sluice_flow::Frame;
-    use sluice_log::disk::RealDisk;
-    use sluice_otlp::Signal;
-
-    use super::*;
-    use crate::entry::Origin;
-    use crate::shared_work::SharedWorkMemory;
-
-    fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
-        let frame = Frame {
-            signal: Signal::Traces,
-            items,
-            payload: Payload::identity(Bytes::from(vec![7; len])),
-            receiver: 0,
-            received_wall: SystemTime::now(),
-            metadata: Arc::default(),
-        };
-        let payload = frame.payload.clone();
-        let origin = Origin { receiver: "otlp".to_owned(), prepared: Vec::new() };
-        let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
-        let entry = Entry::new(frame, Arc::new(origin), None, memory);
-        dead_letter(&entry, &[1], payload, items, reason.to_owned())
-    }
-
-    fn reasons(letters: &DeadLetters) -> Vec<String> {
-        letters.summaries(10).1.into_iter().map(|letter| letter.reason).collect()
-    }
-
-    #[test]
-    fn the_list_is_bounded_in_bytes_and_counts_what_it_let_go() {
-        let one = memory_bytes(&letter(100, 10, "reason 0"));
-        let letters = DeadLetters::in_memory(2 * one + 50);
-        for index in 0..5 {
-            letters.store(&[letter(100, 10, &format!("reason {index}"))]).unwrap();
-        }
-        assert_eq!(
-            letters.totals(),
-            DeadLetterTotals {
-                letters: 2,
-                bytes: 2 * one,
-                evicted_items: 30,
-                ..Default::default()
-            }
-        );
-        assert_eq!(reasons(&letters), ["reason 4", "reason 3"]);
-    }
-
-    #[test]
-    fn a_letter_does_not_hold_the_request_that_it_was_part_of() {
-        let request = Bytes::from(vec![7; 1 << 20]);
-        let part = DeadLetter { payload: request.slice(..100), ..letter(100, 1, "poison") };
-        let letters = DeadLetters::in_memory(10_000);
-        letters.store(&[part]).unwrap();
-        assert_eq!(letters.totals().letters, 1);
-        assert!(request.is_unique(), "a part of it holds all of it");
-    }
-
-    #[test]
-    fn what_a_letter_is_made_of_counts() {
-        let letters = DeadLetters::in_memory(10_000);
-        for _ in 0..100 {
-            letters.store(&[letter(0, 1, &"r".repeat(1000))]).unwrap();
-        }
-        assert!(
-            letters.totals().letters < 10 && letters.totals().bytes <= 10_000,
-            "{:?}",
-            letters.totals()
-        );
-    }
-
-    #[test]
-    fn a_list_whose_limit_is_lowered_lets_go_at_once() {
-        let one = memory_bytes(&letter(100, 10, "old"));
-        let letters = DeadLetters::in_memory(2 * one + 50);
-        letters.store(&[letter(100, 10, "old"), letter(100, 10, "new")]).unwrap();
-        letters.set_limit(one + 50);
-        assert_eq!(
-            letters.totals(),
-            DeadLetterTotals { letters: 1, bytes: one, evicted_items: 10, ..Default::default() }
-        );
-        assert_eq!(reasons(&letters), ["new"]);
-    }
-
-    #[test]
-    fn a_letter_larger_than_the_list_is_counted_and_not_kept() {
-        let letters = DeadLetters::in_memory(10);
-        assert!(!letters.takes(&letter(100, 3, "large")));
-        letters.store(&[letter(100, 3, "large")]).unwrap();
-        assert_eq!(letters.totals(), DeadLetterTotals { evicted_items: 3, ..Default::default() });
-    }
-
-    #[test]
-    fn letters_on_disk_survive_and_nothing_is_written_before_the_first() {
-        let directory = tempfile::tempdir().unwrap();
-        let open = || {
-            let store = OnDisk::open(
-                Arc::new(RealDisk),
-                directory.path().to_owned(),
-                "traces → otlp".to_owned(),
-                1 << 20,
-            );
-            DeadLetters::OnDisk(Box::new(store.unwrap()))
-        };
-        let letters = open();
-        assert_eq!((letters.totals(), reasons(&letters).len()), (DeadLetterTotals::default(), 0));
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        letters.store(&[letter(100, 3, "first"), letter(100, 4, "second")]).unwrap();
-        assert!(letters.takes(&letter(100, 3, "first")));
-        assert!(!letters.takes(&letter(2 << 20, 5, "larger than the store")));
-        letters.store(&[letter(2 << 20, 5, "larger than the store")]).unwrap();
-        assert_eq!(letters.totals().evicted_items, 5, "counted and not kept");
-        drop(letters);
-        let letters = open();
-        assert_eq!(
-            (letters.totals().letters, reasons(&letters)),
-            (2, vec!["second".to_owned(), "first".to_owned()])
-        );
-        letters.store(&[letter(100, 3, "third")]).unwrap();
-        assert_eq!(letters.totals().letters, 3);
-    }
-
-    #[test]
-    fn letters_that_cannot_be_opened_stop_nothing_and_are_there_when_they_can() {
-        let directory = tempfile::tempdir().unwrap();
-        let open = || {
-            let (disk, path) = (Arc::new(RealDisk), directory.path().to_owned());
-            OnDisk::open(disk, path, "traces".to_owned(), 1 << 20)
-                .map(|store| DeadLetters::OnDisk(Box::new(store)))
-        };
-        open().unwrap().store(&[letter(100, 3, "first")]).unwrap();
-        let state = directory_of(directory.path(), "traces").join("state.cursor");
-        let aside = state.with_extension("aside");
-        std::fs::rename(&state, &aside).unwrap();
-        std::fs::create_dir(&state).unwrap();
-        let letters = open().expect("the delivery starts");
-        assert!(letters.store(&[letter(100, 4, "second")]).is_err());
-        std::fs::remove_dir(&state).unwrap();
-        std::fs::rename(&aside, &state).unwrap();
-        letters.store(&[letter(100, 4, "second")]).unwrap();
-        assert_eq!((letters.totals().letters, reasons(&letters)[0].as_str()), (2, "second"));
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, OnDisk};
+pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, Listing, OnDisk};
 pub(crate) use filling::{Filling, Lag};
 pub(crate) use prepare::Preparer;
 pub use sluice_flow::overload::Policy;

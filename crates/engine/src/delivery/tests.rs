@@ -304,7 +304,7 @@ async fn what_cannot_be_sent_for_its_sender_is_a_dead_letter() {
     append(&log, &[delivery.cursor], None);
     let _stop = start(&delivery, Outcome::Delivered, Vec::new());
     until_all_is_resolved(&delivery).await;
-    assert_eq!(delivery.dead_letters.summaries(1).1[0].reason, "two tenants");
+    assert_eq!(delivery.dead_letters.listing(1).newest[0].reason, "two tenants");
     assert_eq!(delivery.dead_letters.totals().letters, 1);
     assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);
 }

@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(returned.dead_letters.totals().letters, 2);
         submit(&engine).await;
         until(|| returned.dead_letters.totals().letters == 3).await;
-        assert_eq!(returned.dead_letters.summaries(0).0, 3);
+        assert_eq!(returned.dead_letters.listing(0).items, 3);
         engine.shutdown(Duration::ZERO).await;
     }
 }

@@ -121,10 +121,7 @@ impl Storage {
         let (path, limit_bytes) = (directory.path.join(signal.as_str()), disk.dead_letters_bytes);
         let name = id.to_string();
         let open = move || OnDisk::open(Arc::new(RealDisk), path, name, limit_bytes);
-        match opening(open).await? {
-            Ok(opened) => Ok(DeadLetters::OnDisk(Box::new(opened))),
-            Err(error) => Err(StartError(format!("dead letters of {id}: {error}"))),
-        }
+        Ok(DeadLetters::OnDisk(Box::new(opening(open).await?)))
     }
 
     /// Writes unresolved frames, and ends. Returns those that could not be written, by signal.
@@ -201,6 +198,13 @@ fn tell(signal: Signal, found: &Recovered) {
              until it does; docs/log.md says what to do if it never does"
         );
     }
+    if !found.misnamed.is_empty() {
+        tracing::error!(
+            %signal, files = ?found.misnamed,
+            "these segments were renamed or copied: they are set aside, and deliveries go on \
+             without them; `sluice log repair` puts back what deliveries wait for"
+        );
+    }
     if !found.cut.is_empty() {
         let (files, bytes): (Vec<_>, Vec<_>) = found.cut.iter().cloned().unzip();
         tracing::warn!(
@@ -230,6 +234,14 @@ fn tell(signal: Signal, found: &Recovered) {
             empty_files = ?found.missing.empty_files,
             "telemetry that deliveries wait for is in no file on disk: segments were removed, \
              emptied or cut; the rest is delivered"
+        );
+    }
+    if found.missing.is_incomplete {
+        tracing::info!(
+            %signal,
+            "it is not known whether telemetry that deliveries wait for is missing: there is too \
+             much on disk for a start to look, or the disk refuses; `sluice log ls` looks, also \
+             while Sluice runs, and deliveries count what they do not find as lost"
         );
     }
     if let Some(path) = &found.damaged_list {

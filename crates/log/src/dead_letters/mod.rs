@@ -122,6 +122,7 @@ impl DeadLetters {
         delivery: &str,
         limit_bytes: u64,
     ) -> Result<Self> {
+        use FileError::{Io, Misnamed, NoSegment};
         let directory = directory_of(log_directory, delivery);
         create_directory(&*disk, log_directory, &directory)?;
         let segments = list_segments(&*disk, &directory)?;
@@ -147,7 +148,7 @@ impl DeadLetters {
             let end = next.unwrap_or(name.first_offset + most);
             let stored = match letters.look_into(name, end) {
                 // It stays until it is the oldest when room is needed.
-                Err(error @ (FileError::Io { .. } | FileError::NoSegment { .. })) => {
+                Err(error @ (Io { .. } | NoSegment { .. } | Misnamed { .. })) => {
                     letters.found.unreadable.push(error);
                     let unread = Stored::of(name, len_bytes, Footer::default());
                     Some(Stored { end, has_more: true, ..unread })

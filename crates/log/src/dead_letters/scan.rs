@@ -16,12 +16,11 @@ use crate::types::StoredRecord;
 /// A delivery's letters, the oldest first, as they are when this is opened. A process may be adding
 /// and removing some.
 pub struct DeadLetterScan {
+    directory: PathBuf,
     state: CursorState,
     /// The file with the state is gone, damaged or refused: what was removed may count as left.
-    pub(crate) is_state_lost: bool,
+    pub is_state_lost: bool,
     segments: SegmentChain,
-    /// Whole frames without a refusal, which no replay can use.
-    strange: Damage,
 }
 
 /// The name of the delivery with this folder, as far as the folder says it.
@@ -42,7 +41,7 @@ impl DeadLetterScan {
 
     /// As [`DeadLetterScan::open`], but goes on without the state, or with the slot of it that can
     /// be read, if the disk refuses it: removed letters may count as left. Its error is kept.
-    pub(crate) fn open_in_part(
+    pub fn open_in_part(
         disk: Arc<dyn Disk>,
         directory: &Path,
         refused: &mut Vec<FileError>,
@@ -69,7 +68,8 @@ impl DeadLetterScan {
         is_state_lost: bool,
     ) -> Result<Self> {
         let segments = SegmentChain::open(disk, directory, from.max(state.floor))?;
-        Ok(DeadLetterScan { state, is_state_lost, segments, strange: Damage::default() })
+        let directory = directory.to_owned();
+        Ok(DeadLetterScan { directory, state, is_state_lost, segments })
     }
 
     /// The name of the delivery: that of the folder stands for it if the state is lost.
@@ -78,6 +78,11 @@ impl DeadLetterScan {
             "" => name_of_folder(folder),
             name => name.to_owned(),
         }
+    }
+
+    /// Path of the file with the state.
+    pub fn state_path(&self) -> PathBuf {
+        state_path(&self.directory)
     }
 
     /// The store's state: the first letter that is left, the dropped letters.
@@ -91,8 +96,8 @@ impl DeadLetterScan {
         while let Some(located) = self.segments.next_frame()? {
             let Some(stored) = self.segments.body()? else { continue };
             let Some((refusal, len)) = Refusal::decode(&stored.metadata) else {
-                let bytes = located.header.frame_len_bytes();
-                self.strange.add(Damage { frames: 1, regions: 0, bytes });
+                // No replay can use it.
+                self.segments.count_strange(&located.header);
                 continue;
             };
             let metadata = stored.metadata.slice(len..);
@@ -103,27 +108,26 @@ impl DeadLetterScan {
 
     /// As [`DeadLetterScan::next_letter`], but goes on behind a segment, or the rest of one, that
     /// cannot be read. Its error is kept.
-    pub(crate) fn next_readable(
+    pub fn next_readable(
         &mut self,
         unreadable: &mut Vec<FileError>,
-    ) -> Result<Option<StoredRecord>> {
-        use FileError::{Io, NewerVersion, NoSegment};
+    ) -> Result<Option<(StoredRecord, Refusal)>> {
         loop {
             match self.next_letter() {
-                Err(error @ (Io { .. } | NewerVersion { .. } | NoSegment { .. })) => {
+                Err(error)
+                    if error.is_of_whole_segment() || matches!(error, FileError::Io { .. }) =>
+                {
                     self.segments.skip_segment();
                     unreadable.push(error);
                 }
-                letter => return Ok(letter?.map(|(letter, _)| letter)),
+                letter => return letter,
             }
         }
     }
 
-    /// Damage that was passed over so far.
-    pub fn damage(&self) -> Damage {
-        let mut damage = self.segments.damage();
-        damage.add(self.strange);
-        damage
+    /// The files in which damage was passed over so far.
+    pub fn damaged(&self) -> Vec<(PathBuf, Damage)> {
+        self.segments.damaged()
     }
 }
 

@@ -357,7 +357,6 @@ impl Home {
     ) -> Result<SegmentScan> {
         let disk = &*self.options.disk;
         let mut scan = SegmentScan::open_passing(disk, &segment.path, read_ahead_bytes, bad)?;
-        scan.check_name(segment.first)?;
         // If another file has taken its place, that file's own end counts.
         let is_known = segment.epoch.is_none_or(|epoch| epoch == scan.info().header.epoch);
         segment.end.filter(|_| is_known).into_iter().for_each(|end| scan.set_end(end));

@@ -8,6 +8,8 @@
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
 
+mod misnamed;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -125,8 +127,9 @@ struct Recovery<'a, T> {
     patience: Patience,
     log_id: Option<u128>,
     cursors: Vec<(CursorFile, Cursor<T>)>,
-    /// Cursor files of which nothing can be read, and the names that they get.
-    damaged: Vec<(PathBuf, String)>,
+    /// Files that are to be set aside, and the names that they get: cursor files of which nothing
+    /// can be read, and misnamed segments.
+    renames: Vec<(PathBuf, String)>,
     /// The list of cursor files, if it is known.
     listed: Option<BTreeSet<String>>,
     /// Its segments, what was set aside, and troubles so far.
@@ -146,7 +149,7 @@ impl<'a, T: Record> Recovery<'a, T> {
             patience,
             log_id: None,
             cursors: Vec::new(),
-            damaged: Vec::new(),
+            renames: Vec::new(),
             listed: None,
             store: Store::default(),
             leftovers: Leftovers::default(),
@@ -155,12 +158,11 @@ impl<'a, T: Record> Recovery<'a, T> {
             counted_from: Offset::MAX,
         };
         recovery.read_cursors(&home.cursors_directory)?;
-        let missing = missing_at_start(recovery.disk, recovery.directory);
-        recovery.found.missing = missing.unwrap_or_default();
+        recovery.found.missing = missing_at_start(recovery.disk, recovery.directory);
         recovery.read_segments()?;
         recovery.forget_unknown_without_segments();
         recovery.pass_what_is_set_aside();
-        recovery.set_damaged_cursors_aside()?;
+        recovery.rename()?;
         recovery.find_unfinished(&home.rewrite_directory);
         Ok(recovery)
     }
@@ -192,7 +194,7 @@ impl<'a, T: Record> Recovery<'a, T> {
             has_segments: !segments.is_empty(),
         };
         let (lost, damaged) = found.lost(damaged);
-        self.damaged =
+        self.renames =
             damaged.into_iter().map(|(name, aside)| (directory.join(name), aside)).collect();
         self.found.cursors = self.cursors.len() as u64;
         self.found.lost_cursors = lost.into_iter().collect();
@@ -206,9 +208,9 @@ impl<'a, T: Record> Recovery<'a, T> {
         }
     }
 
-    /// Renames the cursor files of which nothing can be read.
-    fn set_damaged_cursors_aside(&self) -> Result<()> {
-        for (path, aside) in &self.damaged {
+    /// Sets files aside.
+    fn rename(&self) -> Result<()> {
+        for (path, aside) in &self.renames {
             self.patience.ask(|| match self.disk.rename(path, &path.with_file_name(aside)) {
                 // An earlier try renamed it and was answered with an error.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -257,11 +259,12 @@ impl<'a, T: Record> Recovery<'a, T> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         self.counted_from = heads.min().unwrap_or(Offset::MAX);
         self.store.set_aside = self.patience.ask(|| list_set_aside(self.disk, self.directory))?;
+        let mut files = self.patience.ask(|| list_segments(self.disk, self.directory))?;
+        self.take_misnamed(&mut files)?;
         self.found.set_aside = self.store.set_aside.iter().map(|file| file.path.clone()).collect();
         let aside: BTreeSet<Offset> =
             self.store.set_aside.iter().map(|file| file.name.first_offset).collect();
         let mut next_first = None;
-        let files = self.patience.ask(|| list_segments(self.disk, self.directory))?;
         for (name, len_bytes) in files.into_iter().rev() {
             let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
             if next_first == Some(first) {
@@ -299,7 +302,7 @@ impl<'a, T: Record> Recovery<'a, T> {
             self.head = self.head.max(newest.saturating_add(UNREAD_OFFSETS));
         }
         for file in self.store.set_aside.iter().filter(|_| self.cursors.is_empty()) {
-            let opened = SegmentScan::open_path(self.disk, &file.path, ScanOptions::default());
+            let opened = SegmentScan::open_misnamed(self.disk, &file.path, ScanOptions::default());
             let log_id = opened.ok().map(|scan| scan.info().header.log_id);
             self.log_id = self.log_id.or(log_id.filter(|id| *id != 0));
         }
@@ -332,7 +335,7 @@ impl<'a, T: Record> Recovery<'a, T> {
         // Whatever is in it, no new segment may take its name.
         self.head = self.head.max(first);
         let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
-        let opened = match self.patience.ask(open) {
+        let mut scan = match self.patience.ask(open) {
             Err(FileError::Io { .. }) => {
                 self.keep_unread(segment, last);
                 return Ok(());
@@ -341,9 +344,6 @@ impl<'a, T: Record> Recovery<'a, T> {
                 self.leftovers.files.push(segment.path);
                 return Ok(());
             }
-            opened => opened.and_then(|scan| scan.check_name(first).map(|()| scan)),
-        };
-        let mut scan = match opened {
             // Nothing in it can be read, and nothing is thrown away: the file is set aside.
             Err(FileError::NoSegment { .. } | FileError::Misnamed { .. }) => {
                 self.found.frames_damaged += 1;
@@ -440,7 +440,6 @@ impl<'a, T: Record> Recovery<'a, T> {
         }
         let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
         let mut scan = self.patience.ask(open)?;
-        scan.check_name(first)?;
         while let Some(located) = self.patience.ask(|| scan.next_frame())? {
             let (offset, charge) = (located.header.offset, located.header.charge);
             let readers = scan.readers().to_vec();

@@ -39,7 +39,7 @@ pub(crate) struct Maintenance<T> {
     leftovers: Leftovers,
     unremoved: Vec<Run>,
     /// Files that are to be set aside.
-    to_set_aside: Vec<PathBuf>,
+    to_set_aside: Vec<Run>,
     /// No segment is rewritten before this time: a new file could not be created.
     rewrite_at: Instant,
     /// First offsets of segments that could not be rewritten. They are left out meanwhile.
@@ -84,7 +84,6 @@ impl<T: Record> Maintenance<T> {
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
-        self.set_aside();
         self.remove_unneeded(at_the_end);
         // On a full disk there was no room for the list before.
         self.files.lock().remove_gone(&self.shared, &self.home);
@@ -166,7 +165,7 @@ impl<T: Record> Maintenance<T> {
         }
         let (kept, removed): (Vec<_>, Vec<_>) =
             unpinned.into_iter().partition(Segment::may_have_more);
-        self.to_set_aside.extend(kept.into_iter().map(|segment| segment.path));
+        self.to_set_aside.extend(kept.into_iter().map(|segment| Run::of(segment.path)));
         removed.into_iter().map(|segment| segment.path).collect()
     }
 }

@@ -12,14 +12,14 @@ use crate::log::Store;
 use crate::segment::{SegmentName, Unremoved, list_files, set_aside};
 use crate::types::Record;
 
-/// A file that could not be removed is tried again after this time.
-const REMOVE_AGAIN: Duration = Duration::from_secs(5);
+/// A file that could not be removed or set aside is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// Unneeded files that are removed in order. A file that stays keeps those behind it: recovery
-/// would look in it for their frames.
+/// Unneeded files that are removed or set aside in order. A file that stays keeps those behind it:
+/// recovery would look in it for their frames.
 pub(super) struct Run {
     files: Vec<PathBuf>,
-    /// Why the first one could not be removed.
+    /// Why the first one could not go.
     refused: Option<String>,
     again_at: Instant,
 }
@@ -36,6 +36,24 @@ impl From<Vec<PathBuf>> for Run {
     }
 }
 
+impl Run {
+    /// Lets the files go, as far as they do. True if one stays.
+    fn go(&mut self, go: impl Fn(&Path) -> Result<()>) -> bool {
+        self.refused = None;
+        let stays = |path: &PathBuf| match go(path) {
+            Ok(()) => false,
+            Err(error) => {
+                self.refused = Some(error.to_string());
+                true
+            }
+        };
+        let gone = self.files.iter().position(stays).unwrap_or(self.files.len());
+        self.files.drain(..gone);
+        self.again_at = Instant::now() + TRY_AGAIN;
+        self.refused.is_some()
+    }
+}
+
 impl<T: Record> Maintenance<T> {
     /// Whether a path is that of a segment of the log.
     pub(super) fn is_segment(&self, path: &Path) -> bool {
@@ -43,50 +61,43 @@ impl<T: Record> Maintenance<T> {
         name.is_some() && path.parent() == Some(&*self.home.options.directory)
     }
 
-    /// Renames the files in which readers passed something, so that a start does not read them.
-    pub(super) fn set_aside(&mut self) {
-        let disk = &*self.home.options.disk;
-        let failed = |path: &PathBuf| match set_aside(disk, path) {
-            Ok(aside) => {
-                self.shared.with_store(|store| store.set_aside.extend(aside));
-                false
-            }
-            Err(_) => true,
-        };
-        let left: Vec<_> =
-            std::mem::take(&mut self.to_set_aside).into_iter().filter(failed).collect();
-        self.shared.with_store(|store| store.stats.failures += left.len() as u64);
-        self.to_set_aside = left;
-    }
-
-    /// Removes unneeded files, and from time to time those that could not be removed before.
+    /// Renames the files in which readers passed something, so that a start does not read them, and
+    /// removes those that are unneeded; from time to time also those that stayed before.
     pub(super) fn remove_unneeded(&mut self, at_once: bool) {
         let left = self.shared.with_store(|store| std::mem::take(&mut store.left_files));
         self.unremoved.extend(left.into_iter().map(Run::of));
+        let mut to_set_aside = std::mem::take(&mut self.to_set_aside);
+        let set_aside = self.try_due(&mut to_set_aside, at_once, |path| self.set_aside(path));
+        self.to_set_aside = to_set_aside;
         let mut unremoved = std::mem::take(&mut self.unremoved);
-        let now = Instant::now();
-        let mut is_changed = !self.to_set_aside.is_empty();
-        for run in unremoved.iter_mut().filter(|run| at_once || run.again_at <= now) {
-            is_changed = true;
-            run.refused = None;
-            let stays = |path: &PathBuf| match self.remove(path) {
-                Ok(()) => false,
-                Err(error) => {
-                    run.refused = Some(error.to_string());
-                    true
-                }
-            };
-            let removed = run.files.iter().position(stays).unwrap_or(run.files.len());
-            run.files.drain(..removed);
-            run.again_at = now + REMOVE_AGAIN;
-        }
-        unremoved.retain(|run| !run.files.is_empty());
+        let removed = self.try_due(&mut unremoved, at_once, |path| self.remove(path));
         self.unremoved = unremoved;
-        if is_changed {
-            let failures = self.unremoved.iter().filter(|run| run.again_at > now).count() as u64;
-            self.shared.with_store(|store| store.stats.failures += failures);
+        if set_aside || removed {
             self.note_unremoved();
         }
+    }
+
+    /// Lets the files go whose time has come, and counts refusals. True if there was one to try.
+    fn try_due(
+        &self,
+        runs: &mut Vec<Run>,
+        at_once: bool,
+        go: impl Fn(&Path) -> Result<()>,
+    ) -> bool {
+        let (now, mut tried, mut failures) = (Instant::now(), 0, 0);
+        for run in runs.iter_mut().filter(|run| at_once || run.again_at <= now) {
+            tried += 1;
+            failures += u64::from(run.go(&go));
+        }
+        runs.retain(|run| !run.files.is_empty());
+        self.shared.with_store(|store| store.stats.failures += failures);
+        tried > 0
+    }
+
+    fn set_aside(&self, path: &Path) -> Result<()> {
+        let aside = set_aside(&*self.home.options.disk, path)?;
+        self.shared.with_store(|store| store.set_aside.extend(aside));
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -107,11 +118,11 @@ impl<T: Record> Maintenance<T> {
 
     /// Makes the files that stay count as used.
     pub(super) fn note_unremoved(&self) {
-        let of_runs = self.unremoved.iter().flat_map(|run| {
+        let runs = self.unremoved.iter().chain(&self.to_set_aside);
+        let stay = runs.flat_map(|run| {
             run.files.iter().map(|path| (path, run.refused.as_deref().unwrap_or_default()))
         });
-        let of_aside = self.to_set_aside.iter().map(|path| (path, "it cannot be set aside"));
-        let mut stay: BTreeMap<_, _> = of_runs.chain(of_aside).collect();
+        let mut stay: BTreeMap<_, _> = stay.collect();
         let directory = &self.home.options.directory;
         let there = match stay.is_empty() {
             true => Vec::new(),

@@ -19,7 +19,7 @@ use scan::last_byte_set;
 use crate::disk::{Access, BadBlocks, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, HeaderParse,
+    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, FrameHeader, HeaderParse,
     SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, frame_epoch, parse_frame_header,
 };
 use crate::types::{Offset, StoredRecord, unix_now_ns};
@@ -124,7 +124,7 @@ pub fn list_segments(disk: &dyn Disk, directory: &Path) -> Result<Vec<(SegmentNa
 /// A file that was set aside: readers passed something in it, so that it is not removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetAside {
-    /// As it was before.
+    /// As it was before, or as it should have been.
     pub name: SegmentName,
     pub path: PathBuf,
     pub len_bytes: u64,
@@ -149,8 +149,8 @@ pub fn list_set_aside(disk: &dyn Disk, directory: &Path) -> Result<Vec<SetAside>
     Ok(files)
 }
 
-/// Renames a segment. None if it is not there any more. If the new name is lost in a power cut, the
-/// next start reads the file again.
+/// Renames a segment, also one that has the name of another. None if it is not there any more. If
+/// the new name is lost in a power cut, the next start reads the file again.
 pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>> {
     let (Some(directory), Some(file_name)) = (path.parent(), path.file_name()) else {
         return Ok(None);
@@ -160,7 +160,9 @@ pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<Option<SetAside>
     let entry = entries.iter().find(|entry| entry.name == file_name);
     let Some(len_bytes) = entry.map(|entry| entry.len_bytes) else { return Ok(None) };
     let Some(name) = SegmentName::parse(&file_name) else { return Ok(None) };
-    let aside = directory.join(free_name_among(&entries, &file_name));
+    let opened = SegmentScan::open_misnamed(disk, path, ScanOptions::default());
+    let name = opened.ok().and_then(|scan| scan.name_if_misnamed()).unwrap_or(name);
+    let aside = directory.join(free_name_among(&entries, &name.to_string()));
     disk.rename(path, &aside).at(path, "cannot set aside")?;
     let _ = disk.sync_directory(directory);
     Ok(Some(SetAside { name, path: aside, len_bytes }))
@@ -280,7 +282,10 @@ pub struct SegmentChain {
     from_offset: u64,
     left: VecDeque<SegmentName>,
     current: Option<SegmentScan>,
-    damage: Damage,
+    /// Frames of the current segment that are whole and of no use.
+    strange: Damage,
+    /// Of the segments before.
+    damaged: Vec<(PathBuf, Damage)>,
 }
 
 impl SegmentChain {
@@ -293,7 +298,8 @@ impl SegmentChain {
             from_offset,
             left,
             current: None,
-            damage: Damage::default(),
+            strange: Damage::default(),
+            damaged: Vec::new(),
         })
     }
 
@@ -321,7 +327,13 @@ impl SegmentChain {
 
     /// Goes on with the next segment.
     pub(crate) fn skip_segment(&mut self) {
-        self.damage.add(self.current.take().map_or(Damage::default(), |scan| scan.damage()));
+        self.damaged = self.damaged();
+        (self.current, self.strange) = (None, Damage::default());
+    }
+
+    /// Counts the frame that `next_frame` returned last as damaged.
+    pub(crate) fn count_strange(&mut self, frame: &FrameHeader) {
+        self.strange.add(Damage { frames: 1, regions: 0, bytes: frame.frame_len_bytes() });
     }
 
     /// As [`SegmentChain::next_frame`], but skips unreadable segments, which `verify` reports, and
@@ -329,8 +341,8 @@ impl SegmentChain {
     pub(crate) fn next_readable(&mut self) -> Result<Option<Located>> {
         loop {
             match self.next_frame() {
-                Err(FileError::NoSegment { .. } | FileError::NewerVersion { .. }) => {}
-                Err(FileError::Io { .. }) => self.current = None,
+                Err(error) if error.is_of_whole_segment() => {}
+                Err(FileError::Io { .. }) => self.skip_segment(),
                 result => return result,
             }
         }
@@ -346,13 +358,17 @@ impl SegmentChain {
         self.current.as_mut().map_or(Ok(None), SegmentScan::body)
     }
 
-    /// Damage found so far.
-    pub fn damage(&self) -> Damage {
-        let mut damage = self.damage;
+    /// The files in which damage was found so far.
+    pub fn damaged(&self) -> Vec<(PathBuf, Damage)> {
+        let mut damaged = self.damaged.clone();
         if let Some(scan) = &self.current {
-            damage.add(scan.damage());
+            let mut damage = scan.damage();
+            damage.add(self.strange);
+            if !damage.is_none() {
+                damaged.push((scan.path().to_owned(), damage));
+            }
         }
-        damage
+        damaged
     }
 }
 

@@ -9,12 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SegmentInfo, read_info};
+use super::{SegmentInfo, SegmentName, read_info, segment_before};
 use crate::disk::{Access, BadBlocks, Disk, DiskFile, ReadBuffer};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, Footer,
-    FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, body_checksum, find_marker,
+    FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, body_checksum, find_marker,
     parse_frame_header, reader_ids,
 };
 use crate::types::StoredRecord;
@@ -135,13 +135,22 @@ impl SegmentScan {
         })
     }
 
-    /// Opens the file at a path.
+    /// Opens the file at a path. An error if its name is that of another segment.
     pub(crate) fn open_path(disk: &dyn Disk, path: &Path, options: ScanOptions) -> Result<Self> {
+        Self::open_misnamed(disk, path, options)?.with_its_name()
+    }
+
+    /// The same, whatever its name is.
+    pub(crate) fn open_misnamed(
+        disk: &dyn Disk,
+        path: &Path,
+        options: ScanOptions,
+    ) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
         Self::open(file, path, options)
     }
 
-    /// Opens the file at a path. Its reads pass these blocks and end with the turn.
+    /// As [`SegmentScan::open_path`]. Its reads pass these blocks and end with the turn.
     pub(crate) fn open_passing(
         disk: &dyn Disk,
         path: &Path,
@@ -149,17 +158,27 @@ impl SegmentScan {
         bad: Arc<BadBlocks>,
     ) -> Result<Self> {
         let file = disk.open(path, Access::Read).at(path, "cannot open")?;
-        Self::open_with(file, path, read_ahead_bytes, bad)
+        Self::open_with(file, path, read_ahead_bytes, bad)?.with_its_name()
     }
 
-    /// An error unless the file is that of the segment with this first offset.
-    pub(crate) fn check_name(&self, first_offset: u64) -> Result<()> {
-        let header = &self.info.header;
+    /// An error if the file has the name of another segment.
+    fn with_its_name(self) -> Result<Self> {
+        let Some(name) = self.name_if_misnamed() else { return Ok(self) };
+        Err(FileError::Misnamed { path: self.path, name, log_id: self.info.header.log_id })
+    }
+
+    /// The segment's own name, if the file has that of another one.
+    pub(crate) fn name_if_misnamed(&self) -> Option<SegmentName> {
+        let file_name = self.path.file_name()?.to_str()?;
+        let name = SegmentName::parse(file_name).or_else(|| segment_before(file_name))?;
+        let SegmentHeader { log_id, first_offset, .. } = self.info.header;
         // A header that was made from the first frame does not say it.
-        if header.log_id == 0 || header.first_offset == first_offset {
-            return Ok(());
-        }
-        Err(FileError::Misnamed { path: self.path.clone(), first: header.first_offset })
+        let is_misnamed = log_id != 0 && name.first_offset != first_offset;
+        is_misnamed.then_some(SegmentName { first_offset, attempt: 0 })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub fn info(&self) -> &SegmentInfo {

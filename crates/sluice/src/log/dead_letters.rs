@@ -27,7 +27,6 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
     let mut listing = Listing::new(arguments.output, arguments.limit);
     let mut printed = 0;
     for delivery in &deliveries {
-        let Some(path) = &delivery.dead_letters else { continue };
         let Some(mut letters) = delivery.letters(arguments.from)? else { continue };
         let (signal, name) = (delivery.log.signal, &delivery.name);
         let more = format!("{name}: there are more letters");
@@ -35,7 +34,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode> {
         let kind = Kind { signal, heading, titles: &TITLES, name, more };
         let next = || readable(|| letters.next_letter());
         printed += listing.list(&kind, next, |letter| describe(delivery, letter))?;
-        report_damage(path, letters.damage());
+        report_damage(&letters.damaged());
     }
     if printed == 0 {
         listing.note("no dead letters")?;

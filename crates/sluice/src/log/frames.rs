@@ -1,6 +1,6 @@
 //! The frames of a log, each once, read without changing anything.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -74,7 +74,7 @@ pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Res
     loop {
         match next() {
             // The segment is unreadable as a whole. Errors of the disk would come again.
-            Err(error @ (FileError::NoSegment { .. } | FileError::NewerVersion { .. })) => {
+            Err(error) if error.is_of_whole_segment() => {
                 complain!("sluice: skipped: {error}");
             }
             result => return Ok(result?),
@@ -82,13 +82,13 @@ pub(super) fn readable<T>(mut next: impl FnMut() -> Result<T, FileError>) -> Res
     }
 }
 
-pub(super) fn report_damage(what: &Path, damage: Damage) {
-    if !damage.is_none() {
+pub(super) fn report_damage(damaged: &[(PathBuf, Damage)]) {
+    for (path, damage) in damaged {
         let frames = text::counted(damage.frames, "damaged frame");
         let places = text::counted(damage.regions, "unreadable place");
-        let (what, bytes) = (what.display(), text::bytes(damage.bytes));
+        let (path, bytes) = (path.display(), text::bytes(damage.bytes));
         complain!(
-            "sluice: {what}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
+            "sluice: {path}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
              where"
         );
     }

@@ -99,7 +99,7 @@ fn rows<'a>(log: &'a LogOverview, configured: Option<&[String]>) -> Result<Rows<
 fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Result<()> {
     let lost = &log.lost_cursors;
     let is_empty = log.segments.is_empty() && log.set_aside.is_empty();
-    if is_empty && rows.is_empty() && lost.is_empty() {
+    if is_empty && rows.is_empty() && lost.is_empty() && log.damaged_list.is_none() {
         return writeln!(output, "{}: nothing on disk\n", log.name);
     }
     let bytes = log.segments.iter().map(|segment| segment.len_bytes).sum();
@@ -140,14 +140,14 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             let why = "are not kept: deleted to make space, or larger than the limit of all";
             writeln!(output, "  {name}: {letters} ({items}) {why}")?;
         }
-        let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
-        if !damage.is_none() {
+        for (path, damage) in row.dead_letters.iter().flat_map(|letters| &letters.damaged) {
             let letters = text::counted(damage.frames, "damaged dead letter");
             let places = text::counted(damage.regions, "unreadable place");
             writeln!(
                 output,
-                "  {name}: {letters} and {places} among its dead letters; `sluice log verify` \
-                 shows where"
+                "  {name}: {letters} and {places} in {}: they are skipped, and the file is kept; \
+                 `sluice log verify` shows where",
+                path.display()
             )?;
         }
         if row.dead_letters.is_some_and(|letters| letters.is_state_lost) {
@@ -225,7 +225,8 @@ fn problems(log: &LogOverview) -> Vec<String> {
     // Lost cursors have a line of their own.
     let cursors = cursors.filter(|error| !matches!(error, FileError::DamagedCursor { .. }));
     let letters = log.dead_letters.iter().flat_map(|letters| &letters.unreadable);
-    segments.chain(cursors).chain(letters).map(ToString::to_string).collect()
+    let problems = segments.chain(cursors).chain(letters).chain(&log.damaged_list);
+    problems.map(ToString::to_string).collect()
 }
 
 fn to_json(log: &LogOverview, rows: &Rows<'_>) -> Value {
@@ -266,7 +267,8 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
     let dropped = row.cursor.map(|cursor| cursor.dropped).unwrap_or_default();
     let letters = row.dead_letters.map(|letters| (letters.held, letters.dropped));
     let (letters, letters_dropped) = letters.unwrap_or_default();
-    let damage = row.dead_letters.map(|letters| letters.damage).unwrap_or_default();
+    let damaged = row.dead_letters.iter().flat_map(|letters| &letters.damaged);
+    let damaged: u64 = damaged.map(|(_, damage)| damage.frames + damage.regions).sum();
     json!({
         "name": name,
         "waiting": holding_json(row.held),
@@ -283,7 +285,7 @@ fn delivery_json(name: &str, row: &Row<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "dead_letters": holding_json(letters),
         "dead_letters_dropped": holding_json(letters_dropped),
-        "dead_letters_damaged": damage.frames + damage.regions,
+        "dead_letters_damaged": damaged,
         "dead_letters_state_lost": row.dead_letters.is_some_and(|letters| letters.is_state_lost),
         "configured": row.is_configured,
     })

@@ -1,6 +1,7 @@
 //! `sluice log repair`: puts files back that were set aside, or gives them up.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -40,7 +41,7 @@ pub(super) fn run(arguments: &RepairArguments) -> Result<ExitCode> {
         }
     }
     if !has_files {
-        writeln!(output, "no file was set aside, and the disk refuses none")?;
+        writeln!(output, "no file was set aside or renamed, and the disk refuses none")?;
     }
     if waits_for_yes {
         writeln!(output, "nothing was changed; with --yes it is done")?;
@@ -58,15 +59,17 @@ fn describe(file: &Examined, is_wanted: bool, is_done: bool) -> String {
     let path = file.path.display();
     let does = |done: &str, planned: &str| if is_done { done } else { planned }.to_owned();
     match &file.remedy {
-        Remedy::PutBack(_) => format!(
-            "{}: {path}: {} in it can be read that deliveries wait for{}",
+        Remedy::PutBack(to) => format!(
+            "{}: {path}{}: {} in it can be read that deliveries wait for{}",
             does("put back", "put back, with --yes"),
+            another_name(file, to),
             waiting(file.waiting),
             damage(file),
         ),
         Remedy::Blocked { by } => format!(
-            "kept: {path}: {} in it can be read that deliveries wait for, but {} exists; move one \
-             of them",
+            "kept: {path}{}: {} in it can be read that deliveries wait for, but {} exists; move \
+             one of them",
+            another_name(file, by),
             waiting(file.waiting),
             by.display(),
         ),
@@ -100,6 +103,16 @@ fn describe(file: &Examined, is_wanted: bool, is_done: bool) -> String {
              --give-up sets it aside"
         ),
     }
+}
+
+/// Its own name, if it had that of another segment.
+fn another_name(file: &Examined, own: &Path) -> String {
+    let is_its_name = file.path.display().to_string().starts_with(&own.display().to_string());
+    if is_its_name {
+        return String::new();
+    }
+    let own = own.file_name().unwrap_or_default().display();
+    format!(" (renamed or copied: it is {own})")
 }
 
 fn waiting(waiting: Holding) -> String {

@@ -45,7 +45,7 @@ fn show(log: &LogFolder, mut frames: Frames, listing: &mut Listing) -> Result<()
     if listing.list(&kind, || frames.next(), |frame| describe(signal, frame, &cursors))? == 0 {
         listing.note(&format!("{signal}: no frames\n"))?;
     }
-    report_damage(&log.path, frames.chain.damage());
+    report_damage(&frames.chain.damaged());
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// For this long the disk may refuse to read a part of the state. Then the rest of it counts.
-const PATIENCE: Duration = Duration::from_secs(10);
+use sluice_log::READ_PATIENCE;
+
 /// A refusal after a longer time without one begins anew: the disk may have worked in between.
 const BREAK: Duration = Duration::from_secs(5);
 
@@ -20,11 +20,12 @@ impl Patience {
         self.refused = self.refused.filter(|(_, last)| now.duration_since(*last) <= BREAK);
     }
 
-    /// The attempt was refused. True if the disk has refused for long.
+    /// The attempt was refused. True if the disk has refused to read a part of the state for long:
+    /// then the rest of it counts.
     pub(super) fn refuse(&mut self, now: Instant) -> bool {
         let (first, last) = self.refused.get_or_insert((now, now));
         *last = now;
-        now.duration_since(*first) >= PATIENCE
+        now.duration_since(*first) >= READ_PATIENCE
     }
 
     /// The attempt succeeded.
@@ -51,7 +52,7 @@ mod tests {
         for at in 0..10 {
             assert!(!refuse_at(&mut patience, start + at * second));
         }
-        assert!(refuse_at(&mut patience, start + PATIENCE));
+        assert!(refuse_at(&mut patience, start + READ_PATIENCE));
         let later = start + 3_600 * second;
         assert!(!refuse_at(&mut patience, later));
         assert!(!refuse_at(&mut patience, later + 4 * second));

@@ -64,9 +64,7 @@ pub(super) fn run(delivery: &StoredDelivery, limit: u64) -> Result<ExitCode> {
         let (frames, why) = (unwritten.frames, and_why(&log));
         bail!("{frames} of {appended} frames could not be written{why}");
     }
-    if let Some(path) = &delivery.dead_letters {
-        report_damage(path, reader.damage());
-    }
+    report_damage(&reader.damaged());
     if appended > 0 {
         delivery.remove_letters(below)?;
     }

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -60,7 +60,7 @@ pub(super) fn run(
     sink.finish(path)
         .with_context(|| format!("{}: cannot make the file durable", path.display()))?;
     bar.finish_and_clear();
-    report_damage(&delivery.log.path, source.damage());
+    report_damage(&source.damaged());
     let name = &delivery.name;
     let (written, items) = (text::counted(frames, noun), text::counted(items, "item"));
     complain!("sluice: {name}: {written} ({items}) written to {}", path.display());
@@ -91,10 +91,10 @@ impl Source {
         })
     }
 
-    fn damage(&self) -> Damage {
+    fn damaged(&self) -> Vec<(PathBuf, Damage)> {
         match self {
-            Source::Letters(letters) => letters.damage(),
-            Source::Backlog(frames) => frames.chain.damage(),
+            Source::Letters(letters) => letters.damaged(),
+            Source::Backlog(frames) => frames.chain.damaged(),
         }
     }
 }

@@ -1,0 +1,39 @@
+//! Segments that have the name of another one: they were renamed or copied by hand. Their names say
+//! nothing of their place in the log, so that they are set aside under their own.
+
+use super::Recovery;
+use crate::error::{FileError, Result};
+use crate::segment::{ScanOptions, SegmentName, SegmentScan, SetAside, free_name, list_if_there};
+use crate::types::Record;
+
+/// A start looks at the names of no more segments, the newest, so that it does not take the longer
+/// the more is on disk. Readers find out about others.
+const NAMES_AT_START: usize = 256;
+
+impl<T: Record> Recovery<'_, T> {
+    /// Takes misnamed files from the segments of the log. They count as set aside.
+    pub(super) fn take_misnamed(&mut self, files: &mut Vec<(SegmentName, u64)>) -> Result<()> {
+        let entries = list_if_there(self.disk, self.directory)?;
+        let (mut taken, mut misnamed) = (Vec::new(), Vec::new());
+        for &(name, len_bytes) in files.iter().rev().take(NAMES_AT_START) {
+            let path = self.directory.join(name.to_string());
+            let opened = SegmentScan::open_path(self.disk, &path, ScanOptions::default());
+            // Other errors are found again when the file is read.
+            let Err(FileError::Misnamed { name: own, log_id, .. }) = opened else { continue };
+            self.check_log_id(&path, log_id)?;
+            let is_taken = |name: &str| {
+                entries.iter().any(|entry| entry.name == name) || taken.iter().any(|it| it == name)
+            };
+            let aside = free_name(&own.to_string(), is_taken);
+            taken.push(aside.clone());
+            misnamed.push(name);
+            let to = self.directory.join(&aside);
+            self.store.set_aside.push(SetAside { name: own, path: to, len_bytes });
+            self.found.misnamed.push(path.clone());
+            self.renames.push((path, aside));
+        }
+        self.store.set_aside.sort_by_key(|file| file.name);
+        files.retain(|(name, _)| !misnamed.contains(name));
+        Ok(())
+    }
+}
