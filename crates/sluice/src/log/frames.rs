@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use sluice_config::size;
 use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
 use sluice_log::segment::{Damage, SegmentChain};
@@ -86,7 +87,7 @@ pub(super) fn report_damage(what: &Path, damage: Damage) {
     if !damage.is_none() {
         let frames = text::counted(damage.frames, "damaged frame");
         let places = text::counted(damage.regions, "unreadable place");
-        let (what, bytes) = (what.display(), text::bytes(damage.bytes));
+        let (what, bytes) = (what.display(), size::rounded(damage.bytes));
         complain!(
             "sluice: {what}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
              where"
