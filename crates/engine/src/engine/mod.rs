@@ -1,4 +1,5 @@
 //! The running engine: applies a plan at start and at every reload, and shuts down.
+//! `docs/decisions/006-a-reload-replaces-tasks-not-deliveries.md` says what a reload keeps.
 
 mod deliveries;
 mod ending;
