@@ -4,6 +4,7 @@
 mod deliveries;
 mod ending;
 mod listening;
+mod open_files;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -225,6 +226,7 @@ impl Engine {
         let MemoryPlan { connections_bytes, receiving_bytes, .. } = plan.memory;
         let connections = &self.resources.connections.budget;
         connections.set_limits(connections_bytes as usize, receiving_bytes as usize);
+        open_files::reserve(plan, connections);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);
