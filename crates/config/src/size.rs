@@ -1,4 +1,4 @@
-//! Sizes in bytes as Go's humanize package reads them: `4MiB`, `10 MB`, `512`.
+//! Sizes in bytes as Go's humanize package reads them: `4MiB`, `10 MB`, `512`; and for people.
 
 /// Parses a size. The error says what is wrong, to follow "`5x` is not a size: ".
 pub fn parse(text: &str) -> Result<u64, String> {
@@ -41,6 +41,21 @@ pub fn format(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// A size for people, rounded: one decimal place below 100 of its unit, without a `.0`.
+pub fn rounded(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut size, mut unit) = (bytes as f64, 0);
+    // From here on the size would be shown as 1024.
+    while size >= 1023.5 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let tenths = (size * 10.0).round();
+    let is_whole = tenths % 10.0 == 0.0 || tenths >= 1000.0;
+    let decimals = if is_whole { 0 } else { 1 };
+    format!("{size:.decimals$} {}", UNITS[unit])
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -60,6 +75,25 @@ mod tests {
             (" 7 B ", 7),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_read_few_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            ((36 << 10) + 100, "36.1 KiB"),
+            ((100 << 10) + 600, "101 KiB"),
+            ((1 << 20) - 1, "1 MiB"),
+            ((1 << 20) - 600, "1023 KiB"),
+            (64 << 20, "64 MiB"),
+            (10 << 30, "10 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(rounded(bytes), expected, "{bytes}");
         }
     }
 

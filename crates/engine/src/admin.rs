@@ -26,7 +26,7 @@ use crate::shared_page::{PACKED_FROM_BYTES, Page, SharedPage};
 use crate::status::EngineStatus;
 
 /// Connections of a port. Each may occupy 16 KiB for headers, or a whole answer.
-const PLACES: usize = 32;
+pub(crate) const PLACES: usize = 32;
 /// A peer has this long to send a request, and to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than scrapers pause.

@@ -1,5 +1,7 @@
 //! The share of memory that belongs to receiving. No backlog can take it, and no request is read
 //! before it has its part.
+//!
+//! Freed memory wakes one request: `docs/decisions/015-freed-memory-wakes-one-request.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -46,6 +46,11 @@ pub trait ExporterConfig: Send + Sync {
         None
     }
 
+    /// Connections or files that it may have open while this many requests are in flight.
+    fn open_files(&self, requests: usize) -> usize {
+        if self.client().is_some() { requests } else { 1 }
+    }
+
     /// The places that it sends to.
     fn destinations(&self) -> Vec<NamedTarget> {
         Vec::new()

@@ -18,6 +18,11 @@ pub(crate) fn unreadable(path: &Path, reason: impl Display) -> String {
     format!("cannot read {}: {reason}", path.display())
 }
 
+/// Says why the content of a file with credentials cannot be used.
+pub(crate) fn unusable(path: &Path, reason: impl Display) -> String {
+    format!("cannot use {}: {reason}", path.display())
+}
+
 /// The value of the header that credentials come in.
 pub(crate) fn sole<'a>(
     headers: &'a HeaderMap,

@@ -1,5 +1,6 @@
 //! An extension's sides for the components that name it, and its settings for the engine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_net::auth::client::{ClientAuth, ClientAuths};
@@ -19,6 +20,8 @@ pub struct Extension {
     /// Its server side: who may send to receivers.
     pub server: Option<BuildServer>,
     pub health_check: Option<HealthCheck>,
+    /// The files with credentials that it reads, for `sluice validate`.
+    pub credentials: Vec<CredentialsFile>,
     /// The directory of the engine's log.
     pub file_storage: Option<FileStorage>,
     /// Its place in the configuration, for messages of the engine: `gateway.yaml:3`.
@@ -30,6 +33,17 @@ pub struct FileStorage {
     pub directory: String,
     /// Whether it is made if it is missing.
     pub creates_directory: bool,
+}
+
+/// A file with credentials that an extension reads, and reads again when it changes.
+pub struct CredentialsFile {
+    /// The option that names it, below the extension: `htpasswd.file`.
+    pub option: &'static str,
+    pub path: PathBuf,
+    /// The consequence while the file cannot be used. `None`: Sluice does not start.
+    pub otherwise: Option<&'static str>,
+    /// Says why the file that is there cannot be used. Follows no changes.
+    pub check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 /// The client side of an extension.

@@ -19,7 +19,8 @@ mod secret;
 use sluice_config::{ComponentKind, ComponentKinds};
 
 pub use extension::{
-    BuildClient, BuildError, BuildServer, ClientExtension, Extension, FileStorage, HealthCheck,
+    BuildClient, BuildError, BuildServer, ClientExtension, CredentialsFile, Extension, FileStorage,
+    HealthCheck,
 };
 
 /// The kinds of extensions in this build.

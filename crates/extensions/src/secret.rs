@@ -14,6 +14,7 @@ use sluice_net::auth::client::{ClientAuth, CredentialsError, MetadataHeader};
 use sluice_net::reload::{Reloading, Snapshot};
 
 use crate::digest::CREDENTIALS_RELOAD_INTERVAL;
+use crate::extension::CredentialsFile;
 
 /// Larger files are no secrets.
 const SECRET_LIMIT_BYTES: usize = 64 * 1024;
@@ -33,6 +34,19 @@ impl SecretSource {
 
     pub(crate) fn is_unset(&self) -> bool {
         self.fixed.expose().is_empty() && self.file.is_none()
+    }
+
+    /// Its file, if it has one, which this option names.
+    pub(crate) fn credentials_file(&self, option: &'static str) -> Option<CredentialsFile> {
+        let (path, source) = (self.file.clone()?, self.clone());
+        let check = move || {
+            let (files, source) = (source.file.iter().cloned().collect(), source.clone());
+            let read = move |snapshot: &Snapshot| source.read(snapshot).map(drop);
+            let read = Reloading::start("a secret", files, None, read);
+            read.map(drop).map_err(|error| error.to_string())
+        };
+        let otherwise = Some("until it can be used, nothing is sent that needs it");
+        Some(CredentialsFile { option, path, otherwise, check: Box::new(check) })
     }
 
     fn read<'a>(&'a self, snapshot: &'a Snapshot) -> Result<&'a str, CredentialsError> {

@@ -2,7 +2,7 @@
 //!
 //! Contents are compared, not times or inodes: Kubernetes replaces secrets through a `..data`
 //! symlink, and every mechanism that watches files misses some way of replacing one. The files are
-//! small and the interval is seconds.
+//! small and the interval is seconds (`docs/decisions/005-files-are-watched-by-content.md`).
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Numbers, sizes and times for people.
+//! Numbers, times and tables for people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,21 +14,6 @@ pub(crate) fn count(number: u64) -> String {
 /// `1 frame`, `2 frames`.
 pub(crate) fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
-}
-
-/// A size with a binary unit, to one decimal place.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut size = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while size >= 1023.95 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`, `8s`.
@@ -115,25 +100,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_sizes_are_readable() {
+    fn numbers_are_readable() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             (counted(1, "frame"), counted(1200, "frame")),
             ("1 frame".into(), "1,200 frames".into())
-        );
-        let sizes = [0, 1023, 1024, 1536, (1 << 20) - 1, 64 << 20, 10 << 30, u64::MAX].map(bytes);
-        assert_eq!(
-            sizes,
-            [
-                "0 B",
-                "1023 B",
-                "1.0 KiB",
-                "1.5 KiB",
-                "1.0 MiB",
-                "64.0 MiB",
-                "10.0 GiB",
-                "16384.0 PiB"
-            ]
         );
     }
 

@@ -43,7 +43,7 @@ async fn every_metric_of_the_rules_is_exported() {
     let (_, page) = get(gateway.metrics, "/metrics").await.expect("a page");
     let rules = std::fs::read_to_string(rules()).expect("rules");
     let metrics = metrics_in(&rules);
-    assert!(metrics.len() >= 9, "{metrics:?}");
+    assert!(metrics.len() >= 22, "{metrics:?}");
     for (name, is_counter) in metrics {
         let line = if is_counter {
             format!("# TYPE {name}_total counter\n")
@@ -69,11 +69,27 @@ fn prometheus_takes_the_rules() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && said.contains("10 rules found"), "{said}");
+    assert!(output.status.success() && said.contains("20 rules found"), "{said}");
+}
+
+/// Guarantee: each alert has a summary, says what to do, and is in docs/monitoring.md.
+#[test]
+fn each_alert_is_explained() {
+    let rules = fs::read_to_string(rules()).expect("rules");
+    let monitoring = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
+    let monitoring = fs::read_to_string(monitoring).expect("the page");
+    let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
+    assert_eq!(alerts.len(), 20);
+    for alert in alerts {
+        let name = alert.lines().next().expect("a name");
+        assert!(alert.contains(" summary: ") && alert.contains(" description: "), "{name}");
+        assert!(monitoring.contains(&format!("`{name}`")), "{name} is not in docs/monitoring.md");
+    }
 }
 
 /// Guarantee: the rules fire when they should, and only then: in an outage with drops whose whole
-/// budget lasts a minute, in a second one, after a restart; not for a burst.
+/// budget lasts a minute, in a second one, after a restart; not for a burst. Each alert of lost or
+/// kept data fires when its metric moves, and no other.
 #[test]
 fn the_rules_fire_when_they_should() {
     let Some(prometheus) = component("SLUICE_TEST_PROMETHEUS") else { return };

@@ -193,6 +193,29 @@ fn the_map_shows_what_is_there() {
     assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
 }
 
+/// Guarantee: a reader meets each decision where the behaviour is: a document or a source file
+/// beside the list of decisions names its file.
+#[test]
+fn every_decision_is_named_where_it_applies() {
+    let mut paths = Vec::new();
+    paths_below(&root(), &mut paths);
+    let folder = Path::new("docs/decisions");
+    let (decisions, others): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| path.starts_with(folder) && path != folder);
+    let is_text = |path: &&PathBuf| path.extension().is_some_and(|it| it == "md" || it == "rs");
+    let texts: Vec<_> = others
+        .iter()
+        .filter(is_text)
+        .map(|path| std::fs::read_to_string(root().join(path)).expect("a readable file"))
+        .collect();
+    let names = decisions.iter().filter_map(|path| path.file_name()?.to_str());
+    let names: Vec<_> = names.filter(|name| name.starts_with(|it: char| it.is_numeric())).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let unnamed = |name: &&&str| !texts.iter().any(|text| text.contains(**name));
+    let unnamed: Vec<_> = names.iter().filter(unnamed).collect();
+    assert!(unnamed.is_empty(), "no other file names {unnamed:?}");
+}
+
 /// Guarantee: no link from one document to another leads nowhere.
 #[test]
 fn every_link_between_documents_leads_somewhere() {

@@ -1,8 +1,10 @@
 //! The running engine: applies a plan at start and at every reload, and shuts down.
+//! `docs/decisions/006-a-reload-replaces-tasks-not-deliveries.md` says what a reload keeps.
 
 mod deliveries;
 mod ending;
 mod listening;
+mod open_files;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -224,6 +226,7 @@ impl Engine {
         let MemoryPlan { connections_bytes, receiving_bytes, .. } = plan.memory;
         let connections = &self.resources.connections.budget;
         connections.set_limits(connections_bytes as usize, receiving_bytes as usize);
+        open_files::reserve(plan, connections);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::document::Acknowledge;
+use sluice_config::size::rounded;
 use sluice_exporters::NamedTarget;
 use sluice_flow::dispatch::{RetryPolicy, Trigger};
 use sluice_log::disk::{Disk, RealDisk};
 use sluice_log::inspect::{self, LogOverview};
 use sluice_net::server::ConnectionBudget;
 
-use super::{DeliveryPlan, DiskPlan, MIB, Plan};
+use super::{DeliveryPlan, DiskPlan, Plan};
 use crate::delivery::{DeliveryId, Policy};
 
 /// A rate to give a feeling for the size of a budget, in bytes a millisecond.
@@ -43,10 +44,10 @@ impl Plan {
              {} for connections: {idle} idle ones, fewer with TLS or with requests, \
              more while backlogs leave memory\n  \
              {} for requests while they are read, {} for what requests have sent that wait",
-            bytes(memory.limit_bytes),
-            bytes(memory.connections_bytes),
-            bytes(memory.receiving_bytes),
-            bytes(memory.receiving_bytes)
+            rounded(memory.limit_bytes),
+            rounded(memory.connections_bytes),
+            rounded(memory.receiving_bytes),
+            rounded(memory.receiving_bytes)
         );
         let (one, other) = match &self.disk {
             None => (memory.backlog_bytes, memory.dead_letters_bytes),
@@ -56,7 +57,8 @@ impl Plan {
             None => ("the backlogs of all deliveries together", "each delivery's dead letters"),
             Some(_) => ("the newest data", "what each delivery is sending"),
         };
-        let _ = writeln!(text, "  {} for {of_one}, {} for {of_other}", bytes(one), bytes(other));
+        let _ =
+            writeln!(text, "  {} for {of_one}, {} for {of_other}", rounded(one), rounded(other));
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
             self.describe_found(text, &disk.directory);
@@ -89,7 +91,7 @@ impl Plan {
                 let (address, protocol) = (listening.address, listening.protocol);
                 // The most that the option lets in and that memory has room for.
                 let most = (listening.request_limit.1 as u64).min(self.memory.receiving_bytes);
-                let most = bytes(most);
+                let most = rounded(most);
                 let _ = writeln!(
                     text,
                     "{} receives at {address} ({protocol}; {tls}; {auth}; requests up to {most})",
@@ -163,7 +165,7 @@ impl Plan {
         };
         let lag = format!(
             "may lag by up to {}{place}{shared}, about {time} at 4 MB/s",
-            bytes(delivery.budget_bytes)
+            rounded(delivery.budget_bytes)
         );
         let then = match delivery.policy {
             Policy::Backpressure => "then its senders wait, and get a retryable refusal",
@@ -232,11 +234,11 @@ fn describe_disk(text: &mut String, disk: &DiskPlan) {
         text,
         "Disk: {} in all, in {}\n  {} for the backlogs of all deliveries together, \
          {} for each delivery's dead letters, in segments of {}\n  Written: {when}.",
-        bytes(disk.limit_bytes),
+        rounded(disk.limit_bytes),
         disk.directory.display(),
-        bytes(disk.backlog_bytes),
-        bytes(disk.dead_letters_bytes),
-        bytes(disk.segment_bytes)
+        rounded(disk.backlog_bytes),
+        rounded(disk.dead_letters_bytes),
+        rounded(disk.segment_bytes)
     );
 }
 
@@ -248,7 +250,7 @@ fn batching(delivery: &DeliveryPlan) -> String {
         }
         Trigger::Timeout(wait) => format!("after at most {}", duration(wait)),
     };
-    let (full, most) = (bytes(batch.full_bytes as u64), bytes(batch.max_bytes as u64));
+    let (full, most) = (rounded(batch.full_bytes as u64), rounded(batch.max_bytes as u64));
     let full = match batch.full_items {
         0 => full,
         items => format!("{items} items or {full}"),
@@ -306,17 +308,6 @@ fn retrying(delivery: &DeliveryPlan, fate: &str) -> String {
             let then = if backoff.initial < backoff.max { "growing to" } else { "then every" };
             format!("Retries after {initial}, {then} {max}, {end}.")
         }
-    }
-}
-
-fn bytes(count: u64) -> String {
-    const KIB: u64 = 1 << 10;
-    const GIB: u64 = 1 << 30;
-    match count {
-        GIB.. => format!("{:.1} GiB", count as f64 / GIB as f64),
-        MIB.. => format!("{} MiB", count / MIB),
-        KIB.. => format!("{} KiB", count / KIB),
-        _ => format!("{count} bytes"),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Checks of certificate files, for `sluice validate`. Elsewhere the start finds what is wrong: a
-//! file may change between both.
+//! Checks of files with certificates or credentials, for `sluice validate`. Elsewhere the start
+//! finds what is wrong: a file may change between both.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use sluice_config::document::Document;
 use sluice_config::{Component, Diagnostic, Diagnostics};
+use sluice_extensions::CredentialsFile;
 use sluice_net::tls::{TlsError, TlsOptions, check_client, check_server};
 
 use super::ports::{listening, span_at};
@@ -28,6 +29,18 @@ pub(super) fn check(document: &Document, read: &Read, diagnostics: &mut Diagnost
             report(component, &["tls"], &client.tls.common, check, diagnostics);
         }
     }
+    for component in &document.extensions {
+        let extension = read.extensions.get(&component.id.to_string());
+        for file in extension.iter().flat_map(|extension| &extension.credentials) {
+            report_credentials(component, file, diagnostics);
+        }
+    }
+}
+
+const NEEDED: &str = "it has to be there when sluice starts";
+
+fn is_missing(file: &Path) -> bool {
+    std::fs::metadata(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// A file that is not there may be on another machine: that is a warning.
@@ -39,10 +52,7 @@ fn report(
     diagnostics: &mut Diagnostics,
 ) {
     let (span, option) = (span_at(component, path), path.join("."));
-    let is_missing = |file: &&PathBuf| {
-        std::fs::metadata(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-    };
-    let mut missing = tls.files().filter(is_missing).peekable();
+    let mut missing = tls.files().filter(|file| is_missing(file)).peekable();
     if missing.peek().is_none() {
         if let Err(error) = check() {
             let message = format!("`{}.{option}`: {error}", component.path);
@@ -52,9 +62,31 @@ fn report(
     }
     for file in missing {
         let message = format!("`{}.{option}`: there is no file {}", component.path, file.display());
-        let hint = "it has to be there when sluice starts";
-        diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
+        diagnostics.push(Diagnostic::warning(span, message).with_hint(NEEDED));
     }
+}
+
+/// As [`report`]. A file without which Sluice starts is worth a warning, whatever is wrong with it.
+fn report_credentials(
+    component: &Component,
+    file: &CredentialsFile,
+    diagnostics: &mut Diagnostics,
+) {
+    let path: Vec<_> = file.option.split('.').collect();
+    let (span, option) = (span_at(component, &path), format!("{}.{}", component.path, file.option));
+    let is_missing = is_missing(&file.path);
+    let reason = match is_missing {
+        true => format!("there is no file {}", file.path.display()),
+        false => match (file.check)() {
+            Ok(()) => return,
+            Err(reason) => reason,
+        },
+    };
+    let message = format!("`{option}`: {reason}");
+    diagnostics.push(match file.otherwise {
+        None if !is_missing => Diagnostic::error(span, message),
+        otherwise => Diagnostic::warning(span, message).with_hint(otherwise.unwrap_or(NEEDED)),
+    });
 }
 
 #[cfg(test)]
@@ -112,6 +144,86 @@ mod tests {
             assert!(found.iter().all(|it| it.message.contains(message)), "{found:?}");
             let paths = ["`receivers.otlp.protocols.grpc.tls`: ", "`exporters.otlp.tls`: "];
             assert!(found.iter().zip(paths).all(|(it, path)| it.message.starts_with(path)));
+        }
+    }
+
+    /// Scenario: the file with credentials of an extension is missing, empty, malformed or good.
+    /// Guarantee: the finding names the option, its line and the file. It is an error if the file
+    /// is there and a start would fail, and else a warning that says what follows.
+    #[test]
+    fn credentials_that_cannot_be_used_are_found() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        write(Path::new(&at("empty")), " \n");
+        write(Path::new(&at("good")), "user:secret\n");
+        write(Path::new(&at("bad")), "user:secret\nno user\n");
+        let waits = "retry_on_failure: {enabled: true, interval: 1s}, filename";
+        let stops = "it has to be there when sluice starts";
+        let no_sender =
+            "until it can be used, no sender is let in, and nothing is sent that needs it";
+        let unsent = "until it can be used, nothing is sent that needs it";
+        for (kind, option, file, expected) in [
+            ("bearertokenauth", "filename", "good", None),
+            ("bearertokenauth", "filename", "gone", Some(("there is no file ", Some(stops)))),
+            ("bearertokenauth", "filename", "empty", Some(("it has no token", None))),
+            ("bearertokenauth", waits, "gone", Some(("there is no file ", Some(no_sender)))),
+            ("bearertokenauth", waits, "empty", Some(("it has no token", Some(no_sender)))),
+            ("basicauth", "htpasswd.file", "good", None),
+            ("basicauth", "htpasswd.file", "gone", Some(("there is no file ", Some(stops)))),
+            ("basicauth", "htpasswd.file", "empty", Some(("it names no user", None))),
+            (
+                "basicauth",
+                "htpasswd.file",
+                "bad",
+                Some(("line 2 is not `user:password-hash`", None)),
+            ),
+            ("basicauth", "client_auth.password_file", "good", None),
+            (
+                "basicauth",
+                "client_auth.password_file",
+                "gone",
+                Some(("there is no file ", Some(unsent))),
+            ),
+            (
+                "basicauth",
+                "client_auth.password_file",
+                "empty",
+                Some(("it is empty", Some(unsent))),
+            ),
+            ("oauth2client", "client_secret_file", "empty", Some(("it is empty", Some(unsent)))),
+        ] {
+            let path = at(file);
+            let named = option.rsplit(' ').next().expect("a name");
+            let options = match option.split_once('.') {
+                Some(("client_auth", key)) => {
+                    format!("client_auth: {{username: me, \n      {key}: {path}}}")
+                }
+                Some((section, key)) => format!("{section}: {{\n      {key}: {path}}}"),
+                None if kind == "oauth2client" => {
+                    format!("token_url: 'https://a', client_id: a,\n    {option}: {path}")
+                }
+                None => format!("\n    {option}: {path}"),
+            };
+            let text = format!(
+                "receivers:\n  otlp: {{protocols: {{grpc: {{}}}}}}\nexporters:\n  nop:\n\
+                 extensions:\n  {kind}: {{{options}}}\nservice:\n  extensions: [{kind}]\n  \
+                 pipelines: {{traces: {{receivers: [otlp], exporters: [nop]}}}}\n"
+            );
+            let (_, diagnostics) = validate(&[format!("yaml:{text}")], &SystemEnvironment);
+            let said = diagnostics.render(false);
+            let found: Vec<_> = diagnostics.items().iter().collect();
+            let Some((reason, hint)) = expected else {
+                assert!(found.is_empty(), "{kind} {option} {file}: {said}");
+                continue;
+            };
+            assert_eq!(found.len(), 1, "{kind} {option} {file}: {said}");
+            assert_eq!(diagnostics.errors().count(), usize::from(hint.is_none()), "{said}");
+            let start = format!("`extensions.{kind}.{named}`: ");
+            let message = &found[0].message;
+            assert!(message.starts_with(&start) && message.contains(reason), "{said}");
+            assert!(message.contains(&path), "{said}");
+            assert_eq!(found[0].hint.as_deref(), hint, "{said}");
+            assert_eq!(found[0].span.map(|span| span.line), Some(7), "{said}");
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use sluice_config::{ComponentKind, Kind, shown_url};
 use sluice_flow::{Exporter, PackError, Packed};
-use sluice_net::client::{Channel, Endpoint, Proxy, Secrets};
+use sluice_net::client::{Balancer, Channel, Endpoint, Proxy, Secrets};
 use sluice_net::compress;
 use sluice_net::grpc::Code;
 use sluice_net::grpc::client::{Call, call, call_headers};
@@ -27,9 +27,21 @@ pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::n
     |fields| Box::new(OtlpConfig::read(fields)),
 );
 
+/// A name with more addresses is rare: a reserve of open files is for this many.
+const ADDRESSES: usize = 8;
+
 impl ExporterConfig for OtlpConfig {
     fn client(&self) -> Option<&ClientOptions> {
         Some(&self.client)
+    }
+
+    /// Requests share connections.
+    fn open_files(&self, _requests: usize) -> usize {
+        let addresses = match self.channel.balancer {
+            Balancer::PickFirst => 1,
+            Balancer::RoundRobin => ADDRESSES,
+        };
+        self.channel.connections * addresses
     }
 
     fn destinations(&self) -> Vec<NamedTarget> {

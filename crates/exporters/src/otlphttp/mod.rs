@@ -38,6 +38,10 @@ impl ExporterConfig for OtlpHttpConfig {
         Some(&self.client)
     }
 
+    fn open_files(&self, requests: usize) -> usize {
+        self.http.connections.map_or(requests, |most| requests.min(most))
+    }
+
     fn missing_option(&self, signal: Signal) -> Option<&'static str> {
         self.urls[signal as usize].is_empty().then_some(URL_OPTIONS[signal as usize])
     }

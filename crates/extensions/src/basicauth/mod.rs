@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 
-use crate::extension::{BuildServer, ClientExtension, Extension};
+use crate::extension::{BuildServer, ClientExtension, CredentialsFile, Extension};
 use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, basic_credentials, sensitive};
 
 use server::BasicServer;
@@ -35,7 +35,11 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
             (None, None) => fields.error("needs `client_auth` or `htpasswd`"),
             _ => {}
         }
+        let of_client = client.iter().flat_map(ClientConfig::credentials);
+        let of_server = server.iter().filter_map(ServerConfig::credentials);
+        let credentials = of_client.chain(of_server).collect();
         Extension {
+            credentials,
             client: client.map(|it| ClientExtension::foundation(move || Ok(it.shown()))),
             server: server.map(|server| -> BuildServer {
                 Box::new(move || Ok(Arc::new(BasicServer::new(&server)?)))
@@ -63,6 +67,12 @@ impl ClientConfig {
             fields.error_missing("username");
         }
         ClientConfig { username, password }
+    }
+
+    fn credentials(&self) -> impl Iterator<Item = CredentialsFile> {
+        let username = self.username.credentials_file("client_auth.username_file");
+        let password = self.password.credentials_file("client_auth.password_file");
+        username.into_iter().chain(password)
     }
 
     /// The header that requests show.
@@ -93,5 +103,11 @@ impl ServerConfig {
             fields.error("names no user: give `inline` or `file`");
         }
         ServerConfig { inline, file }
+    }
+
+    fn credentials(&self) -> Option<CredentialsFile> {
+        let (path, config) = (self.file.clone()?, self.clone());
+        let check = Box::new(move || BasicServer::new(&config).map(drop));
+        Some(CredentialsFile { option: "htpasswd.file", path, otherwise: None, check })
     }
 }

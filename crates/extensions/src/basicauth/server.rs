@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ServerConfig;
 use crate::digest::{
-    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, after_scheme, digest, sole, unreadable,
+    CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, after_scheme, digest, sole, unreadable, unusable,
 };
 
 /// bcrypt takes a core for tens of milliseconds a check. Guessed passwords must not take all cores.
@@ -238,11 +238,14 @@ fn read_users(config: &ServerConfig, snapshot: &Snapshot) -> Result<Users, Strin
     if let Some(path) = &config.file {
         let content = snapshot.content(path).map_err(|reason| unreadable(path, reason))?;
         let text = std::str::from_utf8(content).map_err(|error| unreadable(path, error))?;
-        passwords = read_lines(text)?;
+        passwords = read_lines(text).map_err(|reason| unusable(path, reason))?;
     }
     passwords.extend(read_lines(config.inline.expose())?);
     if passwords.is_empty() {
-        return Err("there is no user".to_owned());
+        return Err(match &config.file {
+            Some(path) => unusable(path, "it names no user"),
+            None => "there is no user".to_owned(),
+        });
     }
     let costliest = passwords.values().filter_map(|password| match password {
         Password::Bcrypt(account) => account.key.1.as_ref(),

@@ -4,6 +4,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 use sluice_config::{ComponentKind, Fields, Kind, Secret};
 
-use crate::extension::{ClientExtension, Extension};
+use crate::extension::{ClientExtension, CredentialsFile, Extension};
 use crate::secret::{MadeFromSecrets, SecretHeader, SecretSource, sensitive};
 
 pub use server::BearerServer;
@@ -23,6 +24,7 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         let config = Config::read(fields);
         let of_client = config.clone();
         Extension {
+            credentials: config.credentials().into_iter().collect(),
             client: Some(ClientExtension::foundation(move || Ok(of_client.shown()))),
             server: Some(Box::new(move || Ok(Arc::new(BearerServer::new(&config)?)))),
             ..Extension::default()
@@ -74,6 +76,17 @@ impl Config {
         }
         let waits_for_file = read_retry(fields, filename.is_some());
         Config { header, scheme, tokens, filename, waits_for_file }
+    }
+
+    fn credentials(&self) -> Option<CredentialsFile> {
+        let path = PathBuf::from(self.filename.as_ref()?);
+        // Those that wait for the file take one that cannot be used for a missing one.
+        let config = Config { waits_for_file: false, ..self.clone() };
+        let check = Box::new(move || BearerServer::new(&config).map(drop));
+        let otherwise =
+            "until it can be used, no sender is let in, and nothing is sent that needs it";
+        let otherwise = self.waits_for_file.then_some(otherwise);
+        Some(CredentialsFile { option: "filename", path, otherwise, check })
     }
 
     /// The header that requests show, with the first token. A file has a token a line.

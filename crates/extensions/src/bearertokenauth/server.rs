@@ -11,6 +11,7 @@ use sluice_net::reload::{Reloading, Snapshot};
 use super::Config;
 use crate::digest::{
     CREDENTIALS_RELOAD_INTERVAL, Sha256Digest, after_scheme, digest, is_among, sole, unreadable,
+    unusable,
 };
 
 /// Lets in requests that show one of the tokens.
@@ -35,13 +36,10 @@ impl BearerServer {
             Some(CREDENTIALS_RELOAD_INTERVAL),
             move |snapshot: &Snapshot| {
                 let read = match &file {
+                    None if fixed.is_empty() => Err("there is no token".to_owned()),
                     None => Ok(fixed.clone()),
                     Some(path) => read_tokens(path, snapshot),
                 };
-                let read = read.and_then(|tokens| match tokens.is_empty() {
-                    true => Err("there is no token".to_owned()),
-                    false => Ok(tokens),
-                });
                 match read {
                     // An error keeps the tokens that were read before.
                     Err(error) if waits && !was_good.load(Relaxed) => {
@@ -78,5 +76,6 @@ impl ServerAuth for BearerServer {
 fn read_tokens(path: &Path, snapshot: &Snapshot) -> Result<Vec<Sha256Digest>, String> {
     let content = snapshot.content(path).map_err(|reason| unreadable(path, reason))?;
     let lines = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    Ok(lines.filter(|line| !line.is_empty()).map(digest).collect())
+    let tokens: Vec<_> = lines.filter(|line| !line.is_empty()).map(digest).collect();
+    if tokens.is_empty() { Err(unusable(path, "it has no token")) } else { Ok(tokens) }
 }

@@ -20,8 +20,11 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
         .aliases(&["oauth2_client"]),
     |fields| {
         let config = Config::read(fields);
+        let id = config.client_id.credentials_file("client_id_file");
+        let secret = config.client_secret.credentials_file("client_secret_file");
         let client = ClientExtension::foundation(move || OAuth2Client::new(&config));
-        Extension { client: Some(client), ..Extension::default() }
+        let credentials = id.into_iter().chain(secret).collect();
+        Extension { client: Some(client), credentials, ..Extension::default() }
     },
 );
 

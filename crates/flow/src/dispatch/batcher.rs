@@ -1,4 +1,5 @@
 //! Gathers units into batches, which are bounded in bytes and in items.
+//! `docs/decisions/001-an-idle-exporter-sends-at-once.md` has the reason for not waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -12,6 +12,8 @@
 //! turn with single units from elsewhere: the newest that was read, and units from places that are
 //! spread over all that waits. With each refused item twice as much is read ahead for that, so that
 //! a long run is left behind after a few requests.
+//!
+//! `docs/decisions/003-rejected-batches-are-searched-depth-first.md` has the measured effect.
 
 use std::collections::VecDeque;
 

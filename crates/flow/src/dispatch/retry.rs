@@ -1,4 +1,5 @@
 //! When a refused request is sent again.
+//! `docs/decisions/002-outages-are-judged-per-backend.md` has the reasons for the figures.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Which deliveries shed under `isolate` ([`sheds`]): none waits for a sick one (rules 4 and 5).
+//! `docs/decisions/021-isolate-needs-a-culprit.md` has the reasons.
 
 use super::pacing::PACE_BYTES;
 use super::{DeliveryState, Policy, Sheds};

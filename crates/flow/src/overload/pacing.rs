@@ -1,4 +1,5 @@
 //! Whether new requests should wait because the CPU is the bottleneck (rule 1).
+//! `docs/decisions/017-admission-is-paced-by-lag.md` has the reasons.
 
 use super::{DeliveryState, Policy};
 

@@ -3,6 +3,7 @@
 //! Level 1 of ISA-L takes two fifths to half of the time of libdeflate's and gives two percent more
 //! bytes, but exists in fast for x86-64 only (see `benches/compression_speed.rs`). Every other
 //! level, and other processors, are libdeflate's.
+//! `docs/decisions/011-gzip-is-packed-by-isa-l.md` has the measured effect.
 
 use std::cell::RefCell;
 

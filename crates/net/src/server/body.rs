@@ -1,4 +1,5 @@
 //! Bodies: those that are read, with a bound on their time, and those that are answered.
+//! Those of refused requests are drained: `docs/decisions/035-drained-bodies.md` has the reasons.
 
 use std::convert::Infallible;
 use std::pin::Pin;

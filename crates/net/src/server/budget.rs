@@ -41,8 +41,11 @@ const FRAMES_OF_ALL_PART: usize = 2;
 /// Memory counts as short for this long after a request found none, or none was left for a
 /// connection.
 const SHORT_FOR: Duration = Duration::from_secs(1);
-/// Connections may take this percentage of the process's file descriptors.
-const DESCRIPTORS_PERCENT: usize = 75;
+/// The limit on open files divided by this is the least that connections have, and the least that
+/// they leave to backends, files and probes.
+const FILES_PART: usize = 4;
+/// Evicted connections that are not closed yet, at most: they still use their memory and a file.
+pub(super) const LEAVING_MAX: usize = 64;
 /// Memory for requests that wait, if no limit is given.
 const UNLIMITED_WAITING_BYTES: usize = 64 << 20;
 
@@ -75,7 +78,7 @@ impl Share {
 pub struct ConnectionBudget {
     limit_bytes: AtomicUsize,
     /// Leaves file descriptors for backends, files and probes.
-    pub(super) max_connections: usize,
+    pub(super) max_connections: AtomicUsize,
     /// Open connections. Changed by one thread at a time, as are their bytes.
     open: AtomicUsize,
     open_bytes: AtomicUsize,
@@ -86,6 +89,8 @@ pub struct ConnectionBudget {
     waiting_bytes: AtomicUsize,
     /// When memory was last found short.
     short_at: Mutex<Option<Instant>>,
+    /// When there were last as many connections as the limit on open files allows.
+    files_short_at: Mutex<Option<Instant>>,
 }
 
 impl ConnectionBudget {
@@ -94,13 +99,14 @@ impl ConnectionBudget {
     pub fn new(limit_bytes: usize, waiting_bytes: usize) -> Arc<Self> {
         Arc::new(ConnectionBudget {
             limit_bytes: AtomicUsize::new(limit_bytes),
-            max_connections: file_descriptors() / 100 * DESCRIPTORS_PERCENT,
+            max_connections: AtomicUsize::new(connections_within(file_descriptors(), 0)),
             open: AtomicUsize::new(0),
             open_bytes: AtomicUsize::new(0),
             streams_bytes: AtomicUsize::new(0),
             lender: OnceLock::new(),
             waiting_bytes: AtomicUsize::new(waiting_bytes),
             short_at: Mutex::default(),
+            files_short_at: Mutex::default(),
         })
     }
 
@@ -118,6 +124,22 @@ impl ConnectionBudget {
     pub fn set_limits(&self, limit_bytes: usize, waiting_bytes: usize) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
         self.waiting_bytes.store(waiting_bytes, Ordering::Relaxed);
+    }
+
+    /// Leaves this many of the files that may be open to all but the receivers' connections, or a
+    /// quarter of them if that is more. Connections have a quarter in any case.
+    pub fn reserve_files(&self, files: usize) -> FilesShare {
+        let limit = file_descriptors();
+        let reserved = files.saturating_add(LEAVING_MAX);
+        let connections = connections_within(limit, reserved);
+        self.max_connections.store(connections, Ordering::Relaxed);
+        FilesShare { limit, connections, is_short: limit.saturating_sub(reserved) < connections }
+    }
+
+    /// The limit on connections, if the one on open files left no room for one within this time.
+    pub(super) fn max_connections_reached(&self, within: Duration) -> Option<usize> {
+        let is_lately = self.files_short_at.lock().is_some_and(|at| at.elapsed() < within);
+        is_lately.then(|| self.max_connections.load(Ordering::Relaxed))
     }
 
     /// The windows of a new connection.
@@ -193,8 +215,11 @@ impl ConnectionBudget {
         let open_bytes = self.open_bytes.load(Ordering::Relaxed) + bytes;
         let share_bytes = open_limit_bytes(self.limit_bytes.load(Ordering::Relaxed));
         let streams_bytes = self.streams_bytes.load(Ordering::Relaxed);
-        let has_room = self.open.load(Ordering::Relaxed) < self.max_connections
-            && self.has_room(open_bytes, share_bytes, streams_bytes);
+        if self.open.load(Ordering::Relaxed) >= self.max_connections.load(Ordering::Relaxed) {
+            *self.files_short_at.lock() = Some(Instant::now());
+            return false;
+        }
+        let has_room = self.has_room(open_bytes, share_bytes, streams_bytes);
         if has_room {
             self.open.fetch_add(1, Ordering::Relaxed);
             self.open_bytes.store(open_bytes, Ordering::Relaxed);
@@ -230,6 +255,22 @@ impl ConnectionBudget {
     pub(super) fn give_back_of_streams(&self, bytes: usize) {
         self.streams_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
+}
+
+/// How the files that a process may have open are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilesShare {
+    pub limit: usize,
+    /// The most connections of receivers.
+    pub connections: usize,
+    /// The rest is less than what else may be needed.
+    pub is_short: bool,
+}
+
+/// The most connections of receivers, if this many files are reserved for everything else.
+fn connections_within(limit: usize, reserved: usize) -> usize {
+    let part = limit / FILES_PART;
+    limit.saturating_sub(reserved).clamp(part, limit - part)
 }
 
 /// The number of files and sockets that the process may have open.
@@ -288,6 +329,28 @@ mod tests {
         (0..5).for_each(|_| budget.give_back_of_connection(OPEN_BYTES));
         assert_eq!(budget.borrowed_bytes(), 0);
         assert_eq!(open(), 2);
+    }
+
+    /// Guarantee: connections leave what is reserved, a quarter at least, and have a quarter.
+    #[test]
+    fn connections_leave_files_to_everything_else() {
+        for (limit, reserved, expected) in [
+            (1024, 0, 768),
+            (1024, 256, 768),
+            (1024, 400, 624),
+            (1024, 5_000, 256),
+            (256, 180, 76),
+            (usize::MAX, 400, usize::MAX - usize::MAX / 4),
+        ] {
+            assert_eq!(connections_within(limit, reserved), expected, "{limit} {reserved}");
+        }
+        let budget = ConnectionBudget::unlimited();
+        let limit = file_descriptors();
+        let few = FilesShare { limit, connections: limit / 4, is_short: true };
+        assert_eq!(budget.reserve_files(limit), few);
+        assert_eq!(budget.max_connections.load(Ordering::Relaxed), limit / 4);
+        let many = FilesShare { limit, connections: limit - limit / 4, is_short: false };
+        assert_eq!(budget.reserve_files(0), many);
     }
 
     /// Guarantee: all streams that connections may have together take a bounded amount, and each

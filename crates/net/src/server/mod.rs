@@ -62,7 +62,7 @@ use tokio_util::sync::CancellationToken;
 use crate::tls::ServerTls;
 
 pub use body::{BodyError, BodyReader, ReplyBody, RequestBody, reply};
-pub use budget::ConnectionBudget;
+pub use budget::{ConnectionBudget, FilesShare};
 pub use cors::Cors;
 pub use counters::ServerCounters;
 pub use listener::{Address, BindError, Family, Listener};

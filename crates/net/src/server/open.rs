@@ -10,14 +10,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::budget::{ConnectionBudget, OPEN_BYTES, TLS_BYTES};
+use super::budget::{ConnectionBudget, LEAVING_MAX, OPEN_BYTES, TLS_BYTES};
 use super::counters::ServerCounters;
 
 /// As a rule a connection is evicted only if it accepted no request for this long: a burst of new
 /// connections must not chase each other out.
 pub(super) const EVICTED_AFTER_IDLE: Duration = Duration::from_secs(1);
-/// Evicted connections that are not closed yet, at most: they still use their memory.
-const LEAVING_MAX: usize = 64;
 /// One search through all connections finds at most this many candidates.
 const CANDIDATES: usize = 64;
 /// If none was found, all are looked through again only after this time.
@@ -225,8 +223,8 @@ mod tests {
 
     #[test]
     fn the_connection_that_is_idle_longest_makes_room() {
-        let mut few_descriptors = ConnectionBudget::unlimited();
-        Arc::get_mut(&mut few_descriptors).expect("is not shared").max_connections = 3;
+        let few_descriptors = ConnectionBudget::unlimited();
+        few_descriptors.max_connections.store(3, Ordering::Relaxed);
         for (budget, max_connections) in [
             (ConnectionBudget::new(4 * OPEN_BYTES, 0), usize::MAX),
             (ConnectionBudget::unlimited(), 3),

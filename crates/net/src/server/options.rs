@@ -64,8 +64,7 @@ impl ServerOptions {
             protocols,
             max_connections: usize::MAX,
             evicted_after: EVICTED_AFTER_IDLE,
-            if_crowded: "raise the memory limit, the limit on open files, or `max_connections` if \
-                         it is set",
+            if_crowded: "raise the memory limit, or `max_connections` if it is set",
             max_concurrent_streams: 256,
             handshake_timeout: Duration::from_secs(10),
             read_header_timeout: Duration::from_secs(60),

@@ -42,11 +42,17 @@ pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) 
     loop {
         let crowded_out = counters.crowded_out();
         if crowded_out > warned_of && is_due(&mut warned_at, CROWDED_WARNING_INTERVAL) {
+            let budget = &resources.connections.budget;
+            let of_files = budget.max_connections_reached(CROWDED_WARNING_INTERVAL).map(|max| {
+                format!(
+                    "the limit on open files allows {max}: raise it (`ulimit -Hn`, LimitNOFILE)"
+                )
+            });
             tracing::warn!(
                 "{} connections were closed because there was no room for all; {} (such warnings \
                  are at least {CROWDED_WARNING_INTERVAL:?} apart)",
                 crowded_out - warned_of,
-                options.if_crowded
+                of_files.as_deref().unwrap_or(options.if_crowded)
             );
             warned_of = crowded_out;
         }

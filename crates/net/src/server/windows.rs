@@ -1,4 +1,5 @@
 //! Flow-control windows: how much peers may send unasked.
+//! `docs/decisions/036-windows-are-the-same-for-all.md` has the reasons.
 
 /// HTTP/2 begins every connection, and every stream, with a window of 65,535 bytes (RFC 9113,
 /// 6.9.2), and a connection's can only be enlarged.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use sluice_config::size;
 use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
 use sluice_log::inspect::lost_cursors;
@@ -49,7 +50,7 @@ fn describe(delivery: &StoredDelivery, holding: Holding) -> String {
     }
     let Holding { frames, items, bytes } = holding;
     let (frames, items) = (text::counted(frames, "frame"), text::counted(items, "item"));
-    format!("{frames}, {items}, {}", text::bytes(bytes))
+    format!("{frames}, {items}, {}", size::rounded(bytes))
 }
 
 fn held(directory: &Directory, delivery: &StoredDelivery, dead_letters: bool) -> Result<Holding> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
+use sluice_config::size;
 use sluice_log::disk::RealDisk;
 use sluice_log::format::CursorState;
 use sluice_log::segment::{Damage, SegmentChain};
@@ -86,7 +87,7 @@ pub(super) fn report_damage(damaged: &[(PathBuf, Damage)]) {
     for (path, damage) in damaged {
         let frames = text::counted(damage.frames, "damaged frame");
         let places = text::counted(damage.regions, "unreadable place");
-        let (path, bytes) = (path.display(), text::bytes(damage.bytes));
+        let (path, bytes) = (path.display(), size::rounded(damage.bytes));
         complain!(
             "sluice: {path}: skipped {frames} and {places} ({bytes}); `sluice log verify` shows \
              where"

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use comfy_table::Cell;
 use serde_json::{Value, json};
+use sluice_config::size;
 use sluice_log::format::CursorState;
 use sluice_log::inspect::{DeadLetterOverview, LogOverview};
 use sluice_log::{FileError, Holding};
@@ -104,7 +105,7 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
     }
     let bytes = log.segments.iter().map(|segment| segment.len_bytes).sum();
     let segments = text::counted(log.segments.len() as u64, "segment");
-    writeln!(output, "{}: {segments}, {} on disk", log.name, text::bytes(bytes))?;
+    writeln!(output, "{}: {segments}, {} on disk", log.name, size::rounded(bytes))?;
     let is_compared = rows.values().any(|row| row.is_configured.is_some());
     let columns = TITLES.len() - usize::from(!is_compared);
     let mut table = text::table(&TITLES[..columns]);
@@ -183,7 +184,7 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             "  set aside: {} ({}): a delivery could not read something in it; `sluice log repair` \
              says what can be done",
             file.path.display(),
-            text::bytes(file.len_bytes)
+            size::rounded(file.len_bytes)
         )?;
     }
     for file in log.dead_letters.iter().flat_map(|letters| &letters.set_aside) {
@@ -192,7 +193,7 @@ fn print(log: &LogOverview, rows: &Rows<'_>, output: &mut impl Write) -> io::Res
             "  set aside: {} ({}): something in it could not be read when its dead letters were \
              removed; `sluice log drop --dead-letters` deletes it, with all others",
             file.path.display(),
-            text::bytes(file.len_bytes)
+            size::rounded(file.len_bytes)
         )?;
     }
     for problem in problems(log) {
@@ -208,7 +209,7 @@ fn numbers(row: &Row<'_>) -> [String; 6] {
     [
         text::count(row.held.frames),
         text::count(row.held.items),
-        text::bytes(row.held.bytes),
+        size::rounded(row.held.bytes),
         row.oldest_unix_ns.map_or_else(dash, |oldest| text::duration(text::age(oldest))),
         if dropped > 0 { text::count(dropped) } else { dash() },
         letters.map_or_else(dash, |Holding { frames, items, .. }| {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use sluice_config::size;
 use sluice_engine::stored::{FrameMetadata, encoding_of};
 use sluice_log::disk::RealDisk;
 use sluice_log::repair::{Examined, Remedy, apply, examine};
@@ -76,12 +77,12 @@ fn describe(file: &Examined, is_wanted: bool, is_done: bool) -> String {
         Remedy::GiveUp if is_wanted => format!(
             "{}: {path} ({}): nothing in it that deliveries wait for can be read",
             does("deleted", "delete, with --yes"),
-            text::bytes(file.len_bytes),
+            size::rounded(file.len_bytes),
         ),
         Remedy::GiveUp => format!(
             "kept: {path} ({}): nothing in it that deliveries wait for can be read; restore the \
              file, or delete it with --give-up",
-            text::bytes(file.len_bytes),
+            size::rounded(file.len_bytes),
         ),
         Remedy::KeepForLostCursor => format!(
             "kept: {path}: a delivery whose cursor is lost may wait for what is in it; `sluice log \

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
+use sluice_config::size;
 use sluice_log::disk::RealDisk;
 use sluice_log::inspect::{Finding, Verification, verify};
 
@@ -44,7 +45,7 @@ fn report(verification: &Verification) -> String {
         report,
         "checked {} ({}) with {} ({}) and {}: {summary}",
         text::counted(verification.segments, "segment"),
-        text::bytes(verification.bytes),
+        size::rounded(verification.bytes),
         text::counted(verification.frames, "whole frame"),
         text::counted(verification.items, "item"),
         text::counted(verification.cursors, "cursor file"),
@@ -60,7 +61,7 @@ fn describe(finding: &Finding) -> String {
                 path.display(),
                 text::counted(damage.frames, "frame"),
                 text::counted(damage.regions, "place"),
-                text::bytes(damage.bytes)
+                size::rounded(damage.bytes)
             );
             let rest = match *is_sealed || damage.frames > 0 {
                 true => "the frames around it can be read",

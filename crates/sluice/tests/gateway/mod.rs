@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) limits: Limits,
     pub(crate) cpus: Vec<usize>,
+    /// The hard and the soft limit on open files.
+    pub(crate) open_files: Option<u64>,
 }
 
 /// A running gateway. Its receiver `otlp`, metrics and health check are configured here, all else
@@ -57,14 +59,21 @@ impl Gateway {
     pub(crate) async fn start_with(config: &str, options: Options) -> Gateway {
         let [grpc, http, metrics, health] = [(); 4].map(|()| free_addr().expect("a free port"));
         let base = base_config(grpc, http, metrics, health);
-        let mut args = vec!["run".to_owned(), "--config".to_owned(), "env:GATEWAY_BASE".to_owned()];
-        args.extend(["--config".to_owned(), "{config}".to_owned()]);
+        let (mut binary, mut args) = (binary(), Vec::new());
+        if let Some(limit) = options.open_files {
+            let script = "ulimit -n \"$0\" && exec \"$@\"".to_owned();
+            args.extend(["-c".to_owned(), script, limit.to_string(), binary.display().to_string()]);
+            binary = PathBuf::from("/bin/sh");
+        }
+        args.extend(
+            ["run", "--config", "env:GATEWAY_BASE", "--config", "{config}"].map(str::to_owned),
+        );
         args.extend(options.args);
         let mut env = options.env;
         env.push(("GATEWAY_BASE".to_owned(), base));
         let subject = Subject::start(SubjectSpec {
             name: "sluice".to_owned(),
-            binary: binary(),
+            binary,
             args,
             config: config.to_owned(),
             config_file: "gateway.yaml".to_owned(),

@@ -39,7 +39,8 @@
 //!   do end there)
 //!
 //! `sluice run --scheduler-without RULE` switches a rule off, for benchmarks.
-//! Decisions 030 to 033 in `docs/decisions/` have the reasons.
+//! `docs/decisions/` has the reasons: `030-read-scheduler.md`, `031-in-flight-limit.md`,
+//! `032-whole-requests.md` and `033-no-wait-while-idle.md`.
 
 mod cpu;
 mod entry;
