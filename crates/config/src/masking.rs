@@ -1,8 +1,8 @@
 //! Keeps secrets out of the lines that messages show.
 //!
 //! Masked are the ranges that readers marked as values of secret options, the values of keys whose
-//! names usually mean a secret, and users, passwords and queries in URLs: a file with a syntax error
-//! is never read that far.
+//! names usually mean a secret, and users, passwords and queries in URLs: a file with a syntax
+//! error is never read that far.
 
 use std::ops::Range;
 

@@ -165,8 +165,8 @@ mod tests {
         (made.finished, made.cpu_time) = (Instant::now() - age, cpu_time);
     }
 
-    /// Scenario: a hundred peers ask while a page is being made. Guarantee: all get that one, packed
-    /// once.
+    /// Scenario: a hundred peers ask while a page is being made. Guarantee: all get that one, which
+    /// is packed once.
     #[tokio::test]
     async fn peers_that_wait_share_a_page() {
         let page = Arc::new(SharedPage::default());

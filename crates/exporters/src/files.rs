@@ -54,7 +54,8 @@ pub(crate) fn is_at(path: &Path, file: &File) -> io::Result<bool> {
     Ok((own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
-/// Opens a file to append to it, or creates it with this mode, less what the umask takes. A pipe that no process reads is an error, not a wait.
+/// Opens a file to append to it, or creates it with this mode, less what the umask takes. A pipe
+/// that no process reads is an error, not a wait.
 pub(crate) fn open(path: &Path, mode: u32) -> io::Result<File> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     // With O_APPEND, the write after a failed one that was cut off lands behind the last request.

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::format::SegmentName;
 use crate::format::Version;
-use crate::segment::SegmentName;
 use crate::types::DiskTrouble;
 
 pub type Result<A, E = FileError> = std::result::Result<A, E>;

@@ -12,10 +12,11 @@ use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterScan, is_letter, sta
 use crate::disk::{Access, DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
+use crate::format::SegmentName;
 use crate::missing::{Missing, missing};
 use crate::segment::{
-    Damage, Located, ScanOptions, SegmentChain, SegmentInfo, SegmentName, SegmentScan, SetAside,
-    list_if_there, list_segments, list_set_aside, open_if_there, segment_before,
+    Damage, Located, ScanOptions, SegmentChain, SegmentInfo, SegmentScan, SetAside, list_if_there,
+    list_segments, list_set_aside, open_if_there, segment_before,
 };
 use crate::types::Holding;
 

@@ -15,8 +15,9 @@ use std::time::Duration;
 use crate::cursors::{CursorFile, cursor_paths};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
+use crate::format::SegmentName;
 use crate::format::{CursorState, Footer};
-use crate::segment::{ScanOptions, SegmentName, SegmentScan, list_segments, list_set_aside};
+use crate::segment::{ScanOptions, SegmentScan, list_segments, list_set_aside};
 use crate::types::{Offset, RangeSet};
 
 /// Between two looks at what a process may be changing.
@@ -26,7 +27,7 @@ const LOOKS: u32 = 5;
 
 /// A start looks at no more files, and reads no more bytes of those that were not sealed, so that
 /// it does not take the longer the more is on disk.
-const FILES_AT_START: usize = 32;
+pub(crate) const FILES_AT_START: usize = 32;
 const UNSEALED_AT_START_BYTES: u64 = 128 << 20;
 
 /// The least that is missing, by reader, and the files that explain it.

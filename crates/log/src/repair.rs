@@ -11,10 +11,10 @@ use crate::cursors::{CursorFile, cursor_paths, read_list};
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
+use crate::format::SegmentName;
 use crate::inspect::lost_cursors;
 use crate::segment::{
-    Damage, ScanOptions, SegmentName, SegmentScan, free_name_among, list_if_there, list_segments,
-    list_set_aside,
+    Damage, ScanOptions, SegmentScan, free_name_among, list_if_there, list_segments, list_set_aside,
 };
 use crate::types::{Holding, StoredRecord};
 

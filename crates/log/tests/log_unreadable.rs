@@ -4,14 +4,14 @@
 mod support;
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_log::format::{SLOT_LEN_BYTES, decode_slot};
-use sluice_log::{Log, LogStats, Next, OpenOptions, Recovered, Sheds, Subscription};
-use support::faulty_disk::{FaultyDisk, Operation, Unsynced, input_output};
+use sluice_log::{Keep, Log, LogStats, Next, OpenOptions, Recovered, Sheds, Subscription};
+use support::faulty_disk::{Call, FaultyDisk, Operation, Unsynced, input_output};
 use support::note::*;
 
 const FRAMES: u64 = 200;
@@ -63,6 +63,42 @@ fn what_cannot_be_read_at_the_start_stays_until_it_can() {
             assert_eq!(log.stats().frames_damaged, 0);
         }
     }
+}
+
+/// Scenario: all readers are forgotten, and at the next start the disk refuses the segments. A new
+/// reader gets a file, and the process dies. Guarantee: its file is not of another log.
+#[test]
+fn a_log_whose_id_cannot_be_read_stays_the_same_log() {
+    let disk = FaultyDisk::new(7);
+    let keep_segments = |call: &Call<'_>| {
+        let is_segment = call.path.to_string_lossy().ends_with(".seg");
+        let is_refused = matches!(call.operation, Operation::RemoveFile | Operation::CreateNew);
+        (is_segment && is_refused).then(input_output)
+    };
+    let cursor = |name: &str| PathBuf::from(format!("{DIRECTORY}/cursors/{name}.cursor"));
+    let is_there = |disk: &FaultyDisk, path: &Path| {
+        disk.contents().iter().any(|(there, bytes)| there == path && !bytes.is_empty())
+    };
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    append_durable(&log, 0..1, 1_000, &[id]);
+    disk.set_fault(keep_segments);
+    log.unsubscribe(id, Keep::Nothing);
+    wait_until("the reader's file is gone", || !is_there(&disk, &cursor("a")));
+    let disk = disk.kill_process();
+
+    disk.set_fault(keep_segments);
+    disk.set_unreadable(FIRST, 0..u64::MAX);
+    let (log, _) = open_with(&disk, Duration::ZERO);
+    let id = subscribe(&log, "b");
+    append(&log, 1, 1_000, &[id], &Durable::default());
+    wait_until("the new reader has a file", || is_there(&disk, &cursor("b")));
+    let disk = disk.kill_process();
+    drop(log);
+
+    disk.clear_fault();
+    let (log, _) = open(&disk);
+    append_durable(&log, 2..3, 1_000, &[subscribe(&log, "b")]);
 }
 
 /// Guarantee: an error that passes costs only time.

@@ -65,8 +65,8 @@ async fn a_backend_that_answers_with_the_headers_shows_no_secret() {
     ] {
         let backend = echo(status, kind).await;
         let text = format!(
-            "traces_endpoint: http://{}/v1/traces?api=p&q+r\nheaders: {{authorization: bearer eyjhbgcioijub25l.x, x-api-key: \
-             key-4711, x-tenant: prod}}",
+            "traces_endpoint: http://{}/v1/traces?api=p&q+r\nheaders: {{authorization: bearer \
+             eyjhbgcioijub25l.x, x-api-key: key-4711, x-tenant: prod}}",
             backend.address
         );
         let outcome = send(&*exporter("otlphttp", &text)).await;

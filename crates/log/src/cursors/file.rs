@@ -6,7 +6,11 @@ use std::sync::Arc;
 use crate::disk::{Access, Disk, DiskFile, read_full_at, remove_if_there, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, SLOT_LEN_BYTES, decode_slot, encode_slot};
+use crate::segment::list_files;
 use crate::types::Offset;
+
+/// Folder of the cursor files within a log's directory.
+pub const CURSORS_DIRECTORY: &str = "cursors";
 
 pub const CURSOR_EXTENSION: &str = ".cursor";
 
@@ -19,6 +23,17 @@ const STEM_LIMIT_BYTES: usize = 200;
 /// More offsets than can lie between the heads of two slots, or in one segment. If the disk
 /// refuses the slot that may be newer, offsets skip this many: none in that slot is given again.
 pub(crate) const UNREAD_OFFSETS: Offset = 1 << 40;
+
+/// Paths of the cursor files of a log.
+pub(crate) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
+    let directory = log_directory.join(CURSORS_DIRECTORY);
+    let files = list_files(disk, &directory)?.filter(|file| is_cursor(&file.name));
+    Ok(files.map(|file| directory.join(file.name)).collect())
+}
+
+pub(super) fn is_cursor(file_name: &str) -> bool {
+    file_name.ends_with(CURSOR_EXTENSION)
+}
 
 /// A cursor file, open for writing.
 pub struct CursorFile {

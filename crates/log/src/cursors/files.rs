@@ -8,10 +8,10 @@
 //!   cursor needs is listed under the name for files that were set aside, until it is forgotten.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Cursor;
-use super::file::{CURSOR_EXTENSION, CursorFile, file_name, replace_file};
+use super::file::{CursorFile, file_name, is_cursor, replace_file};
 use crate::disk::{
     Access, DirectoryEntry, Disk, create_if_missing, read_full_at, remove_if_there, sync_above,
     write_all_at,
@@ -19,11 +19,8 @@ use crate::disk::{
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BlockError, CursorState, decode_list, encode_list};
 use crate::log::{Home, Inner, Shared};
-use crate::segment::{free_name, list_files, name_before};
+use crate::segment::{free_name, name_before};
 use crate::types::{CursorId, Offset};
-
-/// Folder of the cursor files within a log's directory.
-pub const CURSORS_DIRECTORY: &str = "cursors";
 
 const LIST_NAME: &str = "cursors.list";
 /// Stands for all readers if neither a list nor a cursor file is left.
@@ -244,13 +241,6 @@ impl<T> Inner<T> {
     }
 }
 
-/// Paths of the cursor files of a log.
-pub(crate) fn cursor_paths(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<PathBuf>> {
-    let directory = log_directory.join(CURSORS_DIRECTORY);
-    let files = list_files(disk, &directory)?.filter(|file| is_cursor(&file.name));
-    Ok(files.map(|file| directory.join(file.name)).collect())
-}
-
 /// Reads the list of a log. None if there is none: no release that has one ever wrote here.
 pub(crate) fn read_list(disk: &dyn Disk, log_directory: &Path) -> Result<Option<BTreeSet<String>>> {
     let path = log_directory.join(LIST_NAME);
@@ -317,10 +307,6 @@ impl FoundCursors<'_> {
 /// Whether a lost cursor stands for all readers.
 pub(crate) fn is_unknown(lost: &str) -> bool {
     name_before(lost) == Some(UNKNOWN)
-}
-
-fn is_cursor(file_name: &str) -> bool {
-    file_name.ends_with(CURSOR_EXTENSION)
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use crate::format::{CursorState, DROPPED_RANGES_LIMIT, DroppedRange, RANGES_LIMI
 use crate::types::{Charge, Holding, Offset, RangeSet, ReaderGauges, Wake, unix_now_ns};
 
 pub use file::{
-    CURSOR_EXTENSION, CursorFile, TEMPORARY_EXTENSION, damaged_slots, escape, file_name,
+    CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, TEMPORARY_EXTENSION, damaged_slots, escape,
+    file_name,
 };
-pub(crate) use file::{UNREAD_OFFSETS, unescape};
-pub use files::CURSORS_DIRECTORY;
-pub(crate) use files::{CursorFiles, FoundCursors, cursor_paths, is_unknown, read_list};
+pub(crate) use file::{UNREAD_OFFSETS, cursor_paths, unescape};
+pub(crate) use files::{CursorFiles, FoundCursors, is_unknown, read_list};
 
 /// Above this many the lowest are joined: the offsets between them count as not taken.
 const UNTAKEN_RANGES_IN_MEMORY: usize = 16 << 10;

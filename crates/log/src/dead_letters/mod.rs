@@ -15,13 +15,14 @@ use bytes::Bytes;
 use crate::cursors::{CursorFile, UNREAD_OFFSETS, escape, file_name};
 use crate::disk::{Disk, create_if_missing, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
+use crate::format::SegmentName;
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
     FrameRef, Refusal, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
 };
 use crate::segment::{
-    ScanOptions, SegmentName, SegmentScan, SegmentWriter, cut, list_segments, list_set_aside,
-    new_header, random_u64, set_aside,
+    ScanOptions, SegmentScan, SegmentWriter, cut, list_segments, list_set_aside, new_header,
+    random_u64, set_aside,
 };
 use crate::types::{Charge, Holding, RecordFacts};
 use scan::Walked;

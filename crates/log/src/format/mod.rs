@@ -6,6 +6,7 @@
 
 mod cursor;
 mod segment;
+mod segment_name;
 
 pub use cursor::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
@@ -19,6 +20,7 @@ pub use segment::{
     parse_frame_header,
 };
 pub(crate) use segment::{find_marker, frame_epoch, reader_ids};
+pub use segment_name::SegmentName;
 
 /// The version that this code writes. It reads every minor version of the same major version.
 pub const VERSION: Version = Version { major: 1, minor: 1 };

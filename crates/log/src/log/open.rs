@@ -8,6 +8,7 @@
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
 
+mod log_id;
 mod misnamed;
 
 use std::collections::{BTreeSet, HashMap};
@@ -45,10 +46,9 @@ impl<T: Record> Log<T> {
         let patience = Patience::of(options.read_patience);
         let mut home = prepare(options, patience)?;
         let recovery = Recovery::find(&home, patience)?;
-        let Recovery { log_id, cursors, listed, store, leftovers, found, head, .. } = recovery;
-        // Zero stands for an unknown log.
-        let new_id = || (u128::from(random_u64()) << 64 | u128::from(random_u64())).max(1);
-        home.log_id = log_id.unwrap_or_else(new_id);
+        let log_id = recovery.log_id.unwrap_or_else(|| recovery.id_without_a_known_one());
+        let Recovery { cursors, listed, store, leftovers, found, head, .. } = recovery;
+        home.log_id = log_id;
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
             cursor.left_at = head;
@@ -247,14 +247,6 @@ impl<'a, T: Record> Recovery<'a, T> {
         Ok(false)
     }
 
-    fn check_log_id(&mut self, path: &Path, log_id: u128) -> Result<()> {
-        // Zero stands for an unknown log.
-        if log_id != 0 && *self.log_id.get_or_insert(log_id) != log_id {
-            return Err(FileError::Foreign { path: path.to_owned() });
-        }
-        Ok(())
-    }
-
     fn read_segments(&mut self) -> Result<()> {
         let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
         self.counted_from = heads.min().unwrap_or(Offset::MAX);
@@ -290,21 +282,17 @@ impl<'a, T: Record> Recovery<'a, T> {
             let _ = self.count_put_back(&path, first, last);
         }
         self.go_on_behind_set_aside();
+        self.find_log_id();
         Ok(())
     }
 
     /// The offsets in the newest file that was set aside are not given again: readers may know of
-    /// none of them. Without readers, the files stay files of this log.
+    /// none of them.
     fn go_on_behind_set_aside(&mut self) {
         let newest = self.store.set_aside.last().map(|file| file.name.first_offset);
         let Some(newest) = newest else { return };
         if self.store.segments.by_first.keys().next_back().is_none_or(|&first| first <= newest) {
             self.head = self.head.max(newest.saturating_add(UNREAD_OFFSETS));
-        }
-        for file in self.store.set_aside.iter().filter(|_| self.cursors.is_empty()) {
-            let opened = SegmentScan::open_misnamed(self.disk, &file.path, ScanOptions::default());
-            let log_id = opened.ok().map(|scan| scan.info().header.log_id);
-            self.log_id = self.log_id.or(log_id.filter(|id| *id != 0));
         }
     }
 

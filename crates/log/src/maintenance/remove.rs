@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use super::Maintenance;
 use crate::disk::remove_if_there;
 use crate::error::{FileError, IoContext as _, Result};
+use crate::format::SegmentName;
 use crate::log::Store;
-use crate::segment::{SegmentName, Unremoved, list_files, set_aside};
+use crate::segment::{Unremoved, list_files, set_aside};
 use crate::types::Record;
 
 /// A file that could not be removed or set aside is tried again after this time.

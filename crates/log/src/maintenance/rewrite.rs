@@ -11,11 +11,10 @@ use super::remove::Run;
 use crate::cursors::Cursor;
 use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};
+use crate::format::SegmentName;
 use crate::format::{BLOCK_LEN_BYTES, FrameRef};
 use crate::log::{DiskFrame, Ids, Inner, Pin, Segment};
-use crate::segment::{
-    ScanOptions, SegmentName, SegmentWriter, list_if_there, list_segments, list_set_aside,
-};
+use crate::segment::{ScanOptions, SegmentWriter, list_if_there, list_segments, list_set_aside};
 use crate::types::{CursorId, Offset, Record};
 
 /// A segment is rewritten if less than one byte in this many is wanted.

@@ -118,7 +118,7 @@ impl<T: Record> ReadAhead<T> {
                 match inner.task(id) {
                     Step::Work(task) => {
                         *turn = index + 1;
-                        return Some(task);
+                        return Some(*task);
                     }
                     Step::Wake(wake) => woken.push(wake),
                     Step::Nothing => self.refusals.end(id),

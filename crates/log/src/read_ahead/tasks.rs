@@ -54,7 +54,7 @@ impl<T> Found<T> {
 }
 
 pub(super) enum Step {
-    Work(Task),
+    Work(Box<Task>),
     /// There is nothing to read from disk: the reader goes on in memory.
     Wake(Wake),
     Nothing,
@@ -84,7 +84,7 @@ impl<T> Inner<T> {
             return Step::Nothing;
         }
         if let Some(task) = self.find(id, purpose, bytes, from, below) {
-            return Step::Work(task);
+            return Step::Work(Box::new(task));
         }
         let cursor = self.cursor_mut(id);
         cursor.ahead.until = below;
@@ -147,7 +147,7 @@ impl<T> Inner<T> {
         let below = self.slots.head().saturating_sub(1).min(self.evicted_below());
         if excess_bytes > 0 {
             if let Some(task) = self.find(id, Purpose::Drop, excess_bytes, from, below) {
-                return Step::Work(task);
+                return Step::Work(Box::new(task));
             }
             self.cursor_mut(id).drop_until(below);
         }

@@ -8,9 +8,9 @@ mod tests;
 mod writer;
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fmt, io};
 
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -20,47 +20,12 @@ use crate::disk::{Access, BadBlocks, DirectoryEntry, Disk, DiskFile, Reads, read
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, FrameHeader, HeaderParse,
-    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, VERSION, frame_epoch, parse_frame_header,
+    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName, VERSION, frame_epoch, parse_frame_header,
 };
 use crate::types::{Offset, StoredRecord, unix_now_ns};
 
 pub use scan::{Damage, Located, ScanOptions, SegmentScan};
 pub use writer::SegmentWriter;
-
-const SEGMENT_EXTENSION: &str = ".seg";
-
-/// Names are ordered as their frames are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentName {
-    /// No frame in the file has a lower offset.
-    pub first_offset: u64,
-    /// Above 0 if a failed write left a file of this offset: `-1`, `-2`, … before the extension.
-    pub attempt: u32,
-}
-
-impl SegmentName {
-    /// None for the name of another kind of file.
-    pub fn parse(file_name: &str) -> Option<Self> {
-        let stem = file_name.strip_suffix(SEGMENT_EXTENSION)?;
-        let (offset, attempt) = match stem.split_once('-') {
-            Some((offset, attempt)) => (offset, attempt.parse().ok()?),
-            None => (stem, 0),
-        };
-        let name = SegmentName { first_offset: u64::from_str_radix(offset, 16).ok()?, attempt };
-        // Only one spelling counts; otherwise two files could be the same segment.
-        (name.to_string() == file_name).then_some(name)
-    }
-}
-
-impl fmt::Display for SegmentName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:016x}", self.first_offset)?;
-        if self.attempt > 0 {
-            write!(formatter, "-{}", self.attempt)?;
-        }
-        formatter.write_str(SEGMENT_EXTENSION)
-    }
-}
 
 /// Is appended to the name of a file that is set aside because it could not be read.
 const ASIDE_EXTENSION: &str = ".damaged";

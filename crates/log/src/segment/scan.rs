@@ -9,13 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SegmentInfo, SegmentName, read_info, segment_before};
+use super::{SegmentInfo, read_info, segment_before};
 use crate::disk::{Access, BadBlocks, Disk, DiskFile, ReadBuffer};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FRAME_PREFIX_LEN_BYTES, Footer,
-    FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, body_checksum, find_marker,
-    parse_frame_header, reader_ids,
+    FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName, body_checksum,
+    find_marker, parse_frame_header, reader_ids,
 };
 use crate::types::StoredRecord;
 

@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SegmentName, list_segments};
+use super::list_segments;
 use crate::disk::{ALIGNMENT_BYTES, AlignedBuffer, Disk, DiskFile, remove_if_there, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     BLOCK_LEN_BYTES, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, Footer, FrameRef,
-    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, encode_frame_header,
+    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName, encode_frame_header,
 };
 
 /// Frames are collected up to this many bytes, so that a slow disk has much to do at a time. A

@@ -1,5 +1,5 @@
-//! What a request shows its peer in confidence, and must not come back in the texts of answers: a
-//! backend that refuses credentials may name them.
+//! The secrets that a request shows its peer, and that must not come back in the texts of answers:
+//! a backend that refuses credentials may name them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -140,8 +140,8 @@ mod tests {
         headers
     }
 
-    /// Scenario: answers that have credentials of the request: whole headers, parts, decoded, often,
-    /// cut. Guarantee: none is kept, and the rest of the text is.
+    /// Scenario: answers that have credentials of the request: whole headers, parts, decoded,
+    /// often, cut. Guarantee: none is kept, and the rest of the text is.
     #[test]
     fn secrets_of_the_request_do_not_come_back() {
         // "me:hunter22"

@@ -3,19 +3,18 @@
 
 use super::Recovery;
 use crate::error::{FileError, Result};
-use crate::segment::{ScanOptions, SegmentName, SegmentScan, SetAside, free_name, list_if_there};
+use crate::format::SegmentName;
+use crate::missing::FILES_AT_START;
+use crate::segment::{ScanOptions, SegmentScan, SetAside, free_name, list_if_there};
 use crate::types::Record;
 
-/// A start looks at the names of no more segments, the newest, so that it does not take the longer
-/// the more is on disk. Readers find out about others.
-const NAMES_AT_START: usize = 256;
-
 impl<T: Record> Recovery<'_, T> {
-    /// Takes misnamed files from the segments of the log. They count as set aside.
+    /// Takes misnamed files from the newest segments of the log: they count as set aside. Readers
+    /// find out about older ones.
     pub(super) fn take_misnamed(&mut self, files: &mut Vec<(SegmentName, u64)>) -> Result<()> {
         let entries = list_if_there(self.disk, self.directory)?;
         let (mut taken, mut misnamed) = (Vec::new(), Vec::new());
-        for &(name, len_bytes) in files.iter().rev().take(NAMES_AT_START) {
+        for &(name, len_bytes) in files.iter().rev().take(FILES_AT_START) {
             let path = self.directory.join(name.to_string());
             let opened = SegmentScan::open_path(self.disk, &path, ScanOptions::default());
             // Other errors are found again when the file is read.
