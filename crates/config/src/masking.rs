@@ -105,9 +105,10 @@ fn credentials(text: &str) -> Option<Range<usize>> {
     text.rfind('@').filter(|end| start < *end).map(|end| start..end)
 }
 
+const QUOTES: [char; 3] = ['\'', '"', '`'];
+
 /// The queries of all URLs: to the quote that ends a quoted URL, else to a space or a quote.
 fn queries(text: &str) -> Vec<Range<usize>> {
-    const QUOTES: [char; 3] = ['\'', '"', '`'];
     let mut found: Vec<Range<usize>> = Vec::new();
     for (at, _) in text.match_indices("://") {
         if found.last().is_some_and(|last| at < last.end) {
@@ -125,7 +126,24 @@ fn queries(text: &str) -> Vec<Range<usize>> {
         let query = text[host..end].find('?').map(|mark| host + mark + 1);
         found.extend(query.filter(|start| *start < end).map(|start| start..end));
     }
+    found.extend(queries_of_endpoints(text));
+    found.sort_by_key(|range| range.start);
+    found.dedup_by(|next, last| next.start < last.end);
     found
+}
+
+/// The queries of endpoints without a scheme, as `host:4317?key=…`.
+fn queries_of_endpoints(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let is_end = |it: char| it.is_whitespace() || QUOTES.contains(&it);
+    text.match_indices('?').filter_map(move |(mark, _)| {
+        let before = &text[text[..mark].rfind(is_end).map_or(0, |at| at + 1)..mark];
+        let (_, port) = before.split_once(':')?;
+        let end = text[mark..].find(is_end).map_or(text.len(), |end| mark + end);
+        let has_port = port.starts_with(|first: char| first.is_ascii_digit());
+        // As `shown_url` has it.
+        let is_shown = text[mark + 1..end].starts_with('…');
+        (has_port && !is_shown && mark + 1 < end).then_some(mark + 1..end)
+    })
 }
 
 /// The part of the line that is a secret by the name of its key or of an enclosing section.
@@ -243,6 +261,8 @@ mod tests {
                 "`http://a?[REDACTED]` and \"https://b?[REDACTED]\"",
             ),
             ("is it http://a? or https://b", "is it http://a? or https://b"),
+            ("a: {b: 'c:4317/d?key=x', e: 1?}", "a: {b: 'c:4317/d?[REDACTED]', e: 1?}"),
+            ("\"backend:4317?…\" and at 12:30?", "\"backend:4317?…\" and at 12:30?"),
             ("did you mean `a`?", "did you mean `a`?"),
         ] {
             assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);

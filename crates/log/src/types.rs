@@ -1,11 +1,15 @@
 //! Types that a log and its users share: offsets, sums and sets of them, records, readers, figures.
 
-use std::collections::BTreeMap;
+mod figures;
+mod range_set;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+
+pub use figures::{DiskTrouble, Gauge, LogStats, MemoryUse, ReaderGauges, Sheds};
+pub use range_set::RangeSet;
 
 /// Position in a log: the number of frames appended before. An offset is never given twice.
 pub type Offset = u64;
@@ -64,114 +68,6 @@ impl FromIterator<Charge> for Holding {
         let mut holding = Holding::default();
         charges.into_iter().for_each(|charge| holding.add(charge));
         holding
-    }
-}
-
-/// A set of offsets, kept as ranges: the offsets above a cursor's floor that are resolved already.
-/// Disjoint, non-adjacent half-open ranges `start..end`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RangeSet {
-    end_by_start: BTreeMap<u64, u64>,
-}
-
-impl RangeSet {
-    /// Adds one offset. Returns false if it was in the set already.
-    pub fn insert(&mut self, offset: u64) -> bool {
-        let is_new = !self.contains(offset);
-        if is_new {
-            self.insert_run(offset, offset + 1);
-        }
-        is_new
-    }
-
-    /// Adds every offset of `start..end`.
-    pub fn insert_run(&mut self, start: u64, end: u64) {
-        let (mut start, mut end) = (start, end);
-        // Backwards: ranges that touch the run become part of it.
-        while let Some((first, last)) = self.starting_by(end).filter(|&(_, last)| last >= start) {
-            self.end_by_start.remove(&first);
-            start = start.min(first);
-            end = end.max(last);
-        }
-        self.end_by_start.insert(start, end);
-    }
-
-    /// Removes every offset of `start..end`.
-    pub fn remove_run(&mut self, start: u64, end: u64) {
-        if start >= end {
-            return;
-        }
-        while let Some((first, last)) = self.starting_by(end - 1).filter(|&(_, last)| last > start)
-        {
-            self.end_by_start.remove(&first);
-            if last > end {
-                self.end_by_start.insert(end, last);
-            }
-            if first < start {
-                self.end_by_start.insert(first, start);
-            }
-        }
-    }
-
-    /// The last range that starts at or before an offset.
-    fn starting_by(&self, offset: u64) -> Option<(u64, u64)> {
-        self.end_by_start.range(..=offset).next_back().map(|(&start, &end)| (start, end))
-    }
-
-    pub fn contains(&self, offset: u64) -> bool {
-        self.end_of_run_at(offset).is_some()
-    }
-
-    /// The end of the range that `offset` lies in.
-    pub fn end_of_run_at(&self, offset: u64) -> Option<u64> {
-        self.starting_by(offset).map(|(_, end)| end).filter(|&end| offset < end)
-    }
-
-    /// Whether an offset of `start..end` is in it.
-    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
-        let last = end.checked_sub(1).and_then(|last| self.starting_by(last));
-        start < end && last.is_some_and(|(_, last)| last > start)
-    }
-
-    /// Forgets every offset below `floor`; returns the first one from `floor` on that is not in it.
-    pub fn forget_below(&mut self, floor: u64) -> u64 {
-        let mut lifted = floor;
-        while let Some(lowest) = self.end_by_start.first_entry()
-            && *lowest.key() <= lifted
-        {
-            lifted = lifted.max(lowest.remove());
-        }
-        lifted
-    }
-
-    /// Forgets the ranges that end at or below an offset.
-    pub fn forget_ended(&mut self, below: u64) {
-        while let Some(lowest) = self.end_by_start.first_entry()
-            && *lowest.get() <= below
-        {
-            lowest.remove();
-        }
-    }
-
-    /// Joins the two lowest ranges into one, which includes all offsets between them.
-    pub fn join_lowest(&mut self) {
-        let (lowest, next) = (self.end_by_start.pop_first(), self.end_by_start.pop_first());
-        if let Some((start, end)) = lowest {
-            self.end_by_start.insert(start, next.map_or(end, |(_, end)| end));
-        }
-    }
-
-    /// Number of separate ranges. The set takes memory in proportion to it.
-    pub fn len(&self) -> usize {
-        self.end_by_start.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.end_by_start.is_empty()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.end_by_start.iter().map(|(&start, &end)| (start, end))
     }
 }
 
@@ -326,172 +222,7 @@ pub struct Orphan {
     pub dropped: Holding,
 }
 
-/// A number that only the log changes.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicU64);
-
-impl Gauge {
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    pub(crate) fn remove(&self, less: u64) {
-        self.0.fetch_sub(less, Ordering::Relaxed);
-    }
-}
-
-/// Memory of frames, in bytes of charge. Logs that share their memory share one of these.
-#[derive(Debug, Default)]
-pub struct MemoryUse {
-    /// Frames in memory that some reader has not resolved, each counted once.
-    pub stored_bytes: Gauge,
-    /// The part of `stored_bytes` that is not durable, in logs on disk.
-    pub unwritten_bytes: Gauge,
-}
-
-/// Which of its unresolved frames a reader may give up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Sheds {
-    #[default]
-    Nothing,
-    /// Frames that another reader has taken; best-effort readers do not count.
-    Taken,
-    Everything,
-}
-
-impl Sheds {
-    /// Whether a frame may be given up. `is_taken`: whether another reader has taken it.
-    pub(crate) fn allows(self, is_taken: impl FnOnce() -> bool) -> bool {
-        match self {
-            Sheds::Nothing => false,
-            Sheds::Taken => is_taken(),
-            Sheds::Everything => true,
-        }
-    }
-}
-
-/// Backlog of one reader, as of the last time that the log's lock was released.
-#[derive(Debug, Default)]
-pub struct ReaderGauges {
-    /// Lag behind the head, in bytes of charge: frames appended for the reader and not resolved.
-    pub held_bytes: Gauge,
-    pub held_frames: Gauge,
-    /// The part of `held_bytes` that the reader has not leased.
-    pub unread_bytes: Gauge,
-    /// The part of `held_bytes` that is not durable.
-    pub unwritten_bytes: Gauge,
-    /// The part of `held_bytes` that is in memory for this reader only.
-    pub alone_bytes: Gauge,
-    /// The reader's budget.
-    pub limit_bytes: Gauge,
-    sheds: AtomicU8,
-    reserve_bytes: Gauge,
-}
-
-impl ReaderGauges {
-    /// True if more waits for the reader than its budget allows, a single frame excepted.
-    pub fn is_over_budget(&self) -> bool {
-        self.held_frames.get() > 1 && self.held_bytes.get() > self.limit_bytes.get()
-    }
-
-    /// True if the reader's lag exceeds its part of the reserve.
-    pub fn is_beyond_reserve(&self) -> bool {
-        self.held_bytes.get() > self.reserve_bytes.get()
-    }
-
-    pub fn may_shed(&self) -> Sheds {
-        match self.sheds.load(Ordering::Relaxed) {
-            0 => Sheds::Nothing,
-            1 => Sheds::Taken,
-            _ => Sheds::Everything,
-        }
-    }
-
-    /// Up to this lag the reader gives up nothing to make room for others.
-    pub fn reserve(&self, bytes: u64) {
-        self.reserve_bytes.set(bytes);
-    }
-
-    /// Sets which frames the reader may give up from now on.
-    pub fn allow(&self, sheds: Sheds) {
-        self.sheds.store(sheds as u8, Ordering::Relaxed);
-    }
-}
-
-/// An operation that the disk refuses. The log tries it again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskTrouble {
-    pub reason: String,
-    /// Only space (or a quota, or inodes) is missing.
-    pub out_of_space: bool,
-    /// Frames cannot be written: nothing is made durable meanwhile. Otherwise segments cannot be
-    /// read, or cursors cannot be written.
-    pub stops_writing: bool,
-    /// For how long a call has had no answer. Zero if the disk answered with an error.
-    pub without_answer: Duration,
-}
-
-impl DiskTrouble {
-    /// Nothing is made durable meanwhile.
-    pub(crate) fn of_writing(reason: String) -> Self {
-        DiskTrouble { reason, stops_writing: true, ..DiskTrouble::default() }
-    }
-}
-
-/// Counters of a log since it was opened, and sizes as they are now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Length of all segment files, reserved space included, and of those that cannot be removed.
-    pub disk_bytes: u64,
-    pub segments: u64,
-    pub frames_written: u64,
-    pub bytes_written: u64,
-    /// Group commits, each with one sync.
-    pub commits: u64,
-    /// Writes of cursor files.
-    pub cursor_writes: u64,
-    /// Frames that were evicted from memory because they are on disk.
-    pub frames_evicted: u64,
-    /// Frames read back from disk.
-    pub frames_read: u64,
-    /// Damaged places that readers passed. Each has lost a frame or more, unless it is what a crash
-    /// left of a write that was never acknowledged.
-    pub frames_damaged: u64,
-    /// Frames that readers passed because only a newer release can decode them.
-    pub frames_of_newer_release: u64,
-    /// Frames that waited for readers on disk, and that could not be read or were not there.
-    pub lost: Holding,
-    /// Files that were set aside, now and by earlier processes: `disk_bytes` includes them.
-    pub set_aside_files: u64,
-    pub set_aside_bytes: u64,
-    /// Unneeded files that cannot be removed: `disk_bytes` includes them.
-    pub unremoved_files: u64,
-    /// Readers whose cursor files are lost and that were not forgotten.
-    pub lost_cursors: u64,
-    /// Frames that readers wait for and that the start found in no file. They count as lost once
-    /// the reader has come to the end.
-    pub missing_frames: u64,
-    /// Segments rewritten with only the frames that are still wanted.
-    pub rewrites: u64,
-    /// Writes that failed.
-    pub failures: u64,
-    /// Files that other processes removed, moved away or cut while they were being written.
-    pub disturbed_files: u64,
-}
-
 /// Nanoseconds since 1970 by the wall clock. 0 if the clock is before 1970.
 pub(crate) fn unix_now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
-
-#[cfg(test)]
-mod tests;

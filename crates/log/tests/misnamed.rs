@@ -41,17 +41,6 @@ fn names(disk: &FaultyDisk) -> Vec<String> {
     files.map(|file| file.name).filter(|name| name.contains(".seg")).collect()
 }
 
-/// Delivers all, and returns what was delivered.
-fn run(disk: &FaultyDisk) -> Vec<u64> {
-    let (log, _) = open(disk);
-    let id = subscribe(&log, "a");
-    let read = read_all(&log, id);
-    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
-    wait_until("delivered", || log.stats().segments == 0);
-    log.close(PATIENCE);
-    values(&read)
-}
-
 fn examined(disk: &FaultyDisk) -> Vec<Examined> {
     examine(disk, Path::new(DIRECTORY), &|_| true).unwrap()
 }
@@ -103,7 +92,7 @@ fn a_renamed_segment_goes_back_to_its_own_name() {
         let own_name = own.file_name().unwrap().to_string_lossy().into_owned();
         assert_eq!(said(&disk), [(wrong.clone(), own_name.clone())]);
         assert_eq!(repair(&disk, &own), frames.end - frames.start);
-        assert_eq!(run(&disk.kill_process()), (0..FRAMES).collect::<Vec<_>>());
+        assert_eq!(deliver_all(&disk.kill_process()), (0..FRAMES).collect::<Vec<_>>());
 
         let disk = renamed();
         let (log, found) = open(&disk);
@@ -112,10 +101,10 @@ fn a_renamed_segment_goes_back_to_its_own_name() {
         let disk = disk.kill_process();
         assert!(names(&disk).contains(&format!("{own_name}.damaged")), "{:?}", names(&disk));
         let others: Vec<_> = (0..FRAMES).filter(|value| !frames.contains(value)).collect();
-        assert_eq!(run(&disk), others, "{own:?} as {wrong:?}");
+        assert_eq!(deliver_all(&disk), others, "{own:?} as {wrong:?}");
         assert_eq!(repair(&disk, &own), frames.end - frames.start);
         let disk = disk.kill_process();
-        assert_eq!(run(&disk), frames.clone().collect::<Vec<_>>());
+        assert_eq!(deliver_all(&disk), frames.clone().collect::<Vec<_>>());
         assert!(names(&disk).is_empty());
     }
 }
@@ -133,12 +122,12 @@ fn segments_whose_names_were_exchanged_go_back() {
     for file in examined(&disk) {
         assert!(matches!(file.remedy, Remedy::Blocked { .. }), "{file:?}");
     }
-    assert_eq!(run(&disk), (28..FRAMES).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk), (28..FRAMES).collect::<Vec<_>>());
     for file in examined(&disk) {
         assert!(matches!(file.remedy, Remedy::PutBack(_)), "{file:?}");
         apply(&disk, &file).unwrap();
     }
-    assert_eq!(run(&disk.kill_process()), (0..28).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk.kill_process()), (0..28).collect::<Vec<_>>());
 }
 
 /// Scenario: an earlier release has set a file aside under the wrong name. Guarantee: the same.
@@ -148,7 +137,7 @@ fn a_file_that_was_set_aside_under_a_wrong_name_goes_back_to_its_own() {
     let aside = Path::new(DIRECTORY).join("0000000000000003.seg.damaged");
     disk.rename(&path_of(0), &aside).unwrap();
     assert_eq!(repair(&disk, &path_of(0)), 14);
-    assert_eq!(run(&disk.kill_process()), (0..FRAMES).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk.kill_process()), (0..FRAMES).collect::<Vec<_>>());
 }
 
 /// Guarantee: a copy costs no frame and replaces no file: all is delivered once, and then nothing
@@ -162,7 +151,7 @@ fn a_copy_changes_nothing() {
         let [file] = &examined(&disk)[..] else { panic!("one file") };
         assert!(matches!(&file.remedy, Remedy::Blocked { by } if *by == path_of(14)), "{file:?}");
         apply(&disk, file).unwrap();
-        assert_eq!(run(&disk), (0..FRAMES).collect::<Vec<_>>(), "{wrong:#x}");
+        assert_eq!(deliver_all(&disk), (0..FRAMES).collect::<Vec<_>>(), "{wrong:#x}");
         let [file] = &examined(&disk)[..] else { panic!("one file") };
         assert!(matches!(file.remedy, Remedy::GiveUp), "{file:?}");
         assert_eq!(file.path, Path::new(DIRECTORY).join("000000000000000e.seg.damaged"));

@@ -39,19 +39,8 @@ fn content(disk: &FaultyDisk, path: &str) -> Vec<u8> {
 fn set_aside(disk: &FaultyDisk) -> Vec<u8> {
     let whole = content(disk, FIRST);
     disk.flip_bit(Path::new(FIRST), (4_096 * 3 + 500) * 8);
-    assert_eq!(run(disk).len(), 9);
+    assert_eq!(deliver_all(disk).len(), 9);
     whole
-}
-
-/// Delivers all, and returns what was delivered.
-fn run(disk: &FaultyDisk) -> Vec<u64> {
-    let (log, _) = open(disk);
-    let id = subscribe(&log, "a");
-    let read = read_all(&log, id);
-    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
-    wait_until("delivered", || log.stats().segments == 0);
-    log.close(PATIENCE);
-    values(&read)
 }
 
 fn is_known(record: &StoredRecord) -> bool {
@@ -86,7 +75,7 @@ fn what_can_be_read_goes_back_and_the_rest_may_go() {
     assert_eq!(file.waiting.frames, 1);
     apply(&disk, file).unwrap();
     let disk = disk.kill_process();
-    assert_eq!(run(&disk), [2]);
+    assert_eq!(deliver_all(&disk), [2]);
     assert!(examined(&disk).is_empty() && names(&disk).is_empty());
 
     let disk = disk_with_frames(0..10);
@@ -94,7 +83,7 @@ fn what_can_be_read_goes_back_and_the_rest_may_go() {
     apply(&disk, &examined(&disk)[0]).unwrap();
     let disk = disk.kill_process();
     assert!(names(&disk).is_empty());
-    assert!(run(&disk).is_empty());
+    assert!(deliver_all(&disk).is_empty());
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
     assert!(append(&log, 10, 1_000, &[id], &Durable::default()) >= 10);
@@ -221,7 +210,7 @@ fn what_somebody_else_may_need_is_kept() {
     assert_eq!(names(&disk).len(), 1);
 
     let disk = disk_with_frames(OF_NEWER_RELEASE..OF_NEWER_RELEASE + 10);
-    assert!(run(&disk).is_empty());
+    assert!(deliver_all(&disk).is_empty());
     let [file] = &examined(&disk)[..] else { panic!("one file") };
     let Remedy::KeepForNewerRelease(waiting) = &file.remedy else { panic!("{file:?}") };
     assert_eq!(waiting.frames, 10);
@@ -240,11 +229,11 @@ fn a_file_that_the_disk_refuses_can_be_set_aside() {
     apply(&disk, file).unwrap();
     disk.clear_fault();
     let disk = disk.kill_process();
-    assert_eq!(run(&disk), (14..20).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk), (14..20).collect::<Vec<_>>());
     let [file] = &examined(&disk)[..] else { panic!("one file") };
     assert_eq!(file.waiting.frames, 14);
     apply(&disk, file).unwrap();
-    assert_eq!(run(&disk.kill_process()), (0..14).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk.kill_process()), (0..14).collect::<Vec<_>>());
 }
 
 /// Scenario: one block among frames that can be read is bad. Guarantee: in its place the file needs
@@ -301,9 +290,9 @@ fn offsets_of_the_newest_file_are_not_given_again() {
     wait_durable(&durable, 1);
     log.close(PATIENCE);
     let disk = disk.kill_process();
-    assert_eq!(run(&disk), [100]);
+    assert_eq!(deliver_all(&disk), [100]);
     let [file] = &examined(&disk)[..] else { panic!("one file") };
     assert_eq!(file.waiting.frames, 10);
     apply(&disk, file).unwrap();
-    assert_eq!(run(&disk.kill_process()), (0..10).collect::<Vec<_>>());
+    assert_eq!(deliver_all(&disk.kill_process()), (0..10).collect::<Vec<_>>());
 }

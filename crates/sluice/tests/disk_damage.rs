@@ -11,6 +11,7 @@ use std::time::Duration;
 use disk::dead_backend;
 use disk::place::Place;
 use gateway::{Gateway, MIB, SOON, alone, assert_arrives_once, eventually};
+use sluice_load_test::Backend;
 use sluice_otlp::Signal;
 
 const ACK: &str = "delivered_or_durable";
@@ -83,11 +84,8 @@ async fn what_a_damaged_file_has_arrives_when_it_was_repaired_and_put_back() {
     assert!(eventually(SOON, is_gone).await, "{:?}", disk::segments(&place.directory()));
 }
 
-/// Scenario: the segment of a backlog is emptied while nothing runs. Guarantee: `ls`, `verify` and
-/// the log of the start say the same number of frames; the items count as lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_segment_that_was_emptied_is_told_of_by_all() {
-    let _alone = alone().await;
+/// A gateway has stopped with 2,000 items on disk: its place, configuration and backend.
+async fn backlog_of_a_dead_backend() -> (Place, String, Backend) {
     let dead = dead_backend().await;
     let place = Place::folder();
     let config = disk::config(&place.directory(), ACK, &[("a", &dead)], "");
@@ -95,6 +93,15 @@ async fn a_segment_that_was_emptied_is_told_of_by_all() {
     gateway.accepts(2_000).await;
     gateway.holds("otlp/a", 2_000).await;
     stop(gateway).await;
+    (place, config, dead)
+}
+
+/// Scenario: the segment of a backlog is emptied while nothing runs. Guarantee: `ls`, `verify` and
+/// the log of the start say the same number of frames; the items count as lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_segment_that_was_emptied_is_told_of_by_all() {
+    let _alone = alone().await;
+    let (place, config, _dead) = backlog_of_a_dead_backend().await;
     let (_, before) = log_command(&place, "verify", &[]);
     let frames = before.split(" whole frame").next().expect("a summary");
     let frames = frames.rsplit(' ').next().expect("a number").trim_start_matches('(').to_owned();
@@ -121,13 +128,7 @@ async fn a_segment_that_was_emptied_is_told_of_by_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waited_for_a_delivery_whose_cursor_is_gone_is_kept() {
     let _alone = alone().await;
-    let dead = dead_backend().await;
-    let place = Place::folder();
-    let config = disk::config(&place.directory(), ACK, &[("a", &dead)], "");
-    let gateway = Gateway::start(&config).await;
-    gateway.accepts(2_000).await;
-    gateway.holds("otlp/a", 2_000).await;
-    stop(gateway).await;
+    let (place, config, _dead) = backlog_of_a_dead_backend().await;
     let folder = place.directory().join("traces/cursors");
     let mut cursors = std::fs::read_dir(folder).expect("a folder").flatten();
     let cursor = cursors.next().expect("a cursor file").path();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::dispatch::{Batch, Unit};
-use sluice_flow::{Exporter, Metadata, PackError, Packed, Payload};
+use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_log::Offset;
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
@@ -96,6 +96,12 @@ pub(crate) struct Unsendable {
     pub reason: String,
 }
 
+impl Unsendable {
+    fn whole(frame: &Frame, reason: String) -> Self {
+        Unsendable { payload: frame.payload.clone(), items: frame.items, reason }
+    }
+}
+
 /// The units that are still to be made of a frame. They are made one after another: all of them
 /// may take far more memory than the frame.
 pub(crate) struct Feed {
@@ -164,8 +170,7 @@ impl Preparer {
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
-        let whole =
-            |reason| Unsendable { payload: frame.payload.clone(), items: frame.items, reason };
+        let whole = |reason| Unsendable::whole(frame, reason);
         if !feed.has_begun
             && let Some(reason) = self.exporter.refuses(&frame.metadata)
         {
@@ -180,41 +185,9 @@ impl Preparer {
                     None => feed.cutting = None,
                 }
             }
-            let paths = self.paths_of(&leased.entry);
-            let processed = if let Some((slices, _)) = &mut feed.slices {
-                let steps = paths[feed.next_path - 1].remaining(&leased.entry.origin.prepared);
-                match slices.next(&steps, frame.signal, &frame.metadata) {
-                    None => {
-                        feed.slices = None;
-                        continue;
-                    }
-                    Some(Ok(processed)) => processed,
-                    Some(Err(Unprocessed { bytes, items, reason })) => {
-                        let payload = Payload::identity(bytes);
-                        return Some(Err(Unsendable { payload, items, reason }));
-                    }
-                }
-            } else {
-                let chain = paths.get(feed.next_path)?;
-                feed.next_path += 1;
-                let processed = match self.process(&leased.entry, chain) {
-                    Ok(processed) => Ok(processed),
-                    Err(Failure::Step(reason)) => Err(reason),
-                    Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1) {
-                        Ok(slices) => {
-                            feed.slices = Some(slices);
-                            continue;
-                        }
-                        Err(reason) => Err(reason),
-                    },
-                };
-                match processed {
-                    Ok(processed) => processed,
-                    Err(reason) => {
-                        feed.end();
-                        return Some(Err(whole(reason)));
-                    }
-                }
+            let processed = match self.next_processed(feed)? {
+                Ok(processed) => processed,
+                Err(unsendable) => return Some(Err(unsendable)),
             };
             let Processed { payload, items, charged } = processed;
             if items == 0 && frame.items > 0 {
@@ -227,6 +200,41 @@ impl Preparer {
                 Ok(Cut::Parts(lease, parts)) => feed.cutting = Some((lease, parts)),
                 Err(reason) => return Some(Err(whole(reason))),
             }
+        }
+    }
+
+    /// Runs the steps of the frame's paths and returns what comes next. None after the last path.
+    fn next_processed(&self, feed: &mut Feed) -> Option<Result<Processed, Unsendable>> {
+        let leased = feed.leased.clone();
+        let (entry, frame) = (&leased.entry, &leased.entry.frame);
+        let paths = self.paths_of(entry);
+        loop {
+            if let Some((slices, _)) = &mut feed.slices {
+                let steps = paths[feed.next_path - 1].remaining(&entry.origin.prepared);
+                if let Some(next) = slices.next(&steps, frame.signal, &frame.metadata) {
+                    return Some(next.map_err(|Unprocessed { bytes, items, reason }| Unsendable {
+                        payload: Payload::identity(bytes),
+                        items,
+                        reason,
+                    }));
+                }
+                feed.slices = None;
+            }
+            let chain = paths.get(feed.next_path)?;
+            feed.next_path += 1;
+            let reason = match self.process(entry, chain) {
+                Ok(processed) => return Some(Ok(processed)),
+                Err(Failure::Step(reason)) => reason,
+                Err(Failure::Grows) => match self.slices(&leased, feed.next_path - 1) {
+                    Ok(slices) => {
+                        feed.slices = Some(slices);
+                        continue;
+                    }
+                    Err(reason) => reason,
+                },
+            };
+            feed.end();
+            return Some(Err(Unsendable::whole(frame, reason)));
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod log_id;
 mod misnamed;
+mod segments;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Devices, Home, Log, Passed, Pin, Segment, Slots, Store};
+use super::{Devices, Home, Log, Slots, Store};
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
@@ -29,11 +30,9 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::maintenance::Maintenance;
 use crate::missing::missing_at_start;
 use crate::read_ahead::ReadAhead;
-use crate::recovery::{Body, Known, Leftovers, OpenOptions, Patience, Recovered, Scanned, scan};
-use crate::segment::{
-    ScanOptions, SegmentScan, list_if_there, list_segments, list_set_aside, random_u64,
-};
-use crate::types::{Charge, CursorId, Offset, Record};
+use crate::recovery::{Leftovers, OpenOptions, Patience, Recovered};
+use crate::segment::{list_if_there, list_segments, random_u64};
+use crate::types::{CursorId, Offset, Record};
 use crate::writer::Writer;
 
 const REWRITE_DIRECTORY: &str = "rewrite";
@@ -247,45 +246,6 @@ impl<'a, T: Record> Recovery<'a, T> {
         Ok(false)
     }
 
-    fn read_segments(&mut self) -> Result<()> {
-        let heads = self.cursors.iter().map(|(_, cursor)| cursor.stored_below);
-        self.counted_from = heads.min().unwrap_or(Offset::MAX);
-        self.store.set_aside = self.patience.ask(|| list_set_aside(self.disk, self.directory))?;
-        let mut files = self.patience.ask(|| list_segments(self.disk, self.directory))?;
-        self.take_misnamed(&mut files)?;
-        self.found.set_aside = self.store.set_aside.iter().map(|file| file.path.clone()).collect();
-        let aside: BTreeSet<Offset> =
-            self.store.set_aside.iter().map(|file| file.name.first_offset).collect();
-        let mut next_first = None;
-        for (name, len_bytes) in files.into_iter().rev() {
-            let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
-            if next_first == Some(first) {
-                // The latest attempt counts: no frame in the earlier ones was ever durable.
-                self.leftovers.files.push(path);
-                continue;
-            }
-            // A file that was set aside ends the one before it as well.
-            let next_aside = aside.range(first + 1..).next().copied();
-            let next = next_first.replace(first).into_iter().chain(next_aside).min();
-            let last = next.map(|next: Offset| next - 1);
-            let segment = Segment { path, first, len_bytes, ..Segment::default() };
-            match last.filter(|&last| last < self.counted_from) {
-                Some(last) => self.add_segment(segment, last),
-                None => self.read_segment(segment, last)?,
-            }
-        }
-        (self.found.segments, self.found.disk_bytes) = self.store.segments.size();
-        let segments = self.store.segments.by_first.values();
-        let places: Vec<_> = segments.map(|it| (it.path.clone(), it.first, it.last)).collect();
-        for (path, first, last) in places {
-            // Readers find out what is wrong with the file.
-            let _ = self.count_put_back(&path, first, last);
-        }
-        self.go_on_behind_set_aside();
-        self.find_log_id();
-        Ok(())
-    }
-
     /// The offsets in the newest file that was set aside are not given again: readers may know of
     /// none of them.
     fn go_on_behind_set_aside(&mut self) {
@@ -317,170 +277,8 @@ impl<'a, T: Record> Recovery<'a, T> {
         self.leftovers.files.extend(left.into_iter().map(|left| directory.join(left.name)));
     }
 
-    /// Scans the frames of a segment. `last` is known for all segments but the newest.
-    fn read_segment(&mut self, mut segment: Segment, last: Option<Offset>) -> Result<()> {
-        let (first, path) = (segment.first, &segment.path);
-        // Whatever is in it, no new segment may take its name.
-        self.head = self.head.max(first);
-        let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
-        let mut scan = match self.patience.ask(open) {
-            Err(FileError::Io { .. }) => {
-                self.keep_unread(segment, last);
-                return Ok(());
-            }
-            Err(FileError::Unfinished { .. }) => {
-                self.leftovers.files.push(segment.path);
-                return Ok(());
-            }
-            // Nothing in it can be read, and nothing is thrown away: the file is set aside.
-            Err(FileError::NoSegment { .. } | FileError::Misnamed { .. }) => {
-                self.found.frames_damaged += 1;
-                segment.note_passed(&[(0, Passed::DAMAGED)], &mut self.store.stats);
-                let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
-                self.add_segment(segment, last);
-                return Ok(());
-            }
-            opened => opened?,
-        };
-        self.check_log_id(path, scan.info().header.log_id)?;
-        let footer = scan.info().footer;
-        let sealed_last =
-            footer.filter(|footer| footer.frames > 0).map(|footer| footer.last_offset);
-        if let Some(sealed_last) = sealed_last.filter(|&last| last < self.counted_from) {
-            self.add_segment(segment, last.unwrap_or(sealed_last));
-            return Ok(());
-        }
-        let scanned = match self.scan(&mut scan, last) {
-            Err(FileError::Io { .. }) => {
-                self.keep_unread(segment, last.or(sealed_last));
-                return Ok(());
-            }
-            scanned => scanned?,
-        };
-        self.found.bytes_scanned += segment.len_bytes;
-        // Frames that were durable, by a cursor or a footer, were damaged since.
-        let damaged_at = scan.take_damaged_at().into_iter().filter(|at| *at < scanned.end);
-        self.found.frames_damaged += damaged_at.clone().count() as u64;
-        let left_by_crash = damaged_at
-            .filter(|at| footer.is_none() && *at >= scanned.durable_end)
-            .map(|at| (at, Passed::LeftByCrash));
-        segment.note_passed(&left_by_crash.collect::<Vec<_>>(), &mut self.store.stats);
-        // The footer of a sealed file says what was in it. Its readers pass the damage.
-        let damaged_last = sealed_last.filter(|_| !scan.damage().is_none());
-        if scanned.last.is_none() && damaged_last.is_some() {
-            self.found.frames_damaged += footer.map_or(0, |footer| footer.frames);
-        }
-        let read_last = scanned.last.max(damaged_last).max(scanned.durable_last);
-        let end = scanned.end.max(scanned.durable_end).min(segment.len_bytes);
-        let tail_bytes = if footer.is_none() { scan.damage_end().saturating_sub(end) } else { 0 };
-        // Cursors tell of durable frames behind those that can be read: the tail was in use.
-        let durable_last = self.durable_below().checked_sub(1).filter(|last| *last >= first);
-        let damaged_tail = durable_last.filter(|_| last.is_none() && tail_bytes > 0);
-        if let Some(damaged_tail) = damaged_tail.filter(|last| read_last < Some(*last)) {
-            self.found.frames_damaged += 1;
-            let tail = (first, segment.path.clone(), scan.damage_end());
-            self.leftovers.tails.push(tail);
-            self.add_segment(segment, damaged_tail);
-            return Ok(());
-        }
-        if tail_bytes > 0 {
-            self.found.cut.push((segment.path.clone(), tail_bytes));
-        }
-        let Some(last_offset) = read_last else {
-            // Only reserved space, or frames that were never acknowledged.
-            self.leftovers.files.push(segment.path);
-            return Ok(());
-        };
-        self.head = self.head.max(last_offset + 1);
-        if footer.is_none() {
-            // It ends with its last frame. The rest is what a crash left of a write.
-            self.leftovers.tails.push((first, segment.path.clone(), end));
-            segment.end = Some(end);
-        }
-        self.add_segment(segment, last.unwrap_or(last_offset));
-        Ok(())
-    }
-
     /// Frames below were durable, by the readers' files.
     fn durable_below(&self) -> Offset {
         self.cursors.iter().map(|(_, cursor)| cursor.stored_below).max().unwrap_or(0)
-    }
-
-    /// Scans a segment, and counts its frames as unread for their readers.
-    fn scan(&mut self, segment: &mut SegmentScan, last: Option<Offset>) -> Result<Scanned> {
-        let known = Known { last, durable_below: self.durable_below(), reads_bodies: false };
-        let mut next = 0;
-        scan(segment, self.patience, known, |readers, header, body| {
-            // A frame that was written twice counts once.
-            if !matches!(body, Body::Damaged) && header.offset >= next {
-                next = header.offset + 1;
-                self.count(readers, header.offset, header.charge);
-            }
-        })
-    }
-
-    /// Counts the frames of a file that was put back as unread: those that can be read and that
-    /// count as lost by the files of their readers.
-    fn count_put_back(&mut self, path: &Path, first: Offset, last: Offset) -> Result<()> {
-        let end = last.saturating_add(1);
-        if !self.cursors.iter().any(|(_, cursor)| cursor.written_off.overlaps(first, end)) {
-            return Ok(());
-        }
-        let open = || SegmentScan::open_path(self.disk, path, ScanOptions::default());
-        let mut scan = self.patience.ask(open)?;
-        while let Some(located) = self.patience.ask(|| scan.next_frame())? {
-            let (offset, charge) = (located.header.offset, located.header.charge);
-            let readers = scan.readers().to_vec();
-            let waits = |cursor: &Cursor<T>| {
-                let is_reader = readers.contains(&cursor.persistent_id);
-                offset <= last && is_reader && cursor.written_off.contains(offset)
-            };
-            if !self.cursors.iter().any(|(_, cursor)| waits(cursor)) {
-                continue;
-            }
-            let record = self.patience.ask(|| scan.body())?;
-            if record.is_none_or(|record| T::decode(record).is_err()) {
-                continue;
-            }
-            for (_, cursor) in self.cursors.iter_mut().filter(|(_, cursor)| waits(cursor)) {
-                cursor.unread.add(charge);
-                cursor.written_off.remove_run(offset, offset + 1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a segment that could not be read: its readers wait for the disk there. Its frames are
-    /// missing in their counts, as after a crash.
-    fn keep_unread(&mut self, segment: Segment, last: Option<Offset>) {
-        let last = last.unwrap_or(self.head.saturating_add(UNREAD_OFFSETS));
-        self.found.unread.push(segment.path.clone());
-        self.add_segment(segment, last);
-    }
-
-    /// Counts a frame as unread for its readers, unless their files have it resolved or counted.
-    fn count(&mut self, readers: &[u32], offset: Offset, charge: Charge) {
-        for (_, cursor) in &mut self.cursors {
-            let is_counted = offset < cursor.stored_below;
-            let is_reader = readers.contains(&cursor.persistent_id);
-            if is_reader && !is_counted && !cursor.is_resolved(offset) {
-                cursor.unread.add(charge);
-            }
-        }
-    }
-
-    fn add_segment(&mut self, segment: Segment, last: Offset) {
-        self.head = self.head.max(last.saturating_add(1));
-        // The needs of a lost reader are not known: it pins every segment.
-        let needs = |index: &usize| {
-            self.cursors.get(*index).is_none_or(|(_, cursor)| {
-                let from = cursor.floor.max(segment.first);
-                from <= last && cursor.resolved.end_of_run_at(from).is_none_or(|end| end <= last)
-            })
-        };
-        let readers = self.cursors.len() + self.found.lost_cursors.len();
-        let pin = Pin { may_be_more: true, ..Pin::default() };
-        let pins = (0..readers).filter(needs).map(|index| (CursorId(index), pin)).collect();
-        self.store.segments.insert(Segment { last, pins, ..segment });
     }
 }

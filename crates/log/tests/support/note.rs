@@ -140,6 +140,17 @@ pub fn read_all(log: &Log<Note>, id: CursorId) -> Vec<(Offset, u64)> {
     std::iter::from_fn(|| next(log, id)).map(|(offset, note)| (offset, note.value)).collect()
 }
 
+/// Opens the log, delivers all to `a`, and ends. Returns the values.
+pub fn deliver_all(disk: &FaultyDisk) -> Vec<u64> {
+    let (log, _) = open(disk);
+    let id = subscribe(&log, "a");
+    let read = read_all(&log, id);
+    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+    wait_until("all is delivered", || log.stats().segments == 0);
+    log.close(PATIENCE);
+    values(&read)
+}
+
 pub fn values(read: &[(Offset, u64)]) -> Vec<u64> {
     read.iter().map(|(_, value)| *value).collect()
 }

@@ -149,43 +149,7 @@ async fn drive<H: Handler>(
     context: &Arc<Context<H>>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
-    let known = Arc::new(context.handler.connected(peer));
-    // The bytes that had been read when the last request came.
-    let read_before = AtomicU64::new(0);
-    // Boxed: hyper and tokio move a request's future many times.
-    let service = service_fn(|request: Request<Incoming>| -> BoxFuture<'static, _> {
-        let is_http2 = request.version() == Version::HTTP_2;
-        let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
-        // A client that waits to be asked for its body sends none after a refusal.
-        let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
-        let request =
-            request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
-        if is_http2 && !in_flight.is_charged {
-            ServerCounters::count(&counters.refused_streams);
-            in_flight.refused_for_memory();
-            // Its headers are dropped here: a request refused for want of memory must not wait.
-            let refusal = context.handler.refuse_for_memory(request);
-            return Box::pin(ready(Ok(answer(refusal, in_flight))));
-        }
-        let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
-        // HTTP/1: hyper has it from the same read as the one before.
-        let is_pipelined =
-            read_before.swap(read_bytes, Ordering::Relaxed) == read_bytes && !is_http2;
-        let (context, known) = (Arc::clone(context), Arc::clone(&known));
-        Box::pin(async move {
-            if is_pipelined {
-                // Hundreds of requests fit into one read: another connection is let in first.
-                context.serving.resources.scheduler.let_another_in();
-                yield_now().await;
-            }
-            let response = context.handler.handle(&known, request).await;
-            in_flight.answered(is_accepted(&response));
-            if context.serving.resources.scheduler.holds_answers() {
-                in_flight.hold().await;
-            }
-            Ok::<_, Infallible>(answer(response, in_flight))
-        })
-    });
+    let service = service_fn(answering(Arc::clone(context), Arc::clone(&activity), peer));
     let builder =
         protocol(options, &resources.connections.budget, HeaderTimer(Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(transport), service));
@@ -226,6 +190,51 @@ async fn drive<H: Handler>(
             connection.as_mut().graceful_shutdown();
         }
         timer.as_mut().reset(schedule.next());
+    }
+}
+
+/// Answers the requests of a connection.
+fn answering<H: Handler>(
+    context: Arc<Context<H>>,
+    activity: Arc<Activity>,
+    peer: Option<SocketAddr>,
+) -> impl Fn(Request<Incoming>) -> BoxFuture<'static, Result<Response<Answer>, Infallible>> {
+    let known = Arc::new(context.handler.connected(peer));
+    // The bytes that had been read when the last request came.
+    let read_before = AtomicU64::new(0);
+    // Boxed: hyper and tokio move a request's future many times.
+    move |request: Request<Incoming>| -> BoxFuture<'static, _> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let (mut in_flight, arriving) = activity.begin(STREAM_BYTES + header_bytes(&request));
+        // A client that waits to be asked for its body sends none after a refusal.
+        let is_drained = is_http2 || !request.headers().contains_key(EXPECT);
+        let request =
+            request.map(|incoming| RequestBody::new(incoming, arriving, &activity, is_drained));
+        if is_http2 && !in_flight.is_charged {
+            ServerCounters::count(&context.serving.counters.refused_streams);
+            in_flight.refused_for_memory();
+            // Its headers are dropped here: a request refused for want of memory must not wait.
+            let refusal = context.handler.refuse_for_memory(request);
+            return Box::pin(ready(Ok(answer(refusal, in_flight))));
+        }
+        let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
+        // HTTP/1: hyper has it from the same read as the one before.
+        let is_pipelined =
+            read_before.swap(read_bytes, Ordering::Relaxed) == read_bytes && !is_http2;
+        let (context, known) = (Arc::clone(&context), Arc::clone(&known));
+        Box::pin(async move {
+            if is_pipelined {
+                // Hundreds of requests fit into one read: another connection is let in first.
+                context.serving.resources.scheduler.let_another_in();
+                yield_now().await;
+            }
+            let response = context.handler.handle(&known, request).await;
+            in_flight.answered(is_accepted(&response));
+            if context.serving.resources.scheduler.holds_answers() {
+                in_flight.hold().await;
+            }
+            Ok(answer(response, in_flight))
+        })
     }
 }
 
