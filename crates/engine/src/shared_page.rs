@@ -11,10 +11,11 @@ use sluice_otlp::Encoding;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-/// A page is good for this many times the CPU time that it took: making pages takes about 5% of one
-/// CPU at most.
-const GOOD_FOR_TIMES: u32 = 20;
-/// Pages that take longer than a twentieth of this are not made more often.
+/// Making pages takes one part in this many of one CPU in the long run, about 5%.
+const CPU_PART: u32 = 20;
+/// Beyond that, as much CPU time may be owed. Those who ask seldom get a new page each time.
+const OWED_MAX: Duration = Duration::from_millis(200);
+/// While more is owed, a page is good for this long at most.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(1);
 
 /// A page that takes longer is not made on a thread that receives.
@@ -29,9 +30,23 @@ pub(crate) const PACKED_FROM_BYTES: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct SharedPage {
-    made: Arc<Mutex<Option<Made>>>,
+    made: Arc<Mutex<Pages>>,
     /// A reference for each version that is in memory, and this one.
     versions: Arc<()>,
+}
+
+/// The newest page, and the CPU time that pages take.
+#[derive(Default)]
+struct Pages {
+    newest: Option<Made>,
+    cpu: CpuOwed,
+}
+
+/// The CPU time that pages took beyond their part, as of a moment.
+#[derive(Default)]
+struct CpuOwed {
+    owed: Duration,
+    at: Option<Instant>,
 }
 
 /// A page as one peer gets it.
@@ -68,18 +83,21 @@ impl SharedPage {
         render: impl FnOnce() -> String + Send + 'static,
     ) -> Option<Page> {
         let asked = Instant::now();
-        let mut made = Arc::clone(&self.made).lock_owned().await;
-        let good = made.as_ref().filter(|made| self.is_good(made, asked));
+        let mut pages = Arc::clone(&self.made).lock_owned().await;
+        let is_short = pages.cpu.owed_at(Instant::now()) > OWED_MAX;
+        let good = pages.newest.as_ref().filter(|made| self.is_good(made, asked, is_short));
         let is_good = good.is_some();
         let is_ready = good.is_some_and(|made| made.has(wants_packed));
-        let is_costly = made.as_ref().is_some_and(|made| made.cpu_time > INLINE_MAX);
+        let is_costly = pages.newest.as_ref().is_some_and(|made| made.cpu_time > INLINE_MAX);
         let version = Version { _counted: self.versions.clone() };
         // It takes the lock along, and so goes on if this request's peer leaves.
         let answer = move || {
+            let Pages { newest, cpu } = &mut *pages;
             if !is_good {
-                *made = Some(Made::new(version, render));
+                let made = newest.insert(Made::new(version, render));
+                cpu.add(made.cpu_time);
             }
-            made.as_mut().map(|made| made.page(wants_packed))
+            newest.as_mut().map(|made| made.page(wants_packed, cpu))
         };
         match is_costly && !is_ready {
             true => spawn_blocking(answer).await.ok().flatten(),
@@ -87,15 +105,23 @@ impl SharedPage {
         }
     }
 
-    fn is_good(&self, made: &Made, asked: Instant) -> bool {
+    fn is_good(&self, made: &Made, asked: Instant, is_short: bool) -> bool {
         made.finished >= asked
-            || made.finished.elapsed() < good_for(made.cpu_time)
+            || is_short && made.finished.elapsed() < GOOD_FOR_MAX
             || Arc::strong_count(&self.versions) > VERSIONS_MAX
     }
 }
 
-fn good_for(cpu_time: Duration) -> Duration {
-    (cpu_time * GOOD_FOR_TIMES).min(GOOD_FOR_MAX)
+impl CpuOwed {
+    fn owed_at(&mut self, now: Instant) -> Duration {
+        let passed = self.at.replace(now).map_or(Duration::ZERO, |at| now - at);
+        self.owed = self.owed.saturating_sub(passed / CPU_PART);
+        self.owed
+    }
+
+    fn add(&mut self, took: Duration) {
+        self.owed += took;
+    }
 }
 
 impl Made {
@@ -111,12 +137,13 @@ impl Made {
         !packed || self.packed.is_some() || self.plain.len() < PACKED_FROM_BYTES
     }
 
-    fn page(&mut self, wants_packed: bool) -> Page {
+    fn page(&mut self, wants_packed: bool, cpu: &mut CpuOwed) -> Page {
         if !self.has(wants_packed) {
             let plain = std::slice::from_ref(&self.plain);
             let (packed, cpu_time) = timed(|| compress(Encoding::Gzip, plain, None).ok());
             self.packed = packed.map(|packed| counted(&self.version, packed));
             self.cpu_time += cpu_time;
+            cpu.add(cpu_time);
         }
         match self.packed.as_ref().filter(|_| wants_packed) {
             Some(packed) => Page { bytes: packed.clone(), is_packed: true },
@@ -158,10 +185,11 @@ mod tests {
         page.get(false, move || text.to_owned()).await.expect("a page")
     }
 
-    /// As if the page had been made so long ago and had taken so long.
-    async fn set(page: &SharedPage, age: Duration, cpu_time: Duration) {
-        let mut made = page.made.lock().await;
-        let made = made.as_mut().expect("a page");
+    /// As if the page had been made so long ago and had taken so long, and this were owed.
+    async fn set(page: &SharedPage, age: Duration, cpu_time: Duration, owed: Duration) {
+        let mut pages = page.made.lock().await;
+        pages.cpu = CpuOwed { owed, at: Some(Instant::now()) };
+        let made = pages.newest.as_mut().expect("a page");
         (made.finished, made.cpu_time) = (Instant::now() - age, cpu_time);
     }
 
@@ -177,11 +205,13 @@ mod tests {
                 tokio::spawn(async move { page.get(true, || panic!("a second page")).await })
             })
             .collect();
-        // Each has asked, and waits.
-        tokio::task::yield_now().await;
+        // Each has asked, and waits. The page and the guard have a reference each, too.
+        while Arc::strong_count(&page.made) < 100 + 2 {
+            tokio::task::yield_now().await;
+        }
         let version = Version { _counted: page.versions.clone() };
         let made = Made::new(version, || "x".repeat(LONG));
-        *making = Some(Made { cpu_time: Duration::ZERO, ..made });
+        making.newest = Some(Made { cpu_time: Duration::ZERO, ..made });
         drop(making);
         let mut pages = Vec::new();
         for peer in peers {
@@ -191,20 +221,34 @@ mod tests {
         assert!(pages.iter().all(|it| it.is_packed && it.bytes.as_ptr() == packed.as_ptr()));
     }
 
-    /// Guarantee: a page is made again after twenty times the time that it took, at once if it took
-    /// none, and in any case after a second.
+    /// Guarantee: each request gets a new page, unless pages took far more than their part of the
+    /// CPU lately. Then the page is good until they have not, for a second at most.
     #[tokio::test]
-    async fn a_page_is_good_for_as_long_as_it_took() {
+    async fn a_page_is_shared_only_if_many_ask() {
         let page = SharedPage::default();
         let ms = Duration::from_millis;
-        assert_eq!(text(&page, "first").await.bytes, "first");
-        set(&page, ms(1), ms(1000)).await;
-        assert_eq!(text(&page, "second").await.bytes, "first");
-        set(&page, ms(1), Duration::ZERO).await;
-        assert_eq!(text(&page, "second").await.bytes, "second");
-        set(&page, ms(1000), ms(60_000)).await;
-        assert_eq!(text(&page, "third").await.bytes, "third");
-        assert_eq!([ms(1), ms(40), ms(60)].map(good_for), [ms(20), ms(800), ms(1000)]);
+        for new in ["first", "second", "third"] {
+            assert_eq!(text(&page, new).await.bytes, new);
+        }
+        set(&page, ms(1), ms(10), OWED_MAX + ms(100)).await;
+        assert_eq!(text(&page, "fourth").await.bytes, "third");
+        set(&page, ms(1), ms(10), OWED_MAX - ms(100)).await;
+        assert_eq!(text(&page, "fourth").await.bytes, "fourth");
+        set(&page, ms(1000), ms(10), OWED_MAX + ms(100)).await;
+        assert_eq!(text(&page, "fifth").await.bytes, "fifth");
+    }
+
+    /// Guarantee: a twentieth of the time that passes is no longer owed.
+    #[test]
+    fn what_is_owed_becomes_less_with_time() {
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let mut cpu = CpuOwed::default();
+        assert_eq!(cpu.owed_at(start), ms(0));
+        cpu.add(ms(30));
+        assert_eq!(cpu.owed_at(start + ms(200)), ms(20));
+        cpu.add(ms(5));
+        assert_eq!(cpu.owed_at(start + ms(400)), ms(15));
+        assert_eq!(cpu.owed_at(start + ms(60_000)), ms(0));
     }
 
     /// Scenario: peers read slowly, and each asked for another version. Guarantee: four are in
@@ -215,7 +259,7 @@ mod tests {
         let mut read = Vec::new();
         for version in ["1", "2", "3", "4", "5", "6"] {
             read.push(text(&page, version).await);
-            set(&page, Duration::from_secs(10), Duration::ZERO).await;
+            set(&page, Duration::from_secs(10), Duration::ZERO, Duration::ZERO).await;
         }
         let texts: Vec<_> = read.iter().map(|page| page.bytes.clone()).collect();
         assert_eq!(texts, ["1", "2", "3", "4", "4", "4"]);
@@ -233,7 +277,7 @@ mod tests {
             let told = told.clone();
             let render = move || format!("{:?}", told.send(current().id()));
             page.get(false, render).await.expect("a page");
-            set(&page, Duration::from_secs(10), cpu_time).await;
+            set(&page, Duration::from_secs(10), cpu_time, Duration::ZERO).await;
         }
         let render = move || format!("{:?}", told.send(current().id()));
         page.get(false, render).await.expect("a page");
