@@ -12,7 +12,8 @@ use sluice_log::{Log, Missing, OpenOptions};
 use support::faulty_disk::FaultyDisk;
 use support::note::*;
 
-const FRAMES: u64 = 300;
+/// Twelve files, each with room for 14.
+const FRAMES: u64 = 12 * 14;
 const RESOLVED: u64 = 70;
 
 /// A disk after an orderly end: frames in several segments that two readers wait for, one for all
@@ -21,7 +22,8 @@ fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    append_durable(&log, 0..FRAMES, 1_000, &[a, b]);
+    // Each in a block of its own: where they lie does not depend on the machine's load.
+    (0..FRAMES).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[a, b]));
     for _ in 0..RESOLVED {
         let (offset, _) = next(&log, b).expect("a frame");
         log.resolve(b, offset);
@@ -95,7 +97,7 @@ fn all_say_the_same_of_segments_that_are_gone_or_emptied() {
                 read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
                 let waited = if name == "a" { FRAMES } else { FRAMES - RESOLVED };
                 let lost = waited - read.len() as u64;
-                assert!(lost > 10, "{what}: the test is about missing frames");
+                assert!(lost > 5, "{what}: the test is about missing frames");
                 let of_reader = missing.by_reader.iter().find(|(reader, _)| reader == name);
                 assert_eq!(of_reader, Some(&(name.to_owned(), lost)), "{what} {is_newest}");
                 assert_eq!(log.lost_total(id).frames, lost, "{what}");
