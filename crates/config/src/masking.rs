@@ -234,26 +234,31 @@ mod tests {
         }
     }
 
-    /// Scenario: URLs with a user and a password, which may have any character. Guarantee: they are
-    /// shown neither in lines nor in messages.
-    #[test]
-    fn masks_users_and_passwords_in_urls() {
-        for (text, expected) in [
-            ("endpoint: https://me:p@host:1/a", "endpoint: https://[REDACTED]@host:1/a"),
-            ("a: {b: 'http://me:p /?#@@host', c: 1}", "a: {b: 'http://[REDACTED]@host', c: 1}"),
-            ("https://a and http://me:p@b", "https://[REDACTED]@b"),
-            ("a@b: http://c", "a@b: http://c"),
-            ("http://@a", "http://@a"),
-        ] {
+    /// Lines and messages are masked alike.
+    fn assert_masked(cases: &[(&str, &str)]) {
+        for &(text, expected) in cases {
             assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);
             assert_eq!(mask_message(text.to_owned()), expected);
         }
     }
 
+    /// Scenario: URLs with a user and a password, which may have any character. Guarantee: they are
+    /// shown neither in lines nor in messages.
+    #[test]
+    fn masks_users_and_passwords_in_urls() {
+        assert_masked(&[
+            ("endpoint: https://me:p@host:1/a", "endpoint: https://[REDACTED]@host:1/a"),
+            ("a: {b: 'http://me:p /?#@@host', c: 1}", "a: {b: 'http://[REDACTED]@host', c: 1}"),
+            ("https://a and http://me:p@b", "https://[REDACTED]@b"),
+            ("a@b: http://c", "a@b: http://c"),
+            ("http://@a", "http://@a"),
+        ]);
+    }
+
     /// Guarantee: the query of a URL, which may have a key, is not shown, and what follows is.
     #[test]
     fn masks_queries_of_urls() {
-        for (text, expected) in [
+        assert_masked(&[
             ("endpoint: https://a/b?token=x#y # c", "endpoint: https://a/b?[REDACTED] # c"),
             ("a: {b: 'http://a?x y', c: 1?}", "a: {b: 'http://a?[REDACTED]', c: 1?}"),
             (
@@ -264,10 +269,7 @@ mod tests {
             ("a: {b: 'c:4317/d?key=x', e: 1?}", "a: {b: 'c:4317/d?[REDACTED]', e: 1?}"),
             ("\"backend:4317?…\" and at 12:30?", "\"backend:4317?…\" and at 12:30?"),
             ("did you mean `a`?", "did you mean `a`?"),
-        ] {
-            assert_eq!(mask_line(text, 0..text.len(), std::iter::empty()).text, expected);
-            assert_eq!(mask_message(text.to_owned()), expected);
-        }
+        ]);
     }
 
     /// Guarantee: a URL is shown without user, password and query, and an endpoint as it is.

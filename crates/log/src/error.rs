@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::format::SegmentName;
-use crate::format::Version;
+use crate::format::{SegmentName, Version};
 use crate::types::DiskTrouble;
 
 pub type Result<A, E = FileError> = std::result::Result<A, E>;

@@ -11,8 +11,7 @@ use crate::cursors::{
 use crate::dead_letters::{DEAD_LETTERS_DIRECTORY, DeadLetterScan, is_letter, state_path};
 use crate::disk::{Access, DirectoryEntry, Disk};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::CursorState;
-use crate::format::SegmentName;
+use crate::format::{CursorState, SegmentName};
 use crate::missing::{Missing, missing};
 use crate::segment::{
     Damage, Located, ScanOptions, SegmentChain, SegmentInfo, SegmentScan, SetAside, list_if_there,

@@ -15,8 +15,7 @@ use std::time::Duration;
 use crate::cursors::{CursorFile, cursor_paths};
 use crate::disk::Disk;
 use crate::error::{FileError, Result};
-use crate::format::SegmentName;
-use crate::format::{CursorState, Footer};
+use crate::format::{CursorState, Footer, SegmentName};
 use crate::segment::{ScanOptions, SegmentScan, list_segments, list_set_aside};
 use crate::types::{Offset, RangeSet};
 

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::cursors::{CursorFile, cursor_paths, read_list};
 use crate::disk::Disk;
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::CursorState;
-use crate::format::SegmentName;
+use crate::format::{CursorState, SegmentName};
 use crate::inspect::lost_cursors;
 use crate::segment::{
     Damage, ScanOptions, SegmentScan, free_name_among, list_if_there, list_segments, list_set_aside,

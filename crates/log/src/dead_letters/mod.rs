@@ -15,10 +15,9 @@ use bytes::Bytes;
 use crate::cursors::{CursorFile, UNREAD_OFFSETS, escape, file_name};
 use crate::disk::{Disk, create_if_missing, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::SegmentName;
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
-    FrameRef, Refusal, SEGMENT_HEADER_LEN_BYTES, SegmentHeader,
+    FrameRef, Refusal, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName,
 };
 use crate::segment::{
     ScanOptions, SegmentScan, SegmentWriter, cut, list_segments, list_set_aside, new_header,

@@ -292,7 +292,7 @@ impl SegmentChain {
 
     /// Goes on with the next segment.
     pub(crate) fn skip_segment(&mut self) {
-        self.damaged = self.damaged();
+        self.damaged.extend(self.damage_here());
         (self.current, self.strange) = (None, Damage::default());
     }
 
@@ -325,15 +325,14 @@ impl SegmentChain {
 
     /// The files in which damage was found so far.
     pub fn damaged(&self) -> Vec<(PathBuf, Damage)> {
-        let mut damaged = self.damaged.clone();
-        if let Some(scan) = &self.current {
-            let mut damage = scan.damage();
-            damage.add(self.strange);
-            if !damage.is_none() {
-                damaged.push((scan.path().to_owned(), damage));
-            }
-        }
-        damaged
+        self.damaged.iter().cloned().chain(self.damage_here()).collect()
+    }
+
+    fn damage_here(&self) -> Option<(PathBuf, Damage)> {
+        let scan = self.current.as_ref()?;
+        let mut damage = scan.damage();
+        damage.add(self.strange);
+        (!damage.is_none()).then(|| (scan.path().to_owned(), damage))
     }
 }
 
