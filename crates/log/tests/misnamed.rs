@@ -22,7 +22,7 @@ fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    (0..FRAMES).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[id]));
+    append_one_by_one(&log, 0..FRAMES, 1_000, &[id]);
     log.close(PATIENCE);
     disk.kill_process()
 }
@@ -178,7 +178,7 @@ fn readers_find_out_about_the_names_of_old_segments() {
     let disk = FaultyDisk::new(7);
     let log: Log<Note> = Log::open(few_frames(&disk)).unwrap().0;
     let id = subscribe(&log, "a");
-    (0..OLD).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[id]));
+    append_one_by_one(&log, 0..OLD, 1_000, &[id]);
     assert!(log.stats().segments > 32, "{}", log.stats().segments);
     log.close(PATIENCE);
     let disk = disk.kill_process();

@@ -22,8 +22,7 @@ fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(1);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    // Each in a block of its own: where they lie does not depend on the machine's load.
-    (0..FRAMES).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[a, b]));
+    append_one_by_one(&log, 0..FRAMES, 1_000, &[a, b]);
     for _ in 0..RESOLVED {
         let (offset, _) = next(&log, b).expect("a frame");
         log.resolve(b, offset);
@@ -133,7 +132,7 @@ fn a_start_says_that_it_did_not_look_at_many_segments() {
         let (log, found) = many(&disk);
         assert!(!found.missing.is_incomplete, "nothing is on disk");
         let id = subscribe(&log, "a");
-        (0..80).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[id]));
+        append_one_by_one(&log, 0..80, 1_000, &[id]);
         assert!(log.stats().segments > 32, "{}", log.stats().segments);
         if !waits {
             for (offset, _) in read_all(&log, id) {

@@ -18,7 +18,7 @@ fn disk_with_damage() -> (FaultyDisk, Damaged) {
     let disk = FaultyDisk::new(3);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    (0..FRAMES).for_each(|value| append_durable(&log, value..value + 1, 1_000, &[id]));
+    append_one_by_one(&log, 0..FRAMES, 1_000, &[id]);
     log.close(PATIENCE);
     let disk = disk.kill_process();
     let first = Path::new("/log/traces/0000000000000000.seg");

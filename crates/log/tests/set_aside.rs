@@ -24,18 +24,12 @@ const fn block(frame: u64) -> u64 {
 /// A place in a frame of the oldest file.
 const IN_A_FRAME: std::ops::Range<u64> = block(4) + 20..block(4) + 30;
 
-/// Appends notes of these values, each in a write and a block of its own: where they lie does not
-/// depend on the machine's load. A file has room for 14.
-fn append_one_by_one(log: &Log<Note>, values: std::ops::Range<u64>, readers: &[CursorId]) {
-    values.for_each(|value| append_durable(log, value..value + 1, 1_000, readers));
-}
-
 /// A disk after an orderly end: frames in several segments, none delivered.
 fn disk_with_backlog() -> FaultyDisk {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    append_one_by_one(&log, 0..FRAMES, &[id]);
+    append_one_by_one(&log, 0..FRAMES, 1_000, &[id]);
     assert!(log.stats().segments > 3, "the test is about several segments");
     log.close(PATIENCE);
     disk.kill_process()
@@ -152,7 +146,7 @@ fn the_newest_file_is_set_aside_too() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let id = subscribe(&log, "a");
-    append_one_by_one(&log, 0..10, &[id]);
+    append_one_by_one(&log, 0..10, 1_000, &[id]);
     let disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, whole) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();
@@ -177,7 +171,7 @@ fn what_a_kill_left_of_a_write_sets_no_file_aside() {
     let disk = FaultyDisk::new(7);
     let (log, _) = open(&disk);
     let (a, b) = (subscribe(&log, "a"), subscribe(&log, "b"));
-    append_one_by_one(&log, 0..10, &[a, b]);
+    append_one_by_one(&log, 0..10, 1_000, &[a, b]);
     let mut disk = disk.kill_process();
     let path = Path::new(FIRST);
     let (_, mut bytes) = disk.contents().into_iter().find(|(file, _)| file == path).unwrap();

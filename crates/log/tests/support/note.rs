@@ -174,6 +174,12 @@ pub fn append_durable(log: &Log<Note>, values: Range<u64>, len: usize, ids: &[Cu
     wait_durable(&durable, values.count());
 }
 
+/// As [`append_durable`], each in a block of its own: where frames lie does not depend on how many
+/// of them a busy machine happens to write at once.
+pub fn append_one_by_one(log: &Log<Note>, values: Range<u64>, len: usize, ids: &[CursorId]) {
+    values.for_each(|value| append_durable(log, value..value + 1, len, ids));
+}
+
 /// Waits until all frames have left memory, a moment after they were durable.
 pub fn wait_evicted(log: &Log<Note>, frames: u64) {
     wait_until("all are let go from memory", || log.stats().frames_evicted == frames);
