@@ -65,6 +65,12 @@ struct File {
     content: Content,
 }
 
+impl File {
+    fn is_sealed(&self) -> bool {
+        matches!(&self.content, Content::Sealed(footer) if footer.frames > 0)
+    }
+}
+
 enum Content {
     /// It was never finished, or was emptied.
     Empty,
@@ -197,8 +203,13 @@ fn files(disk: &dyn Disk, log_directory: &Path) -> Result<Vec<File>> {
     let mut files: Vec<File> = Vec::new();
     let mut next = None;
     for (name, _) in list_segments(disk, log_directory)?.into_iter().rev() {
-        // Of several attempts the last one counts.
         if next == Some(name.first_offset) {
+            // Of several attempts the last one counts, unless only an earlier one was sealed.
+            let last = files.last_mut().filter(|last| !last.is_sealed());
+            let earlier = file(disk, log_directory.join(name.to_string()), name);
+            if let (Some(last), Some(earlier)) = (last, earlier.filter(File::is_sealed)) {
+                *last = File { end: last.end, ..earlier };
+            }
             continue;
         }
         let Some(file) = file(disk, log_directory.join(name.to_string()), name) else { continue };

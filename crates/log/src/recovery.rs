@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use crate::disk::remove_if_there;
 use crate::disk::{DirectoryLock, Disk, LockError, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::format::FrameHeader;
+use crate::format::{BLOCK_LEN_BYTES, FrameHeader};
 use crate::missing::Missing;
-use crate::segment::{SegmentScan, cut};
+use crate::segment::{Located, SegmentScan, cut};
 use crate::types::{MemoryUse, Offset, StoredRecord};
 
 #[derive(Clone)]
@@ -197,10 +197,19 @@ pub(crate) fn scan(
     let reads_bodies = known.reads_bodies || segment.info().footer.is_none();
     let (end, durable_end) = (segment.position(), segment.position());
     let mut scanned = Scanned { last: None, end, durable_last: None, durable_end };
+    let mut before: Option<Located> = None;
     while let Some(located) = patience.ask(|| segment.next_frame())? {
         let offset = located.header.offset;
         if known.last.is_some_and(|last| offset > last) {
             break;
+        }
+        // Padding before it ended with a sync, by which all up to there was durable.
+        if let Some(synced) = before.replace(located)
+            && !synced.end().is_multiple_of(BLOCK_LEN_BYTES)
+            && located.position.is_multiple_of(BLOCK_LEN_BYTES)
+        {
+            scanned.durable_last = scanned.durable_last.max(Some(synced.header.offset));
+            scanned.durable_end = scanned.durable_end.max(synced.end());
         }
         if offset < known.durable_below {
             scanned.durable_last = scanned.durable_last.max(Some(offset));

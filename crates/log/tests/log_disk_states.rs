@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_log::dead_letters::DeadLetters;
 use sluice_log::disk::Disk as _;
 use sluice_log::{DiskTrouble, Log, OpenOptions};
-use support::faulty_disk::{FaultyDisk, Operation, Trouble, Unsynced, input_output};
+use support::faulty_disk::{Answer, FaultyDisk, Operation, Trouble, Unsynced, input_output};
 use support::note::*;
 
 #[test]
@@ -87,6 +87,26 @@ fn a_disk_that_hangs_is_in_trouble() {
     wait_durable(&durable, 2);
     wait_until("no trouble", || log.trouble().is_none());
     assert_eq!(log.stats().failures, 0);
+}
+
+/// Scenario: the disk gives no answer to a look that the writer takes at its file after a sync, or at
+/// the directory before it makes a new one. Guarantee: the log says that it cannot write.
+#[test]
+fn a_look_of_the_writer_that_hangs_stops_writing() {
+    for operation in [Operation::Linked, Operation::Len, Operation::List] {
+        let disk = FaultyDisk::new(1);
+        let (log, _) = open(&disk);
+        let (id, durable) = (subscribe(&log, "a"), Durable::default());
+        append(&log, 0, 100, &[id], &durable);
+        wait_durable(&durable, 1);
+        let hangs = Trouble::new(&[operation], rustix::io::Errno::IO);
+        disk.trouble(Trouble { path_part: "traces".into(), answer: Answer::Hang, ..hangs });
+        (1..80).for_each(|value| _ = append(&log, value, 1_000, &[id], &durable));
+        wait_until("it cannot write", || log.trouble().is_some_and(|it| it.stops_writing));
+        assert!(durable.lock().len() < 80, "{operation:?}");
+        disk.clear_fault();
+        wait_durable(&durable, 80);
+    }
 }
 
 /// Scenario: the directory of a log is removed while the log is in use. Guarantee: no frame is

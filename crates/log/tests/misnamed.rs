@@ -10,7 +10,7 @@ use sluice_log::disk::Disk;
 use sluice_log::inspect::{Finding, overview, verify};
 use sluice_log::repair::{Examined, Remedy, apply, examine};
 use sluice_log::{FileError, Log, OpenOptions};
-use support::faulty_disk::FaultyDisk;
+use support::faulty_disk::{FaultyDisk, Operation, input_output};
 use support::note::*;
 
 const FRAMES: u64 = 40;
@@ -193,4 +193,82 @@ fn readers_find_out_about_the_names_of_old_segments() {
     assert_eq!(log.set_aside(), [aside]);
     assert_eq!(log.lost_total(id).frames + read.len() as u64, OLD);
     log.close(Duration::ZERO);
+}
+
+/// What is delivered by lives in between of which all that can be put back is put back.
+fn delivered_in_the_end(mut disk: FaultyDisk) -> Vec<u64> {
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        let read = read_all(&log, id);
+        read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+        wait_until("all is let go", || log.stats().segments == 0);
+        log.close(PATIENCE);
+        all.extend(values(&read));
+        disk = disk.kill_process();
+        let waiting = |file: &Examined| file.waiting.frames > 0;
+        while let Some(file) = examined(&disk).into_iter().find(waiting) {
+            apply(&disk, &file).unwrap();
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Scenario: a segment is renamed to a number within an older one, where a start does not look into
+/// it, or the disk refuses that. Guarantee: the older one is not removed with frames behind its
+/// apparent end.
+#[test]
+fn a_wrong_name_does_not_end_the_file_before_it() {
+    for (files, refusals) in [(40, 0), (6, 0), (6, 1), (6, u64::MAX)] {
+        let frames = 14 * files;
+        let disk = FaultyDisk::new(7);
+        let (log, _) = open(&disk);
+        let id = subscribe(&log, "a");
+        append_one_by_one(&log, 0..frames, 1_000, &[id]);
+        log.close(PATIENCE);
+        disk.rename(&path_of(14), &path_of(5)).unwrap();
+        let disk = disk.kill_process();
+        let mut refused = 0;
+        disk.set_fault(move |call| {
+            let is_it = call.operation == Operation::Open && call.path == path_of(5);
+            refused += u64::from(is_it);
+            (is_it && refused <= refusals).then(input_output)
+        });
+        if refusals == u64::MAX {
+            let patient = OpenOptions { read_patience: Duration::ZERO, ..options(&disk) };
+            let log = Log::<Note>::open(patient).unwrap().0;
+            let id = subscribe(&log, "a");
+            for value in 0..5 {
+                let (offset, note) = next(&log, id).expect("a frame");
+                assert_eq!(note.value, value);
+                log.resolve(id, offset);
+            }
+            wait_until("the first file is set aside", || log.stats().set_aside_files == 1);
+            log.rewind(id);
+            log.close(PATIENCE);
+            disk.clear_fault();
+            let disk = disk.kill_process();
+            examined(&disk).iter().filter(|it| it.waiting.frames > 0).for_each(|file| {
+                apply(&disk, file).unwrap();
+            });
+            assert_eq!(delivered_in_the_end(disk), (5..frames).collect::<Vec<_>>());
+            continue;
+        }
+        let delivered = delivered_in_the_end(disk);
+        assert_eq!(delivered, (0..frames).collect::<Vec<_>>(), "{files} {refusals}");
+    }
+}
+
+/// Scenario: a file that is empty or ends early has the name of a later attempt at a segment, and
+/// the segment was sealed. Guarantee: the segment counts.
+#[test]
+fn a_sealed_segment_is_not_given_up_for_a_later_attempt_that_is_not_sealed() {
+    for blocks in [0, 1, 5] {
+        let disk = disk_with_backlog();
+        let copy = content(&disk, &path_of(14))[..blocks * 4_096].to_vec();
+        disk.put(&Path::new(DIRECTORY).join("000000000000000e-1.seg"), &copy);
+        assert_eq!(delivered_in_the_end(disk), (0..FRAMES).collect::<Vec<_>>(), "{blocks}");
+    }
 }

@@ -442,3 +442,27 @@ fn damage_at_the_end_of_what_was_durable_is_kept() {
         assert!(kept.len() as u64 >= 4_096 * damaged.end && damaged_bytes.starts_with(&kept));
     }
 }
+
+/// Scenario: a frame is damaged in a file that was not sealed when the process ended, before any
+/// cursor told of it; a later sync shows that it was durable. Guarantee: the file is set aside.
+#[test]
+fn damage_before_a_later_sync_is_not_what_a_crash_left() {
+    for is_power_cut in [false, true] {
+        let disk = FaultyDisk::new(7);
+        let keep_interval = Duration::from_secs(3_600);
+        let log: Log<Note> = Log::open(OpenOptions { keep_interval, ..options(&disk) }).unwrap().0;
+        let id = subscribe(&log, "a");
+        append_one_by_one(&log, 0..10, 1_000, &[id]);
+        let disk = match is_power_cut {
+            true => disk.cut_power(Unsynced::Lost),
+            false => disk.kill_process(),
+        };
+        disk.flip_bit(Path::new(FIRST), (block(4) + 500) * 8);
+        let (log, found) = open(&disk);
+        assert_eq!((found.frames_damaged, found.cut), (1, Vec::new()), "{is_power_cut}");
+        let id = subscribe(&log, "a");
+        assert_eq!(resolve_all(&log, id).len(), 9, "{is_power_cut}");
+        wait_set_aside(&log, 1);
+        assert_eq!(log.stats().frames_damaged, 1);
+    }
+}

@@ -16,6 +16,7 @@
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
 //! - The log's lock is never kept during a system call, and no callback of a reader runs under it.
 
+mod ends;
 mod open;
 mod readers;
 mod segments;

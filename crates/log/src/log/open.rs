@@ -8,6 +8,7 @@
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
 
+mod attempts;
 mod log_id;
 mod misnamed;
 mod segments;
@@ -41,7 +42,7 @@ impl<T: Record> Log<T> {
     /// Opens or creates the log of a directory. Its readers are orphans until they subscribe.
     pub fn open(mut options: OpenOptions) -> Result<(Log<T>, Recovered)> {
         let (watched, calls) = WatchedDisk::watching(options.disk);
-        options.disk = watched;
+        options.disk = Arc::new(watched.clone());
         let patience = Patience::of(options.read_patience);
         let mut home = prepare(options, patience)?;
         let recovery = Recovery::find(&home, patience)?;
@@ -73,13 +74,21 @@ impl<T: Record> Log<T> {
         };
         let memory = home.options.memory.clone();
         let log = Log::of(Slots::starting_at(head), readers, memory, Some(store));
-        log.start_threads(home, files, leftovers)?;
+        log.start_threads(home, Arc::new(watched.of_writer()), files, leftovers)?;
         Ok((log, found))
     }
 
-    fn start_threads(&self, home: Home, files: CursorFiles, leftovers: Leftovers) -> Result<()> {
+    fn start_threads(
+        &self,
+        home: Home,
+        writers_disk: Arc<dyn Disk>,
+        files: CursorFiles,
+        leftovers: Leftovers,
+    ) -> Result<()> {
         let files = Arc::new(Mutex::new(files));
-        let writer = Writer::new(self.shared.clone(), home.clone(), files.clone());
+        let mut of_writer = home.clone();
+        of_writer.options.disk = writers_disk;
+        let writer = Writer::new(self.shared.clone(), of_writer, files.clone());
         let maintenance = Maintenance::new(self.shared.clone(), home.clone(), files, leftovers);
         let read_ahead = ReadAhead::new(self.shared.clone(), home.clone());
         self.start(&home, "write", move || writer.run())?;

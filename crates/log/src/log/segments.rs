@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::shed::{GivenUp, LOOKED_AT_ONCE};
 use super::{Inner, Log, Shared};
 use crate::cursors::Cursor;
-use crate::format::FrameHeader;
+use crate::format::{Footer, FrameHeader};
 use crate::segment::{Located, SegmentScan};
 use crate::types::{Charge, CursorId, Holding, LogStats, Offset, Sheds, Undecodable, Wake};
 
@@ -77,6 +77,8 @@ pub(crate) struct Segment {
     pub(crate) first: Offset,
     /// No frame in it that counts has a higher offset.
     pub(crate) last: Offset,
+    /// Only the name of the next file says so.
+    pub(crate) ends_by_name: bool,
     /// The file's epoch, if it is known.
     pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
@@ -141,6 +143,11 @@ impl Segment {
                 }
             }
         }
+    }
+
+    /// Whether a footer tells of frames behind the end.
+    pub(crate) fn has_more_by(&self, footer: Option<&Footer>) -> bool {
+        footer.is_some_and(|footer| footer.frames > 0 && footer.last_offset > self.last)
     }
 
     /// Whether frames may be in the file that its readers have not got: it is not removed.

@@ -81,6 +81,7 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn maintain(&mut self, at_the_end: bool) {
+        self.look_behind_ends();
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
@@ -137,13 +138,28 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
+    /// Looks into the files that no reader needs and whose ends are not known for sure.
+    fn look_behind_ends(&self) {
+        let ends_by_name = {
+            let inner = &mut *self.shared.inner.lock();
+            inner.update_pins();
+            let segments = inner.on_disk().segments.by_first.values();
+            let goes = |segment: &&Segment| segment.ends_by_name && !segment.is_pinned();
+            segments.filter(goes).cloned().collect::<Vec<_>>()
+        };
+        for segment in ends_by_name {
+            self.shared.has_all_before_its_end(&*self.home.options.disk, &segment);
+        }
+    }
+
     /// Takes the segments that no reader needs any more from those of the log. Returns the paths of
     /// those that are to be removed.
     fn take_unpinned(&mut self, at_the_end: bool) -> Vec<PathBuf> {
         let inner = &mut *self.shared.inner.lock();
         inner.update_pins();
         let store = inner.on_disk();
-        let goes = |segment: &&Segment| !segment.is_open && !segment.is_pinned();
+        let goes =
+            |segment: &&Segment| !segment.is_open && !segment.ends_by_name && !segment.is_pinned();
         let unpinned: Vec<_> = store.segments.by_first.values().filter(goes).cloned().collect();
         for segment in &unpinned {
             store.segments.by_first.remove(&segment.first);

@@ -59,6 +59,12 @@ impl<T: Record> Maintenance<T> {
         let segment_bytes = self.home.options.segment_bytes;
         let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
         let Some(mut olds) = chosen else { return };
+        let disk = &*self.home.options.disk;
+        let is_whole = |old: &Old| self.shared.has_all_before_its_end(disk, &old.segment);
+        if !olds.iter().all(is_whole) {
+            // The next run is chosen without it.
+            return;
+        }
         let listed = self.without_strangers(&mut olds).map_err(|_| None);
         let done = listed.and_then(|before_stranger| match is_worthwhile(&olds, segment_bytes) {
             true => self.rewrite_run(&olds),

@@ -251,6 +251,9 @@ impl<T: Record> ReadAhead<T> {
         let Some(segment) = segment else { return };
         let mut dropped = HashMap::new();
         let mut shed = || -> Result<bool> {
+            if !self.shared.has_all_before_its_end(&*self.home.options.disk, &segment) {
+                return Ok(false);
+            }
             let ids = self.shared.inner.lock().ids_by_persistent_id();
             // Nothing is dropped before it is known that all frames may go.
             if !self.each_frame(&segment, |inner, frame| inner.all_may_drop(frame, &ids))? {

@@ -19,8 +19,9 @@ use scan::last_byte_set;
 use crate::disk::{Access, BadBlocks, DirectoryEntry, Disk, DiskFile, Reads, read_full_at};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
-    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FileKind, Footer, FrameHeader, HeaderParse,
-    SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName, VERSION, frame_epoch, parse_frame_header,
+    BLOCK_LEN_BYTES, BlockError, FOOTER_LEN_BYTES, FRAME_ALIGNMENT_BYTES, FileKind, Footer,
+    FrameHeader, HeaderParse, SEGMENT_HEADER_LEN_BYTES, SegmentHeader, SegmentName, VERSION,
+    frame_epoch, parse_frame_header,
 };
 use crate::types::{Offset, StoredRecord, unix_now_ns};
 
@@ -159,7 +160,7 @@ pub(super) fn read_info(
         Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
-        Err(error) => match (header_of_first_frame(behind), reads.last_error.take()) {
+        Err(error) => match (find_header(behind, &mut reads, path)?, reads.last_error.take()) {
             (Some(header), _) => header,
             // Bytes that could not be read prove nothing.
             (None, Some(error)) => return Err(error).at(path, "cannot read"),
@@ -188,16 +189,40 @@ pub(super) fn read_info(
     Ok(SegmentInfo { header, footer, len_bytes })
 }
 
-/// The first frame's position is fixed: its epoch is the file's.
-fn header_of_first_frame(bytes: &[u8]) -> Option<SegmentHeader> {
+/// A header by the first whole frame that can be read: each frame has its file's epoch. `behind` is
+/// what follows the header's block.
+fn find_header(behind: &[u8], reads: &mut Reads, path: &Path) -> Result<Option<SegmentHeader>> {
+    if let Some(header) = header_in_frame(behind, SEGMENT_HEADER_LEN_BYTES) {
+        return Ok(Some(header));
+    }
+    let mut bytes = vec![0; ScanOptions::default().read_ahead_bytes];
+    // A header that begins in a window ends in it.
+    let step = bytes.len() as u64 - BLOCK_LEN_BYTES * 5;
+    let mut position = SEGMENT_HEADER_LEN_BYTES;
+    loop {
+        let len = reads.read(&mut bytes, position).at(path, "cannot read")?;
+        let places = (0..len as u64).step_by(FRAME_ALIGNMENT_BYTES as usize);
+        let header = |at: u64| header_in_frame(&bytes[at as usize..len], position + at);
+        if let Some(header) = places.filter_map(header).next() {
+            return Ok(Some(header));
+        }
+        if len < bytes.len() {
+            return Ok(None);
+        }
+        position += step;
+    }
+}
+
+/// What a frame at a position of the file says of its header.
+fn header_in_frame(bytes: &[u8], position: u64) -> Option<SegmentHeader> {
     let epoch = frame_epoch(bytes)?;
-    match parse_frame_header(bytes, epoch, SEGMENT_HEADER_LEN_BYTES) {
-        HeaderParse::Frame(first) => Some(SegmentHeader {
+    match parse_frame_header(bytes, epoch, position) {
+        HeaderParse::Frame(frame) => Some(SegmentHeader {
             version: VERSION,
             kind: FileKind::Log,
             log_id: 0,
             epoch,
-            first_offset: first.offset,
+            first_offset: frame.offset,
             created_unix_ns: 0,
             name: String::new(),
         }),

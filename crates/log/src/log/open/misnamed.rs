@@ -12,13 +12,15 @@ impl<T: Record> Recovery<'_, T> {
     /// Takes misnamed files from the newest segments of the log: they count as set aside. Readers
     /// find out about older ones.
     pub(super) fn take_misnamed(&mut self, files: &mut Vec<(SegmentName, u64)>) -> Result<()> {
-        let entries = list_if_there(self.disk, self.directory)?;
+        let entries = self.patience.ask(|| list_if_there(self.disk, self.directory))?;
         let (mut taken, mut misnamed) = (Vec::new(), Vec::new());
         for &(name, len_bytes) in files.iter().rev().take(FILES_AT_START) {
             let path = self.directory.join(name.to_string());
-            let opened = SegmentScan::open_path(self.disk, &path, ScanOptions::default());
+            let open = || SegmentScan::open_path(self.disk, &path, ScanOptions::default());
             // Other errors are found again when the file is read.
-            let Err(FileError::Misnamed { name: own, log_id, .. }) = opened else { continue };
+            let Err(FileError::Misnamed { name: own, log_id, .. }) = self.patience.ask(open) else {
+                continue;
+            };
             self.check_log_id(&path, log_id)?;
             let is_taken = |name: &str| {
                 entries.iter().any(|entry| entry.name == name) || taken.iter().any(|it| it == name)

@@ -18,22 +18,19 @@ impl<T: Record> Recovery<'_, T> {
         self.store.set_aside = self.patience.ask(|| list_set_aside(self.disk, self.directory))?;
         let mut files = self.patience.ask(|| list_segments(self.disk, self.directory))?;
         self.take_misnamed(&mut files)?;
+        self.take_attempts(&mut files);
         self.found.set_aside = self.store.set_aside.iter().map(|file| file.path.clone()).collect();
         let aside: BTreeSet<Offset> =
             self.store.set_aside.iter().map(|file| file.name.first_offset).collect();
         let mut next_first = None;
         for (name, len_bytes) in files.into_iter().rev() {
             let (first, path) = (name.first_offset, self.directory.join(name.to_string()));
-            if next_first == Some(first) {
-                // The latest attempt counts: no frame in the earlier ones was ever durable.
-                self.leftovers.files.push(path);
-                continue;
-            }
             // A file that was set aside ends the one before it as well.
             let next_aside = aside.range(first + 1..).next().copied();
             let next = next_first.replace(first).into_iter().chain(next_aside).min();
             let last = next.map(|next: Offset| next - 1);
-            let segment = Segment { path, first, len_bytes, ..Segment::default() };
+            let ends_by_name = last.is_some();
+            let segment = Segment { path, first, len_bytes, ends_by_name, ..Segment::default() };
             match last.filter(|&last| last < self.counted_from) {
                 Some(last) => self.add_segment(segment, last),
                 None => self.read_segment(segment, last)?,
@@ -56,9 +53,17 @@ impl<T: Record> Recovery<'_, T> {
     fn read_segment(&mut self, segment: Segment, last: Option<Offset>) -> Result<()> {
         // Whatever is in it, no new segment may take its name.
         self.head = self.head.max(segment.first);
-        let Some((segment, mut scan)) = self.open_segment(segment, last)? else { return Ok(()) };
+        let Some((mut segment, mut scan)) = self.open_segment(segment, last)? else {
+            return Ok(());
+        };
         self.check_log_id(&segment.path, scan.info().header.log_id)?;
         let sealed_last = sealed_last(&scan);
+        segment.ends_by_name = false;
+        if last < sealed_last.filter(|_| last.is_some()) {
+            self.found.frames_damaged += 1;
+            let behind = (segment.len_bytes, Passed::DAMAGED);
+            segment.note_passed(&[behind], &mut self.store.stats);
+        }
         if let Some(sealed_last) = sealed_last.filter(|&last| last < self.counted_from) {
             self.add_segment(segment, last.unwrap_or(sealed_last));
             return Ok(());
