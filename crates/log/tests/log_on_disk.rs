@@ -357,3 +357,32 @@ fn a_reader_that_only_falls_behind_is_written_where_segments_begin() {
     }
     wait_until("it is written in the third segment", || log.stats().cursor_writes > before);
 }
+
+/// Guarantee: a segment that no reader needs takes no space: none of them has it open.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_removed_segment_is_not_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("traces");
+    let options = OpenOptions {
+        memory_limit_bytes: 0,
+        flush_after: Duration::ZERO,
+        keep_interval: Duration::from_millis(5),
+        ..OpenOptions::new(Arc::new(RealDisk), &path, "traces")
+    };
+    let log: Log<Note> = Log::open(options).unwrap().0;
+    let id = subscribe(&log, "a");
+    append_durable(&log, 0..10, 1_000, &[id]);
+    wait_evicted(&log, 10);
+    let read = read_all(&log, id);
+    let open_files = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+        let files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        files
+            .filter(|file| file.starts_with(&path) && file.to_string_lossy().contains(".seg"))
+            .count()
+    };
+    assert!(open_files() > 1, "the writer and the reader have it open");
+    read.iter().for_each(|(offset, _)| assert!(log.resolve(id, *offset)));
+    wait_until("it is closed", || open_files() == 0);
+}

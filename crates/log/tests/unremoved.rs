@@ -6,8 +6,10 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sluice_log::Log;
+use sluice_log::repair::{apply, examine};
 use support::faulty_disk::{Call, FaultyDisk, Operation, input_output};
 use support::note::*;
 
@@ -155,4 +157,45 @@ fn what_cannot_be_set_aside_is_tried_now_and_then() {
     disk.clear_fault();
     wait_until("it is set aside", || log.stats().set_aside_files == 1);
     assert!(log.unremoved().is_empty());
+}
+
+/// Scenario: the disk refuses for a while to set a damaged file aside. Guarantee: what was lost in it
+/// counts again once it was made whole and put back.
+#[test]
+fn what_waits_to_be_set_aside_keeps_its_counts() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    append_one_by_one(&log, 0..28, 1_000, &[id]);
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    let path = Path::new(DIRECTORY).join("0000000000000000.seg");
+    let hurt = disk.rot(&path, 4_096 * 3 + 500, 1).expect("it is there");
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "a");
+    disk.set_fault(|call| {
+        let is_of_segment = call.path.to_string_lossy().contains(".seg");
+        (call.operation == Operation::Rename && is_of_segment).then(input_output)
+    });
+    // Something stays for the reader.
+    let read = read_all(&log, id).into_iter().filter(|(offset, _)| *offset < 20);
+    read.for_each(|(offset, _)| assert!(log.resolve(id, offset)));
+    wait_until("it is refused", || !log.unremoved().is_empty());
+    // Gives the maintenance thread some turns.
+    std::thread::sleep(Duration::from_millis(200));
+    disk.clear_fault();
+    wait_until("set aside", || log.stats().set_aside_files == 1);
+    log.rewind(id);
+    log.close(PATIENCE);
+    let disk = disk.kill_process();
+    disk.restore(hurt);
+    let [file] = &examine(&disk, Path::new(DIRECTORY), &|_| true).unwrap()[..] else {
+        panic!("one file is set aside")
+    };
+    assert_eq!(file.waiting.frames, 1);
+    apply(&disk, file).unwrap();
+    let (log, _) = open(&disk.kill_process());
+    let id = subscribe(&log, "a");
+    let held = log.held(id).frames;
+    assert_eq!((held, read_all(&log, id).len()), (9, 9));
 }

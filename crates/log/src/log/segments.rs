@@ -176,6 +176,11 @@ impl Segments {
         self.by_first.insert(segment.first, Segment { generation, ..segment });
     }
 
+    /// Whether a segment was neither removed nor replaced.
+    pub(crate) fn is_there(&self, first: Offset, generation: u64) -> bool {
+        self.by_first.get(&first).is_some_and(|segment| segment.generation == generation)
+    }
+
     /// The first segment that ends at or behind `offset`.
     pub(crate) fn at_or_after(&self, offset: Offset) -> Option<&Segment> {
         let (_, here) = self.by_first.range(..=offset).next_back().unzip();

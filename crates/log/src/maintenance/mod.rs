@@ -164,11 +164,16 @@ impl<T: Record> Maintenance<T> {
         for segment in &unpinned {
             store.segments.by_first.remove(&segment.first);
         }
+        if !unpinned.is_empty() {
+            // It closes them.
+            self.shared.read_ahead_wake.notify_one();
+        }
         // A file that was set aside may be put back.
         let aside = store.set_aside.iter().map(|file| file.name.first_offset);
         let goes_aside = unpinned.iter().filter(|it| it.may_have_more()).map(|it| it.first);
+        let waits_for_that = self.to_set_aside.iter().filter_map(Run::first_offset);
         let lowest = store.segments.by_first.keys().next().copied();
-        let first = lowest.into_iter().chain(aside).chain(goes_aside).min();
+        let first = lowest.into_iter().chain(aside).chain(goes_aside).chain(waits_for_that).min();
         let first = first.unwrap_or(store.durable_below);
         let cursors = inner.cursors.iter_mut().flatten();
         cursors.for_each(|cursor| {

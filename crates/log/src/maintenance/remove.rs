@@ -11,7 +11,7 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::format::SegmentName;
 use crate::log::Store;
 use crate::segment::{Unremoved, list_files, set_aside};
-use crate::types::Record;
+use crate::types::{Offset, Record};
 
 /// A file that could not be removed or set aside is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -38,6 +38,12 @@ impl From<Vec<PathBuf>> for Run {
 }
 
 impl Run {
+    /// By the name of its first file.
+    pub(super) fn first_offset(&self) -> Option<Offset> {
+        let name = self.files.first()?.file_name()?.to_str()?;
+        SegmentName::parse(name).map(|name| name.first_offset)
+    }
+
     /// Lets the files go, as far as they do. True if one stays.
     fn go(&mut self, go: impl Fn(&Path) -> Result<()>) -> bool {
         self.refused = None;

@@ -47,6 +47,8 @@ pub(crate) struct ReadAhead<T> {
 
 /// A reader's position on disk.
 struct Place {
+    /// Of its segment.
+    first: Offset,
     generation: u64,
     segment: SegmentScan,
     /// Every offset below was looked at.
@@ -105,6 +107,9 @@ impl<T: Record> ReadAhead<T> {
                 cursor.is_subscribed || cursor.oldest_on_disk_unix_ns().is_none()
             };
             self.places.retain(|id, _| inner.cursors[id.0].as_ref().is_some_and(reads));
+            // A file that is open takes space after its removal.
+            let segments = &inner.on_disk().segments;
+            self.places.retain(|_, place| segments.is_there(place.first, place.generation));
             self.refusals.retain(|id| inner.cursors[id.0].is_some());
             let now = Instant::now();
             let count = inner.cursors.len();
@@ -180,7 +185,7 @@ impl<T: Record> ReadAhead<T> {
         let known = target.epoch.is_none_or(|epoch| epoch == segment.info().header.epoch);
         // Generation 0 belongs to no segment: the file is opened again at the next turn.
         let generation = if known { target.generation } else { 0 };
-        Ok(Place { generation, segment, at })
+        Ok(Place { first: target.first, generation, segment, at })
     }
 
     /// A file that was removed or whose header is destroyed does not stop the reader for good.
@@ -268,10 +273,6 @@ impl<T: Record> ReadAhead<T> {
         };
         // A segment that cannot be read stays.
         let is_free = shed().unwrap_or(false);
-        if is_free {
-            // A file that is open takes space after its removal.
-            self.places.retain(|_, place| place.generation != segment.generation);
-        }
         let wakes = self.shared.inner.lock().end_shed(&segment, is_free, dropped);
         if is_free {
             self.shared.note_shed();
