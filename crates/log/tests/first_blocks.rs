@@ -1,5 +1,5 @@
-//! The first blocks of a segment are damaged or refused: its header, both copies of it, and the frame
-//! behind. Every later frame tells the file's epoch, by which the others are found.
+//! The first blocks of a segment are damaged or refused: both copies of its header, and the frame
+//! behind them. Every later frame tells the file's epoch, by which the others are found.
 
 mod support;
 
@@ -25,8 +25,8 @@ fn disk_with_backlog() -> FaultyDisk {
     disk.kill_process()
 }
 
-/// What is lost with the first blocks of the second file. `spoils` gets the positions that are to be
-/// hit, one in each copy of the header and one in the first frame.
+/// Values that are lost with the first blocks of the second file, and its disk. `spoils` gets the
+/// positions to be hit: one in each copy of the header, and one in the first frame.
 fn lost_with(spoils: impl Fn(&FaultyDisk, u64)) -> (Vec<u64>, FaultyDisk) {
     let disk = disk_with_backlog();
     [20, 2_048 + 20, 4_096 + 20].into_iter().for_each(|position| spoils(&disk, position));

@@ -89,8 +89,8 @@ fn a_disk_that_hangs_is_in_trouble() {
     assert_eq!(log.stats().failures, 0);
 }
 
-/// Scenario: the disk gives no answer to a look that the writer takes at its file after a sync, or at
-/// the directory before it makes a new one. Guarantee: the log says that it cannot write.
+/// Scenario: the disk gives no answer to a look that the writer takes at its file after a sync, or
+/// at the directory before it makes a new one. Guarantee: the log says that it cannot write.
 #[test]
 fn a_look_of_the_writer_that_hangs_stops_writing() {
     for operation in [Operation::Linked, Operation::Len, Operation::List] {

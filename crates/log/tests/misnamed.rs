@@ -195,7 +195,7 @@ fn readers_find_out_about_the_names_of_old_segments() {
     log.close(Duration::ZERO);
 }
 
-/// What is delivered by lives in between of which all that can be put back is put back.
+/// All that is delivered in two lives. After each, what can be put back is put back.
 fn delivered_in_the_end(mut disk: FaultyDisk) -> Vec<u64> {
     let mut all = Vec::new();
     for _ in 0..2 {

@@ -159,8 +159,8 @@ fn what_cannot_be_set_aside_is_tried_now_and_then() {
     assert!(log.unremoved().is_empty());
 }
 
-/// Scenario: the disk refuses for a while to set a damaged file aside. Guarantee: what was lost in it
-/// counts again once it was made whole and put back.
+/// Scenario: the disk refuses for a while to set a damaged file aside. Guarantee: what was lost in
+/// it counts again once it was made whole and put back.
 #[test]
 fn what_waits_to_be_set_aside_keeps_its_counts() {
     let disk = FaultyDisk::new(7);

@@ -1,5 +1,5 @@
-//! Where files end. Of most files a start knows it only from the name of the next one, and names can
-//! be wrong: a file was renamed or copied by hand. Before such a file goes, its footer is asked.
+//! Where files end. Of most files a start knows it only from the name of the next one. Names can be
+//! wrong, if a file was renamed or copied by hand: before such a file goes, its footer is asked.
 
 use super::{Passed, Segment, Shared, Store};
 use crate::disk::Disk;

@@ -213,7 +213,7 @@ fn find_header(behind: &[u8], reads: &mut Reads, path: &Path) -> Result<Option<S
     }
 }
 
-/// What a frame at a position of the file says of its header.
+/// The header of a file, as far as a frame at this position tells it.
 fn header_in_frame(bytes: &[u8], position: u64) -> Option<SegmentHeader> {
     let epoch = frame_epoch(bytes)?;
     match parse_frame_header(bytes, epoch, position) {
