@@ -323,3 +323,24 @@ fn little_space_is_used_to_its_end() {
     disk.set_capacity(None);
     wait_durable(&durable, 80);
 }
+
+/// Scenario: the directory is removed with a backlog for a reader whose backend is dead. Guarantee:
+/// its bytes can be given up, so that they do not count as used for good; the reader says how much
+/// it has lost.
+#[test]
+fn a_backlog_that_was_removed_can_be_given_up() {
+    let disk = FaultyDisk::new(1);
+    let (log, _) = open(&disk);
+    let id = subscribe(&log, "dead");
+    append_durable(&log, 0..500, 1_000, &[id]);
+    wait_evicted(&log, 500);
+    disk.remove_tree(Path::new(DIRECTORY));
+    append_durable(&log, 500..501, 1_000, &[id]);
+    wait_until("given up", || {
+        log.shed_segments(1_000_000);
+        log.needed_disk_bytes() < 100_000
+    });
+    let read = read_all(&log, id);
+    assert_eq!(values(&read), [500]);
+    assert_eq!(log.lost_total(id).frames, 500);
+}

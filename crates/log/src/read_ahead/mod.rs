@@ -271,8 +271,10 @@ impl<T: Record> ReadAhead<T> {
             })?;
             Ok(was_read && all_went)
         };
-        // A segment that cannot be read stays.
-        let is_free = shed().unwrap_or(false);
+        // A segment that cannot be read stays. Of one that is gone nothing can: its readers find at
+        // the end what they have lost.
+        let is_gone = |error: FileError| error.is_not_found() && self.home.is_there();
+        let is_free = shed().unwrap_or_else(is_gone);
         let wakes = self.shared.inner.lock().end_shed(&segment, is_free, dropped);
         if is_free {
             self.shared.note_shed();
