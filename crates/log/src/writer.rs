@@ -10,10 +10,13 @@
 //!   restart would not know that the frame is for a reader. The names that were found at the start
 //!   may not be durable: a process may have ended before it synced the directory.
 
+mod left;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use left::LeftFiles;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursors::CursorFiles;
@@ -48,6 +51,7 @@ pub(crate) struct Writer<T> {
     has_durable_names: bool,
     /// Not even the shortest segment had space.
     has_no_space: bool,
+    left: LeftFiles,
     segment: Option<SegmentWriter>,
     committed: Instant,
     retry_after: Duration,
@@ -70,6 +74,7 @@ impl<T: Record> Writer<T> {
             files,
             has_durable_names: false,
             has_no_space: false,
+            left: LeftFiles::default(),
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
@@ -240,6 +245,7 @@ impl<T: Record> Writer<T> {
 
     fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
+            self.left.make_room(&*self.home.options.disk, &self.shared)?;
             self.segment = Some(self.create_segment(first, len_bytes)?);
         }
         Ok(self.segment.as_mut().expect("it was created above"))
@@ -248,8 +254,7 @@ impl<T: Record> Writer<T> {
     /// Creates a segment of the usual length, or of at least `needed_bytes` where the disk has not
     /// so much left.
     fn create_segment(&mut self, first: Offset, needed_bytes: u64) -> Result<SegmentWriter> {
-        let (usual_bytes, directory) =
-            (self.home.options.segment_bytes, &self.home.options.directory);
+        let usual_bytes = self.home.options.segment_bytes;
         let least_bytes = needed_bytes.max(usual_bytes.min(SHORTEST_SEGMENT_BYTES));
         let mut len_bytes = needed_bytes.max(usual_bytes);
         if self.has_no_space {
@@ -258,10 +263,9 @@ impl<T: Record> Writer<T> {
         }
         loop {
             let mut left = Vec::new();
+            let directory = &self.home.options.directory;
             let created = self.home.create_segment(directory, first, len_bytes, &mut left);
-            if !left.is_empty() {
-                self.shared.with_store(|store| store.left_files.append(&mut left));
-            }
+            left.into_iter().for_each(|path| self.left.leave(path, &self.shared));
             match created {
                 Err(error) if error.is_out_of_space() && len_bytes > least_bytes => {
                     len_bytes = (len_bytes / 2).max(least_bytes);
@@ -319,7 +323,7 @@ impl<T: Record> Writer<T> {
         if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. If the file stays, a later attempt counts.
             if remove_if_there(&*self.home.options.disk, &path).is_err() {
-                self.shared.with_store(|store| store.left_files.push(path));
+                self.left.leave(path, &self.shared);
             }
         }
     }

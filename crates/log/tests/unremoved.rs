@@ -199,3 +199,29 @@ fn what_waits_to_be_set_aside_keeps_its_counts() {
     let held = log.held(id).frames;
     assert_eq!((held, read_all(&log, id).len()), (9, 9));
 }
+
+/// Scenario: for a long time the disk neither syncs new segments nor removes them. Guarantee: it is
+/// not filled with them, and all is written afterwards.
+#[test]
+fn a_disk_that_neither_keeps_nor_removes_is_not_filled() {
+    let disk = FaultyDisk::new(7);
+    let (log, _) = open(&disk);
+    let (id, durable) = (subscribe(&log, "a"), Durable::default());
+    append(&log, 0, 1_000, &[id], &durable);
+    wait_durable(&durable, 1);
+    let tries = Arc::new(AtomicU64::new(0));
+    let counted = tries.clone();
+    disk.set_fault(move |call| {
+        let is_removed = call.operation == Operation::RemoveFile;
+        counted.fetch_add(u64::from(is_removed && is_segment(call.path)), Ordering::Relaxed);
+        let is_it = is_removed || call.operation == Operation::SyncData;
+        (is_it && is_segment(call.path)).then(input_output)
+    });
+    append(&log, 1, 1_000, &[id], &durable);
+    // The writer tries to remove each twice: when it leaves it, and before it begins another one.
+    wait_until("tried often", || tries.load(Ordering::Relaxed) > 20);
+    let segments = disk.contents().iter().filter(|(path, _)| is_segment(path)).count();
+    assert!((5..=7).contains(&segments), "{segments} files");
+    disk.clear_fault();
+    wait_durable(&durable, 2);
+}

@@ -12,7 +12,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::shed::{GivenUp, LOOKED_AT_ONCE};
@@ -179,6 +179,11 @@ impl Segments {
     /// Whether a segment was neither removed nor replaced.
     pub(crate) fn is_there(&self, first: Offset, generation: u64) -> bool {
         self.by_first.get(&first).is_some_and(|segment| segment.generation == generation)
+    }
+
+    /// Whether a file is one of them.
+    pub(crate) fn has_file(&self, path: &Path) -> bool {
+        self.by_first.values().any(|segment| segment.path == path)
     }
 
     /// The first segment that ends at or behind `offset`.

@@ -9,7 +9,6 @@ use super::Maintenance;
 use crate::disk::remove_if_there;
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::SegmentName;
-use crate::log::Store;
 use crate::segment::{Unremoved, list_files, set_aside};
 use crate::types::{Offset, Record};
 
@@ -108,11 +107,8 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        let is_in_use = |store: &mut Store| {
-            store.segments.by_first.values().any(|segment| segment.path == path)
-        };
         // The file was removed by hand, and a new one has its name.
-        if self.shared.with_store(is_in_use) {
+        if self.shared.with_store(|store| store.segments.has_file(path)) {
             return Ok(());
         }
         let disk = &*self.home.options.disk;
