@@ -192,8 +192,8 @@ impl Parts {
             && self.len_with(len) <= self.max_bytes()
     }
 
-    /// The limit of the current part. Headers that are about as long as the limit raise it: each
-    /// part would else repeat them for next to nothing.
+    /// The limit of the current part. Headers that are about as long as the limit raise it, as parts
+    /// within it would hardly have anything else.
     fn max_bytes(&self) -> usize {
         let long_header_bytes = self.position.levels.last().and_then(|it| it.long_header_bytes);
         self.limits.max_bytes.max(long_header_bytes.map_or(0, len_beside))
