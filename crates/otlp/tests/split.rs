@@ -280,3 +280,77 @@ fn requests_within_limits_stay_whole() {
         split(Signal::Logs, &Bytes::new(), SplitLimits { max_bytes: 0, max_items: 0 }).unwrap();
     assert_eq!(empty, [Part { bytes: Bytes::new(), items: 0 }]);
 }
+
+/// One resource or scope: its header, then this many empty elements with the tag 0x12.
+fn element(header_bytes: usize, elements: usize) -> Vec<u8> {
+    let mut content = vec![0x0a];
+    prost::encoding::encode_varint(header_bytes as u64, &mut content);
+    content.resize(content.len() + header_bytes, 0xff);
+    (0..elements).for_each(|_| content.extend([0x12, 0]));
+    content
+}
+
+fn message(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut message = vec![tag];
+    prost::encoding::encode_varint(content.len() as u64, &mut message);
+    message.extend(content);
+    message
+}
+
+/// A resource with a header of this length, and one scope with this many empty records.
+fn resource_of(header_bytes: usize, records: usize) -> Vec<u8> {
+    let scope = message(0x12, &element(0, records));
+    message(0x0a, &[element(header_bytes, 0), scope].concat())
+}
+
+const MIB: usize = 1 << 20;
+
+/// Scenario: 100,000 empty records or scopes, the header of whose resource is about as long as a
+/// part may be, or longer; another resource follows. Guarantee: the parts are few and together not
+/// many times the request; nothing is lost, and the other resource has a part of its own.
+#[test]
+fn a_long_header_is_not_repeated_for_each_element() {
+    for (header_bytes, max_bytes) in [(MIB - 100, MIB), (3 * MIB, MIB), (10 * MIB, 4 * MIB)] {
+        let records = resource_of(header_bytes, 100_000);
+        let scopes = message(0x0a, &element(header_bytes, 100_000));
+        for (kind, long) in [("records", records), ("scopes", scopes)] {
+            let case = format!("{kind}, {header_bytes} of {max_bytes}");
+            let request = Bytes::from([long, resource_of(10, 3)].concat());
+            let limits = SplitLimits { max_bytes, max_items: usize::MAX };
+            let parts = split(Signal::Logs, &request, limits).expect("a request");
+            let whole_bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
+            assert!(
+                parts.len() <= 4 && whole_bytes <= 4 * request.len(),
+                "{case}: {}",
+                parts.len()
+            );
+            let items: u32 = parts.iter().map(|part| part.items).sum();
+            assert_eq!(items, if kind == "records" { 100_003 } else { 3 }, "{case}");
+            assert_eq!(parts.last().map(|it| it.bytes.len()), Some(resource_of(10, 3).len()));
+        }
+    }
+}
+
+/// Scenario: parts of records whose resource has a header of 3 MiB or less. Guarantee: it is
+/// dominant where it is nearly all of a part and would be repeated much; other items are in no part
+/// with it, unless it is short.
+#[test]
+fn a_header_that_is_nearly_all_of_a_part_is_known() {
+    let dominant = |request: Vec<u8>, max_items| -> Vec<(u32, bool)> {
+        let limits = SplitLimits { max_bytes: usize::MAX, max_items };
+        let parts = parts(Signal::Logs, &request.into(), limits).expect("a request");
+        let facts = |part: PartRef| (part.sizes.items, part.dominant_header_bytes().is_some());
+        parts.map(|part| facts(part.expect("a part"))).collect()
+    };
+    let long = || resource_of(3 * MIB, 500_000);
+    assert_eq!(dominant(long(), 250_000), [(250_000, false); 2], "six sevenths");
+    assert_eq!(dominant(long(), 125_000), [(125_000, true); 4]);
+    let two = [resource_of(3 * MIB, 20), resource_of(10, 5)].concat();
+    let short = [resource_of(60_000, 900), resource_of(10, 5)].concat();
+    let expected = [(305, true), (305, true), (295, false)];
+    assert_eq!(dominant(short, 305), expected, "a part of two resources");
+    assert_eq!(dominant(two.clone(), 13), [(13, true), (7, true), (5, false)], "two resources");
+    assert_eq!(dominant(two, 10), [(10, true), (10, true), (5, false)]);
+    assert_eq!(dominant(resource_of(1000, 1000), 50), [(50, false); 20], "not repeated much");
+    assert_eq!(dominant(resource_of(3 * MIB, 2), 1), [(1, false); 2], "single items");
+}

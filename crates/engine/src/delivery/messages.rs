@@ -2,6 +2,7 @@
 //! keep.
 
 use sluice_flow::Outcome;
+use sluice_flow::dispatch::State;
 use sluice_flow::overload::Policy;
 
 use super::dead_letters::DeadLetter;
@@ -69,8 +70,38 @@ pub(super) fn log_outcome(delivery: &Delivery, outcome: &Outcome, attempt: &Atte
     tracing::warn!(%pipeline, %exporter, items, reason, "{what}");
 }
 
-/// The backend takes nothing as it is configured. `returns`: senders wait, and get refusals.
-pub(super) fn log_held(delivery: &Delivery, reason: &str, returns: bool) {
+/// Why items are dead letters together: cutting them would not help.
+pub(super) fn of_long_header(reason: &str, items: u32, header_bytes: usize) -> String {
+    format!(
+        "{reason}; its {items} items share a resource, scope or metric of {header_bytes} bytes, \
+         which is nearly all of it"
+    )
+}
+
+/// Says when the delivery is held, in outage or open again, and takes note of it. `returns`:
+/// senders wait, and get refusals.
+pub(super) fn note_state(delivery: &Delivery, state: &State, returns: bool) {
+    let mut known = delivery.stats.state.lock();
+    if *known == *state {
+        return;
+    }
+    let DeliveryId { pipeline, exporter } = &delivery.id;
+    match (&*known, state) {
+        (_, State::Open) => {
+            tracing::info!(%pipeline, %exporter, "the backend takes data again")
+        }
+        (State::Open, State::Held(reason)) => log_held(delivery, reason, returns),
+        (State::Open, State::Outage(reason)) => {
+            tracing::error!(%pipeline, %exporter, reason, "the backend is down");
+        }
+        _ => {}
+    }
+    delivery.health.note_outage(*state != State::Open);
+    known.clone_from(state);
+}
+
+/// The backend takes nothing as it is configured.
+fn log_held(delivery: &Delivery, reason: &str, returns: bool) {
     let DeliveryId { pipeline, exporter } = &delivery.id;
     let then = match returns {
         true => "senders that wait for it get refusals",

@@ -12,6 +12,8 @@ mod stats;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod too_large_tests;
 
 use std::fmt;
 use std::sync::Arc;

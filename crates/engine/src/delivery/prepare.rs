@@ -402,6 +402,15 @@ impl Preparer {
     }
 }
 
+/// The length of the headers that the items of a unit share if they are nearly all of it: where the
+/// unit is too large, its parts would be so too, and each would repeat the headers.
+pub(super) fn dominant_header_bytes(unit: &Unit<Lease>) -> Option<usize> {
+    match &unit.lease.content {
+        Content::Part(part) => part.dominant_header_bytes(),
+        Content::Whole(_) => None,
+    }
+}
+
 /// A payload as a unit, or what it is cut into.
 enum Cut {
     Unit(Unit<Lease>),

@@ -12,11 +12,12 @@ use sluice_flow::dispatch::{
 use sluice_flow::overload::Workload;
 use sluice_flow::{Outcome, Packed, Refusal};
 use sluice_log::Next;
+use sluice_otlp::SplitLimits;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
-use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, pack};
+use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::packing_bytes;
 use super::{Delivery, DeliveryId, Stop, messages};
 use crate::private_memory::ChargedMemory;
@@ -310,19 +311,26 @@ impl Task {
             self.dispatcher.hand_back(Instant::now());
             return self.hand_back(batch.units, reason);
         }
-        let mut kept_bytes = 0;
+        let (was_packed, mut kept_bytes) = (packed.is_some(), 0);
         if outcome.is_taken() {
             let bytes = packed.map_or(0, |packed| packed.len_bytes as u64);
             self.delivery.stats.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
         } else if matches!(outcome, Outcome::RetryAfter { .. } | Outcome::Misconfigured { .. }) {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
-        let verdict = self.dispatcher.note_outcome(batch, outcome, Instant::now(), fastrand::f64());
+        let now = Instant::now();
+        let verdict = match outcome {
+            Outcome::TooLarge { reason } if !was_packed => {
+                self.dispatcher.note_unpackable(batch, reason, now)
+            }
+            outcome => self.dispatcher.note_outcome(batch, outcome, now, fastrand::f64()),
+        };
         if !matches!(verdict, Verdict::Kept) {
             // There is no next attempt: the copy that was kept for it is gone with the batch.
             self.packed_waiting.give_back(kept_bytes);
         }
-        self.note_state();
+        let returns = self.dispatcher.returns_rejections();
+        messages::note_state(&self.delivery, self.dispatcher.state(), returns);
         self.apply(verdict);
     }
 
@@ -366,17 +374,28 @@ impl Task {
                 }
                 units.iter().for_each(|it| self.resolve_part(&it.lease.leased, Fate::Taken));
             }
-            Verdict::Divide { unit, limits } => {
-                let (lease, items) = (unit.lease.clone(), unit.items);
-                match self.preparer.divide(unit, limits) {
-                    Ok(parts) => self.dispatcher.divided(parts),
-                    Err(reason) => self.set_part_aside(&lease, items, None, reason),
+            Verdict::Divide { unit, limits, cause, reason } => {
+                if cause == Cause::TooLarge
+                    && let Some(bytes) = dominant_header_bytes(&unit)
+                {
+                    let reason = messages::of_long_header(&reason, unit.items, bytes);
+                    self.dead(vec![unit], cause, &reason);
+                } else {
+                    self.divide(unit, limits);
                 }
             }
             Verdict::Dead { units, cause, reason } => self.dead(units, cause, &reason),
         }
         self.delivery.receiving.note_freed(self.delivery.signal);
         self.delivery.note_room();
+    }
+
+    fn divide(&mut self, unit: Unit<Lease>, limits: SplitLimits) {
+        let (lease, items) = (unit.lease.clone(), unit.items);
+        match self.preparer.divide(unit, limits) {
+            Ok(parts) => self.dispatcher.divided(parts),
+            Err(reason) => self.set_part_aside(&lease, items, None, reason),
+        }
     }
 
     fn dead(&mut self, units: Vec<Unit<Lease>>, cause: Cause, reason: &str) {
@@ -460,36 +479,15 @@ impl Task {
     }
 
     fn log_outcome(&self, outcome: &Outcome, batch: &Batch<Lease>, is_returned: bool) {
-        let attempt = messages::Attempt {
-            items: batch.items,
-            // Under `return_rejections` a frame is never cut.
-            can_be_cut: batch.items > 1
-                && (batch.units.len() > 1 || !self.dispatcher.returns_rejections()),
-            is_returned,
+        // Under `return_rejections` a frame is never cut.
+        let can_be_cut = match &batch.units[..] {
+            [unit] if matches!(outcome, Outcome::TooLarge { .. }) => {
+                unit.items > 1 && dominant_header_bytes(unit).is_none()
+            }
+            [unit] => unit.items > 1 && !self.dispatcher.returns_rejections(),
+            units => units.len() > 1,
         };
+        let attempt = messages::Attempt { items: batch.items, can_be_cut, is_returned };
         messages::log_outcome(&self.delivery, outcome, &attempt);
-    }
-
-    fn note_state(&self) {
-        let state = self.dispatcher.state();
-        let mut known = self.delivery.stats.state.lock();
-        if *known == *state {
-            return;
-        }
-        let DeliveryId { pipeline, exporter } = &self.delivery.id;
-        match (&*known, state) {
-            (_, State::Open) => {
-                tracing::info!(%pipeline, %exporter, "the backend takes data again")
-            }
-            (State::Open, State::Held(reason)) => {
-                messages::log_held(&self.delivery, reason, self.dispatcher.returns_rejections());
-            }
-            (State::Open, State::Outage(reason)) => {
-                tracing::error!(%pipeline, %exporter, reason, "the backend is down");
-            }
-            _ => {}
-        }
-        self.delivery.health.note_outage(*state != State::Open);
-        known.clone_from(state);
     }
 }

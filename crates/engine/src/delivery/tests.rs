@@ -42,7 +42,7 @@ fn append_from(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, metadat
     append_frame(log, readers, ack, Frame { metadata, ..frame(1, b"payload") });
 }
 
-fn frame(items: u32, payload: &'static [u8]) -> Frame {
+pub(super) fn frame(items: u32, payload: &'static [u8]) -> Frame {
     Frame {
         signal: Signal::Traces,
         items,
@@ -53,7 +53,7 @@ fn frame(items: u32, payload: &'static [u8]) -> Frame {
     }
 }
 
-fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, frame: Frame) {
+pub(super) fn append_frame(log: &Log<Entry>, readers: &[CursorId], ack: Option<Ack>, frame: Frame) {
     let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     let entry = Arc::new(Entry::new(frame, Arc::default(), ack, memory));
     let charge = entry.charge();
@@ -113,7 +113,7 @@ fn start(delivery: &Arc<Delivery>, backend: Outcome, steps: Vec<Arc<Step>>) -> w
     start_with(delivery, Backend(backend), steps, policy())
 }
 
-fn policy() -> DispatchPolicy {
+pub(super) fn policy() -> DispatchPolicy {
     DispatchPolicy {
         batch: BatchPolicy {
             trigger: Trigger::Linger(Duration::ZERO),
@@ -129,7 +129,7 @@ fn policy() -> DispatchPolicy {
     }
 }
 
-fn start_with(
+pub(super) fn start_with(
     delivery: &Arc<Delivery>,
     backend: impl Exporter,
     steps: Vec<Arc<Step>>,
@@ -148,7 +148,7 @@ fn start_with(
     stop
 }
 
-async fn until_all_is_resolved(delivery: &Delivery) {
+pub(super) async fn until_all_is_resolved(delivery: &Delivery) {
     while delivery.log.held(delivery.cursor).frames > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

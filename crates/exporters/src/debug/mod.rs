@@ -1,6 +1,8 @@
 //! Writes requests as text, for people. Best effort: no sender waits for it.
 
 mod detailed;
+#[cfg(test)]
+mod limit_tests;
 mod normal;
 #[cfg(test)]
 mod tests;
@@ -10,6 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sluice_config::document::LogSampling;
@@ -133,8 +136,41 @@ fn output(path: &str) -> Result<Box<dyn Write + Send>, BuildError> {
 
 /// A request is rendered in pieces: its text, and what it is made from, take far more memory.
 const PIECE: SplitLimits = SplitLimits { max_bytes: 256 * 1024, max_items: 10_000 };
-/// Of a piece as JSON. An item that takes more is not written, but named.
+/// Of a piece as JSON. Items that take more, with the headers that they share, are not written.
 const JSON_LIMIT_BYTES: usize = 1024 * 1024;
+/// Of all pieces of a request: each repeats headers, and writes a line or more for two bytes.
+const TEXT_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Items of a request that are not in its text.
+#[derive(Default)]
+struct Unwritten {
+    too_large: u32,
+    /// Behind the end of the text.
+    behind: u32,
+}
+
+impl Unwritten {
+    /// A line for each reason.
+    fn lines(&self) -> String {
+        let Unwritten { too_large, behind } = self;
+        let mut lines = String::new();
+        if *too_large > 0 {
+            let limit_mib = JSON_LIMIT_BYTES >> 20;
+            lines += &format!(
+                "({too_large} items are not written: with its resource, scope and metric each \
+                 takes more than {limit_mib} MiB as JSON)\n"
+            );
+        }
+        if *behind > 0 {
+            let limit_mib = TEXT_LIMIT_BYTES >> 20;
+            lines += &format!(
+                "({behind} more items are not written: the text of a request has at most \
+                 {limit_mib} MiB)\n"
+            );
+        }
+        lines
+    }
+}
 
 impl Shared {
     /// Renders and writes. Blocks.
@@ -161,24 +197,10 @@ impl Shared {
             Verbosity::Normal => normal::render,
             Verbosity::Detailed => detailed::render,
         };
-        let cannot_read = |error: Malformed| error.to_string();
-        let mut pieces = Halving::new(signal, &body, PIECE).map_err(cannot_read)?;
-        while let Some(piece) = pieces.next() {
-            let piece = piece.map_err(cannot_read)?;
-            match to_json(signal, &[piece.bytes()], JSON_LIMIT_BYTES) {
-                Ok(json) => {
-                    let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-                    write(&text::without_controls(render(signal, &json)), "")?;
-                }
-                Err(PackError::TooLarge(_)) if pieces.halve(&piece) => {}
-                Err(PackError::TooLarge(_)) => {
-                    let len_bytes = piece.sizes.len_bytes;
-                    write(&format!("(an item of {len_bytes} bytes is not written)\n"), "")?;
-                }
-                Err(PackError::Failed(reason)) => return Err(reason),
-            }
-        }
-        Ok(())
+        let write_text = |text: &str| write(text, "");
+        let unwritten = write_pieces(signal, &body, request.items, render, write_text)?;
+        let lines = unwritten.lines();
+        if lines.is_empty() { Ok(()) } else { write(&lines, "") }
     }
 
     /// The request's title, and its fields as members of a JSON object.
@@ -189,6 +211,43 @@ impl Shared {
             format!("\"otelcol.component.id\": {name}, \"otelcol.signal\": \"{signal}\", {counts}");
         (title, fields)
     }
+}
+
+/// Writes the text of a request, piece by piece, up to its limit.
+fn write_pieces(
+    signal: Signal,
+    body: &Bytes,
+    items: u32,
+    render: fn(Signal, &Value) -> String,
+    mut write: impl FnMut(&str) -> Result<(), String>,
+) -> Result<Unwritten, String> {
+    let cannot_read = |error: Malformed| error.to_string();
+    let mut pieces = Halving::new(signal, body, PIECE).map_err(cannot_read)?;
+    let (mut unwritten, mut written, mut text_bytes) = (Unwritten::default(), 0, 0);
+    while let Some(piece) = pieces.next() {
+        let piece = piece.map_err(cannot_read)?;
+        match to_json(signal, &[piece.bytes()], JSON_LIMIT_BYTES) {
+            Ok(json) => {
+                let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+                let text = text::without_controls(render(signal, &json));
+                text_bytes += text.len();
+                if text_bytes > TEXT_LIMIT_BYTES {
+                    unwritten.behind = items.saturating_sub(written + unwritten.too_large);
+                    break;
+                }
+                write(&text)?;
+                written += piece.sizes.items;
+            }
+            Err(PackError::TooLarge(_)) => {
+                let can_shrink = piece.dominant_header_bytes().is_none();
+                if !(can_shrink && pieces.halve(&piece)) {
+                    unwritten.too_large += piece.sizes.items;
+                }
+            }
+            Err(PackError::Failed(reason)) => return Err(reason),
+        }
+    }
+    Ok(unwritten)
 }
 
 fn summary(signal: Signal, items: u32, body: &[u8]) -> (&'static str, String) {

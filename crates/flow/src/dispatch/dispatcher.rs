@@ -51,8 +51,9 @@ pub enum Verdict<L> {
     /// The cursor may pass the units. The backend refused `rejected_items` of them for good
     /// (partial success).
     Delivered { units: Vec<Unit<L>>, rejected_items: u64, reason: Option<String> },
-    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`].
-    Divide { unit: Unit<L>, limits: SplitLimits },
+    /// The unit has to be cut. Its parts come back through [`Dispatcher::divided`]; a unit that
+    /// cannot become smaller by that is dead.
+    Divide { unit: Unit<L>, limits: SplitLimits, cause: Cause, reason: String },
     /// The units were refused for good, or given up.
     Dead { units: Vec<Unit<L>>, cause: Cause, reason: String },
 }
@@ -62,7 +63,7 @@ pub enum Cause {
     Rejected,
     /// The backend failed over the units, and must not be sent them again.
     Failed,
-    /// A single item that is too large for the backend.
+    /// An item that is too large for the backend, or items below a header that is.
     TooLarge,
     /// `max_elapsed_time` would be exceeded.
     GivenUp,
@@ -290,6 +291,13 @@ impl<L> Dispatcher<L> {
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
+    /// Applies that a batch is too large for its exporter to encode. This says nothing of what the
+    /// backend takes.
+    pub fn note_unpackable(&mut self, batch: Batch<L>, reason: String, now: Instant) -> Verdict<L> {
+        self.concurrency.finish(0, now);
+        self.halve(batch, Cause::TooLarge, reason)
+    }
+
     /// Takes the parts of a unit that was cut, in order. Each is sent as a request of its own.
     pub fn divided(&mut self, parts: Vec<Unit<L>>) {
         let parts = parts.into_iter().map(|part| Batch::new(vec![part]));
@@ -475,7 +483,8 @@ impl<L> Dispatcher<L> {
             Some(unit) if unit.items > 1 => {
                 self.cut_place = batch.place;
                 let max_items = (unit.items as usize).div_ceil(2);
-                Verdict::Divide { unit, limits: SplitLimits { max_items, max_bytes: usize::MAX } }
+                let limits = SplitLimits { max_items, max_bytes: usize::MAX };
+                Verdict::Divide { unit, limits, cause, reason }
             }
             last => Verdict::Dead { units: last.into_iter().collect(), cause, reason },
         }

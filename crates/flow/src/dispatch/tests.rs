@@ -298,7 +298,7 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
     dispatcher.offer(unit(0, 100, 3 << 20), now);
     let batch = dispatcher.next(now).unwrap();
     let too_large = Outcome::TooLarge { reason: "larger than max".into() };
-    let Verdict::Divide { unit: cut, limits } =
+    let Verdict::Divide { unit: cut, limits, .. } =
         dispatcher.note_outcome(batch, too_large.clone(), now, 0.5)
     else {
         panic!("one unit of several items is cut")
@@ -317,6 +317,35 @@ fn what_is_too_large_is_cut_and_later_batches_are_smaller() {
         matches!(verdict, Verdict::Dead { cause: Cause::TooLarge, .. }),
         "one item cannot be cut"
     );
+}
+
+/// Scenario: batches are too large for their exporter to encode, while the backend is in outage or
+/// takes data. Guarantee: they are cut or dead as any others, the limit of later batches stays, and
+/// the outage too.
+#[test]
+fn what_cannot_be_encoded_says_nothing_of_the_backend() {
+    let now = Instant::now();
+    let mut dispatcher = Dispatcher::new(policy());
+    let limits = dispatcher.unit_limits();
+    let unpackable = |dispatcher: &mut Dispatcher<u64>, items| {
+        dispatcher.offer(unit(0, items, 3 << 20), now);
+        let batch = dispatcher.next(dispatcher.next_wake().unwrap_or(now)).expect("a batch");
+        dispatcher.note_unpackable(batch, "too large".into(), now)
+    };
+    let cut = unpackable(&mut dispatcher, 100);
+    assert!(matches!(cut, Verdict::Divide { cause: Cause::TooLarge, .. }), "{cut:?}");
+    let dead = unpackable(&mut dispatcher, 1);
+    assert!(matches!(dead, Verdict::Dead { cause: Cause::TooLarge, .. }), "{dead:?}");
+    assert_eq!((dispatcher.unit_limits(), dispatcher.in_flight()), (limits, 0));
+    while *dispatcher.state() == State::Open {
+        dispatcher.offer(unit(0, 1, 10), now);
+        let batch = dispatcher.next(now).expect("a batch");
+        dispatcher.note_outcome(batch, retry_after(None), now, 0.5);
+    }
+    let probe = dispatcher.next(dispatcher.next_wake().expect("a probe")).expect("a batch");
+    dispatcher.note_unpackable(probe, "too large".into(), now);
+    assert!(matches!(dispatcher.state(), State::Outage(_)), "the backend was not asked");
+    assert!(dispatcher.next(now).is_some(), "another probe follows at once");
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub struct Part {
 
 /// Cuts an encoded request at ResourceX, ScopeX and item borders (metrics also within one metric,
 /// between data points) so that each part obeys both limits. Only a part that cannot be cut further
-/// (one item with its headers, or an element without items) may exceed `max_bytes`.
+/// (one item with its headers, or an element without items) may exceed `max_bytes`; or one with a
+/// long header, which is at most seven eighths of a part unless it is repeated for few items.
 ///
 /// Order is kept, nothing is lost, fields that are unknown are repeated with the header that they
 /// belong to. A part that needs no header is a slice of the request: nothing is copied at top-level

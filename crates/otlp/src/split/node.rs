@@ -50,6 +50,16 @@ impl Node {
         iter::once(self.content.clone()).chain(self.others.iter().cloned())
     }
 
+    /// Length of its content.
+    pub(super) fn content_bytes(&self) -> usize {
+        self.contents().map(|content| content.len()).sum()
+    }
+
+    /// Whether an element that ends here is within this one.
+    pub(super) fn has(&self, end: usize) -> bool {
+        self.contents().any(|content| content.start < end && end <= content.end)
+    }
+
     /// Its variants of `data` exclude each other.
     fn is_metric(&self) -> bool {
         std::ptr::eq(self.message, &METRIC)

@@ -22,6 +22,9 @@ struct Level {
     content_bytes: usize,
     /// Its number among the elements that are begun in the current part, if it is one.
     begun: Option<usize>,
+    /// Bytes of its header and of those around it, if it may have so many elements that its parts
+    /// must not consist of little else.
+    long_header_bytes: Option<usize>,
 }
 
 /// A place in the request between two elements.
@@ -80,6 +83,15 @@ trait Sink {
 /// element.
 const COPIES_MAX: usize = 8;
 
+/// The largest share of a part that repeated headers may have: 7 of 8 bytes.
+const HEADER_SHARE_MAX: (usize, usize) = (7, 8);
+/// Unless all their repetitions together are no longer than this.
+const REPEATED_MAX_BYTES: usize = 1 << 20;
+/// An element with a header from this length on shares no part with others.
+const ALONE_BYTES: usize = 64 << 10;
+/// Of an element: its tag and its length.
+const ELEMENT_MIN_BYTES: usize = 2;
+
 #[derive(Default)]
 struct Measure {
     begun_bytes: Vec<usize>,
@@ -130,11 +142,32 @@ impl Sink for Write<'_> {
 }
 
 impl Level {
-    fn open(node: Node, bytes: &[u8]) -> Result<Level> {
+    /// `around_bytes`: of the headers of the elements around it.
+    fn open(node: Node, bytes: &[u8], around_bytes: usize) -> Result<Level> {
         let header = Bytes::from(node.header(bytes)?);
         let (place, content_bytes) = (Place::default(), header.len());
-        Ok(Level { node, header, place, content_bytes, begun: None })
+        let header_bytes = around_bytes + content_bytes;
+        let elements_max = (node.content_bytes() - header.len()) / ELEMENT_MIN_BYTES;
+        let is_long = is_repeated_much(header_bytes, elements_max);
+        let long_header_bytes = is_long.then_some(header_bytes);
+        Ok(Level { node, header, place, content_bytes, begun: None, long_header_bytes })
     }
+
+    /// Its parts have no elements from behind it: these must not suffer for its header.
+    fn goes_alone(&self) -> bool {
+        self.long_header_bytes.is_some() && self.header.len() >= ALONE_BYTES
+    }
+}
+
+/// Whether headers are long once each element has a copy of its own.
+fn is_repeated_much(header_bytes: usize, elements: usize) -> bool {
+    header_bytes.saturating_mul(elements) > REPEATED_MAX_BYTES
+}
+
+/// The least length of a part of which so long a header is not nearly all.
+fn len_beside(header_bytes: usize) -> usize {
+    let (share, whole) = HEADER_SHARE_MAX;
+    header_bytes.saturating_mul(whole) / share
 }
 
 impl Parts {
@@ -143,7 +176,7 @@ impl Parts {
         let root = Node::request(request, signal);
         let items = root.items(request)?;
         let fits = request.len() <= limits.max_bytes && items as usize <= limits.max_items;
-        let position = Position { levels: vec![Level::open(root, request)?], next: None };
+        let position = Position { levels: vec![Level::open(root, request, 0)?], next: None };
         let (request, end, whole) = (request.clone(), request.len(), fits.then_some(items));
         Ok(Parts { request, limits, position, end, whole })
     }
@@ -156,7 +189,14 @@ impl Parts {
     /// Whether an element of `len` bytes and `items` items can be added within the limits.
     fn takes(&self, so_far: u32, len: usize, items: u32) -> bool {
         so_far as usize + items as usize <= self.limits.max_items
-            && self.len_with(len) <= self.limits.max_bytes
+            && self.len_with(len) <= self.max_bytes()
+    }
+
+    /// The limit of the current part. Headers that are about as long as the limit raise it, as parts
+    /// within it would hardly have anything else.
+    fn max_bytes(&self) -> usize {
+        let long_header_bytes = self.position.levels.last().and_then(|it| it.long_header_bytes);
+        self.limits.max_bytes.max(long_header_bytes.map_or(0, len_beside))
     }
 
     /// Length of the current part if `added` bytes came into the innermost element.
@@ -196,7 +236,8 @@ impl Parts {
                 self.position.next = Some((child, items));
                 break;
             }
-            let level = Level::open(child, &self.request)?;
+            let around_bytes = self.position.levels.iter().map(|it| it.header.len()).sum();
+            let level = Level::open(child, &self.request, around_bytes)?;
             copied_bytes += level.header.len();
             self.position.levels.push(level);
         }
@@ -214,7 +255,10 @@ impl Parts {
                     return Ok((!is_empty).then_some((items, len_bytes)));
                 }
                 self.conclude(self.position.levels.len() - 1, sink);
-                self.position.levels.pop();
+                let ended = self.position.levels.pop();
+                if !is_empty && ended.is_some_and(|it| it.goes_alone()) {
+                    return Ok(Some((items, self.end_part(sink))));
+                }
                 continue;
             };
             if !is_empty && !self.takes(items, child.len(), child_items) {
@@ -329,6 +373,22 @@ impl PartRef {
     /// True if encoding it copies.
     pub fn is_copied(&self) -> bool {
         self.range().is_none()
+    }
+
+    /// Length of the headers that all its items share.
+    fn shared_header_bytes(&self) -> usize {
+        let has_all = |level: &&Level| level.node.has(self.end);
+        self.start.levels.iter().take_while(has_all).map(|level| level.header.len()).sum()
+    }
+
+    /// The length of the headers that its items share if they are nearly all of it, and long: the
+    /// parts of this part would together be far longer, and each hardly shorter.
+    pub fn dominant_header_bytes(&self) -> Option<usize> {
+        let Sizes { items, len_bytes, .. } = self.sizes;
+        let header_bytes = self.shared_header_bytes();
+        let is_dominant =
+            len_bytes <= len_beside(header_bytes) && is_repeated_much(header_bytes, items as usize);
+        (is_dominant && items > 1).then_some(header_bytes)
     }
 
     /// Cuts it again.
