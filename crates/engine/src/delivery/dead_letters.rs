@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use patience::Patience;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
-use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
+use sluice_log::dead_letters::{
+    DeadLetterScan, DeadLetters as Store, FoundLetters, GoneLetters, directory_of,
+};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::segment::Damage;
@@ -312,8 +314,18 @@ impl OnDisk {
             closed => closed.insert(self.open_store()?),
         };
         store.set_limit(self.limit_bytes.load(Ordering::Relaxed));
-        store.append(letters)?;
+        let appended = store.append(letters);
         self.note_totals(store);
+        let GoneLetters { files, letters } = store.take_gone();
+        if files > 0 {
+            tracing::error!(
+                delivery = self.delivery,
+                files,
+                letters,
+                "dead letters were removed or moved away by another process while Sluice runs: \
+                 they are not counted any more, and new ones go to a new file"
+            );
+        }
         let segments = store.take_uncounted();
         if segments > 0 {
             tracing::warn!(
@@ -322,7 +334,7 @@ impl OnDisk {
                 "dead letters that cannot be read made room for newer ones: they are not counted"
             );
         }
-        Ok(())
+        appended.map(drop)
     }
 
     fn note_totals(&self, store: &Store) {

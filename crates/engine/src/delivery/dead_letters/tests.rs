@@ -147,6 +147,32 @@ fn on_disk(directory: &Path) -> DeadLetters {
     DeadLetters::OnDisk(Box::new(OnDisk::open(disk, path, "traces".to_owned(), 1 << 20)))
 }
 
+/// Guarantee: letters go on, and those that are gone are not counted, after the log's directory was
+/// removed or moved away and the log made it anew.
+#[test]
+fn letters_go_on_after_the_directory_of_their_log_is_gone() {
+    for is_moved in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let of_log = directory.path().join("traces");
+        std::fs::create_dir(&of_log).unwrap();
+        let letters = on_disk(&of_log);
+        letters.store(&[letter(100, 3, "first"), letter(100, 4, "second")]).unwrap();
+        match is_moved {
+            true => std::fs::rename(&of_log, directory.path().join("away")).unwrap(),
+            false => std::fs::remove_dir_all(&of_log).unwrap(),
+        }
+        assert!((0..3).all(|_| letters.store(&[letter(100, 5, "third")]).is_err()));
+        std::fs::create_dir(&of_log).unwrap();
+        letters.store(&[letter(100, 5, "third")]).unwrap();
+        let totals = letters.totals();
+        assert_eq!((totals.letters, totals.evicted_items, totals.unreadable_files), (1, 0, 0));
+        assert_eq!(
+            (reasons(&letters), reasons(&on_disk(&of_log))[0].as_str()),
+            (vec!["third".to_owned()], "third")
+        );
+    }
+}
+
 fn segment(directory: &Path, first: u64) -> PathBuf {
     directory_of(directory, "traces").join(format!("{first:016x}.seg"))
 }
