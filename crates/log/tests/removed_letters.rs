@@ -87,10 +87,9 @@ fn make_anew(disk: &FaultyDisk) {
     }
 }
 
-/// Scenario: the log's directory, the folder of all dead letters or that of the delivery is removed
-/// or moved away at run time, before a letter that needs a new file or not. Guarantee: one append
-/// fails at most, newer letters are durable and have numbers of their own, and those that are gone
-/// are said once and not counted.
+/// Guarantee: after the log's directory, the folder of all letters or that of the delivery was
+/// removed or moved, one append fails at most, newer letters are durable with numbers of their own,
+/// and those that are gone are said once and not counted.
 #[test]
 fn letters_go_on_after_their_directory_is_gone() {
     let own = directory_of(Path::new(LOG), DELIVERY);

@@ -9,7 +9,7 @@ use crate::error::{FileError, IoContext as _, Result};
 use crate::format::CursorState;
 use crate::segment::{list_segments, random_u64};
 
-/// What another process removed or moved away while the store was in use.
+/// Letters that another process removed or moved away while the store was in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoneLetters {
     /// Files in which letters were left.
@@ -19,7 +19,7 @@ pub struct GoneLetters {
 }
 
 impl DeadLetters {
-    /// What was gone when the directory was made anew, since the last call.
+    /// Letters that were gone when the directory was made anew, since the last call.
     pub fn take_gone(&mut self) -> GoneLetters {
         std::mem::take(&mut self.gone)
     }
