@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
@@ -19,6 +19,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Writes of all deliveries at a time: each needs a buffer. One that hangs must not delay the rest.
 static WRITES: Semaphore = Semaphore::const_new(4);
+
+/// Longest pause before letters of earlier runs that the disk refused are opened again.
+const REOPEN_MAX: Duration = Duration::from_secs(60);
 
 /// Letters are written together up to this size.
 const WRITE_BYTES: usize = 1 << 20;
@@ -50,18 +53,18 @@ pub(super) struct DeadLetterWriter {
     delivery: Arc<Delivery>,
     waiting: VecDeque<Unwritten>,
     storing: Option<JoinHandle<Vec<Arc<Leased>>>>,
+    /// Opens letters of earlier runs that the disk refused at the start.
+    reopening: Option<JoinHandle<()>>,
     /// The task ends: no further tries.
     ends: CancellationToken,
 }
 
 impl DeadLetterWriter {
     pub(super) fn new(delivery: Arc<Delivery>) -> Self {
-        DeadLetterWriter {
-            delivery,
-            waiting: VecDeque::new(),
-            storing: None,
-            ends: CancellationToken::new(),
-        }
+        let ends = CancellationToken::new();
+        let is_refused = delivery.dead_letters.is_refused();
+        let reopening = is_refused.then(|| tokio::spawn(reopen(delivery.clone(), ends.clone())));
+        DeadLetterWriter { delivery, waiting: VecDeque::new(), storing: None, reopening, ends }
     }
 
     /// Stores the letter of a part. Returns the part if it is resolved now, as it is in memory.
@@ -78,13 +81,21 @@ impl DeadLetterWriter {
         None
     }
 
+    /// At the end also while the store may be being opened: a successor opens it then.
     pub(super) fn is_storing(&self) -> bool {
-        self.storing.is_some()
+        self.storing.is_some() || self.ends.is_cancelled() && self.reopening.is_some()
     }
 
     /// Waits for the write under way, and begins the next. To be called while one is under way.
     pub(super) async fn stored(&mut self) -> Vec<Arc<Leased>> {
-        let Some(storing) = &mut self.storing else { return Vec::new() };
+        let Some(storing) = &mut self.storing else {
+            if let Some(reopening) = &mut self.reopening {
+                // After a panic nothing is being opened either.
+                let _ = reopening.await;
+                self.reopening = None;
+            }
+            return Vec::new();
+        };
         let stored = storing.await;
         self.storing = None;
         self.write_next();
@@ -133,10 +144,8 @@ async fn store(
 ) -> bool {
     loop {
         let (writer, written) = (delivery.clone(), letters.clone());
-        let turn = WRITES.acquire().await;
-        let result = tokio::task::spawn_blocking(move || writer.dead_letters.store(&written)).await;
-        drop(turn);
-        let problem = match result {
+        let write = move |ready| writer.dead_letters.store_in_turn(&written, ready);
+        let problem = match in_turn(&WRITES, write).await {
             Ok(Ok(())) => {
                 *delivery.stats.dead_letter_trouble.lock() = None;
                 return true;
@@ -153,5 +162,49 @@ async fn store(
             *delivery.stats.dead_letter_trouble.lock() = None;
             return false;
         }
+    }
+}
+
+/// Opens letters of earlier runs that the disk refuses, as soon as it does not.
+async fn reopen(delivery: Arc<Delivery>, ends: CancellationToken) {
+    let mut pause = RETRY;
+    while delivery.dead_letters.is_refused()
+        && ends.run_until_cancelled(tokio::time::sleep(pause)).await.is_some()
+    {
+        pause = (pause * 2).min(REOPEN_MAX);
+        let opener = delivery.clone();
+        // After a panic it is tried again, too.
+        let _ = tokio::task::spawn_blocking(move || opener.dead_letters.open_found()).await;
+    }
+}
+
+/// Waits for a turn, then acts on a thread that may wait for the disk. The act is told since when
+/// it was ready.
+async fn in_turn<A: Send + 'static>(
+    turns: &Semaphore,
+    act: impl FnOnce(Instant) -> A + Send + 'static,
+) -> Result<A, JoinError> {
+    let ready = Instant::now();
+    let turn = turns.acquire().await;
+    let result = tokio::task::spawn_blocking(move || act(ready)).await;
+    drop(turn);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::poll;
+
+    use super::*;
+
+    /// Guarantee: time in the queue does not count as a time in which the disk may have worked.
+    #[tokio::test]
+    async fn a_write_knows_since_when_it_was_ready() {
+        let turns = Semaphore::new(0);
+        let mut write = std::pin::pin!(in_turn(&turns, |ready| ready));
+        assert!(poll!(&mut write).is_pending());
+        let queued = Instant::now();
+        turns.add_permits(1);
+        assert!(write.await.unwrap() <= queued);
     }
 }

@@ -4,9 +4,10 @@
 mod patience;
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,7 +15,9 @@ use parking_lot::Mutex;
 use patience::Patience;
 use sluice_flow::Payload;
 pub(crate) use sluice_log::dead_letters::DeadLetter;
-use sluice_log::dead_letters::{DeadLetterScan, DeadLetters as Store, FoundLetters, directory_of};
+use sluice_log::dead_letters::{
+    DeadLetterScan, DeadLetters as Store, FoundLetters, GoneLetters, directory_of,
+};
 use sluice_log::disk::Disk;
 use sluice_log::format::Refusal;
 use sluice_log::segment::Damage;
@@ -92,11 +95,35 @@ impl DeadLetters {
 
     /// Stores letters, on disk durably, which blocks. After an error some may be stored.
     pub(crate) fn store(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
+        self.store_in_turn(letters, Instant::now())
+    }
+
+    /// The same for letters that have waited for their turn to be written since they were ready.
+    pub(crate) fn store_in_turn(
+        &self,
+        letters: &[DeadLetter],
+        ready: Instant,
+    ) -> Result<(), FileError> {
         match self {
             DeadLetters::InMemory(list) => letters.iter().for_each(|it| list.lock().push(it)),
-            DeadLetters::OnDisk(store) => store.append(letters)?,
+            DeadLetters::OnDisk(store) => store.append(letters, ready)?,
         }
         Ok(())
+    }
+
+    /// The disk refused to open letters of earlier runs: [`DeadLetters::open_found`] tries again.
+    pub(crate) fn is_refused(&self) -> bool {
+        match self {
+            DeadLetters::InMemory(_) => false,
+            DeadLetters::OnDisk(store) => store.is_refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Opens the letters of earlier runs that were refused before. Blocks.
+    pub(crate) fn open_found(&self) {
+        if let DeadLetters::OnDisk(store) = self {
+            store.open_found();
+        }
     }
 
     /// Storing takes time, and can fail.
@@ -209,12 +236,15 @@ pub(crate) struct OnDisk {
     patience: Mutex<Patience>,
     /// Why the store could not be opened last time.
     unopened: Mutex<Option<String>>,
+    /// Letters of earlier runs may be there, and the disk refused to open them.
+    is_refused: AtomicBool,
     totals: Mutex<DeadLetterTotals>,
 }
 
 impl OnDisk {
     /// Opens the letters of earlier runs, if there are any. Blocks. If they cannot be opened, since
-    /// the disk refuses or a newer release wrote them, the next letter tries again.
+    /// the disk refuses or a newer release wrote them, the next letter tries again, and after a
+    /// refusal so does [`OnDisk::open_found`].
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         log_directory: PathBuf,
@@ -229,23 +259,54 @@ impl OnDisk {
             store: Mutex::new(None),
             patience: Mutex::default(),
             unopened: Mutex::default(),
+            is_refused: AtomicBool::new(false),
             totals: Mutex::default(),
         };
-        if letters.disk.list(&directory_of(&letters.log_directory, &letters.delivery)).is_ok() {
-            match letters.open_store() {
-                Ok(store) => {
-                    letters.report(store.found());
-                    letters.note_totals(&store);
-                    *letters.store.lock() = Some(store);
-                }
-                Err(error) => tracing::error!(
-                    delivery = letters.delivery, problem = %error,
-                    "dead letters of earlier runs cannot be opened and are not counted; this is \
-                     tried again with the next one"
-                ),
-            }
+        if let Some(problem) = letters.open_found() {
+            tracing::error!(
+                delivery = letters.delivery, %problem,
+                "dead letters of earlier runs cannot be opened and are not counted; this is tried \
+                 again with the next one, and at intervals if the disk refuses"
+            );
         }
         letters
+    }
+
+    /// Opens the letters of earlier runs, if there are any and no letter has opened them yet. A
+    /// state that is refused is not given up: no letter waits for it.
+    fn open_found(&self) -> Option<FileError> {
+        // A letter that is just being written opens them itself.
+        let mut opened = self.store.try_lock().filter(|opened| opened.is_none())?;
+        let directory = directory_of(&self.log_directory, &self.delivery);
+        let found = match self.disk.list(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(FileError::Io { path: directory, action: "cannot list", error }),
+            Ok(_) => self.open_once().map(Some),
+        };
+        let problem = match found {
+            Ok(store) => {
+                *opened = store.map(|store| self.opened(store));
+                None
+            }
+            Err(error) => Some(error),
+        };
+        let is_refused = matches!(problem, Some(FileError::Io { .. }));
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+        *self.unopened.lock() = problem.as_ref().map(ToString::to_string);
+        problem
+    }
+
+    fn open_once(&self) -> Result<Store, FileError> {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes)
+    }
+
+    /// To be called with each store that was opened.
+    fn opened(&self, store: Store) -> Store {
+        self.report(store.found());
+        self.note_totals(&store);
+        self.is_refused.store(false, Ordering::Relaxed);
+        store
     }
 
     /// Says what is missing of earlier runs.
@@ -275,19 +336,17 @@ impl OnDisk {
         }
     }
 
-    fn open_store(&self) -> Result<Store, FileError> {
-        let opened = self.try_to_open();
+    fn open_store(&self, ready: Instant) -> Result<Store, FileError> {
+        let opened = self.try_to_open(ready);
         *self.unopened.lock() = opened.as_ref().err().map(ToString::to_string);
-        opened
+        opened.map(|store| self.opened(store))
     }
 
-    fn try_to_open(&self) -> Result<Store, FileError> {
-        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
-        let open =
-            || Store::open(self.disk.clone(), &self.log_directory, &self.delivery, limit_bytes);
+    /// `ready`: since when the attempt has waited for its turn. That is no break of the disk's.
+    fn try_to_open(&self, ready: Instant) -> Result<Store, FileError> {
         let mut patience = self.patience.lock();
-        patience.begin(Instant::now());
-        let opened = open();
+        patience.begin(ready);
+        let opened = self.open_once();
         let Err(refused @ FileError::Io { .. }) = opened else {
             patience.end();
             return opened;
@@ -296,7 +355,7 @@ impl OnDisk {
             return Err(refused);
         }
         Store::mend_state(&*self.disk, &self.log_directory, &self.delivery)?;
-        let opened = open()?;
+        let opened = self.open_once()?;
         tracing::error!(
             delivery = self.delivery, problem = %refused,
             "the disk refuses to read a part of the state of dead letters: those that were \
@@ -305,15 +364,25 @@ impl OnDisk {
         Ok(opened)
     }
 
-    fn append(&self, letters: &[DeadLetter]) -> Result<(), FileError> {
+    fn append(&self, letters: &[DeadLetter], ready: Instant) -> Result<(), FileError> {
         let mut opened = self.store.lock();
         let store = match &mut *opened {
             Some(store) => store,
-            closed => closed.insert(self.open_store()?),
+            closed => closed.insert(self.open_store(ready)?),
         };
         store.set_limit(self.limit_bytes.load(Ordering::Relaxed));
-        store.append(letters)?;
+        let appended = store.append(letters);
         self.note_totals(store);
+        let GoneLetters { files, letters } = store.take_gone();
+        if files > 0 {
+            tracing::error!(
+                delivery = self.delivery,
+                files,
+                letters,
+                "dead letters were removed or moved away by another process while Sluice runs: \
+                 they are not counted any more, and new ones go to a new file"
+            );
+        }
         let segments = store.take_uncounted();
         if segments > 0 {
             tracing::warn!(
@@ -322,7 +391,7 @@ impl OnDisk {
                 "dead letters that cannot be read made room for newer ones: they are not counted"
             );
         }
-        Ok(())
+        appended.map(drop)
     }
 
     fn note_totals(&self, store: &Store) {

@@ -226,7 +226,7 @@ impl Engine {
         let MemoryPlan { connections_bytes, receiving_bytes, .. } = plan.memory;
         let connections = &self.resources.connections.budget;
         connections.set_limits(connections_bytes as usize, receiving_bytes as usize);
-        open_files::reserve(plan, connections);
+        open_files::reserve(plan, &self.storage, connections);
         self.extensions = extensions;
         self.open_intakes(plan);
         self.apply_deliveries(plan, &exporters, dead_letters);

@@ -19,6 +19,8 @@ const LASTING: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Trouble that lasts is logged again after this time.
 const REMINDER: Duration = Duration::from_secs(60);
+/// A disk that has worked for this long works again. Before, trouble is still the same one.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// The state of the disk under a log.
 #[derive(Default)]
@@ -32,10 +34,46 @@ struct Seen {
     trouble: Option<String>,
     /// Since when frames cannot be written.
     since: Option<Instant>,
-    /// When it was last logged.
-    logged_at: Option<Instant>,
+    spell: Spell,
     stats: LogStats,
     unremoved: HashSet<PathBuf>,
+}
+
+/// Trouble that comes and goes, as the log tells of it.
+#[derive(Default)]
+struct Spell {
+    /// When it was last logged, and whether frames could not be written then.
+    logged: Option<(Instant, bool)>,
+    /// Since when the disk has worked.
+    works_since: Option<Instant>,
+}
+
+/// A message on the state of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    Trouble,
+    WorksAgain,
+}
+
+impl Spell {
+    /// `trouble`: whether it stops writing, if there is any.
+    fn note(&mut self, trouble: Option<bool>, now: Instant) -> Option<Message> {
+        let Some(stops_writing) = trouble else {
+            let since = *self.works_since.get_or_insert(now);
+            self.logged.filter(|_| now.duration_since(since) >= SETTLED)?;
+            self.logged = None;
+            return Some(Message::WorksAgain);
+        };
+        self.works_since = None;
+        let is_said = self.logged.is_some_and(|(at, has_stopped_writing)| {
+            now.duration_since(at) < REMINDER && (has_stopped_writing || !stops_writing)
+        });
+        if is_said {
+            return None;
+        }
+        self.logged = Some((now, stops_writing));
+        Some(Message::Trouble)
+    }
 }
 
 impl LogWatch {
@@ -85,9 +123,9 @@ impl LogWatch {
         });
         let is_lasting = seen.since.is_some_and(|since| now.duration_since(since) >= LASTING);
         self.is_lasting.store(is_lasting, Ordering::Relaxed);
-        match (&trouble, seen.logged_at) {
-            (Some(reason), at) if at.is_none_or(|at| now.duration_since(at) >= REMINDER) => {
-                seen.logged_at = Some(now);
+        let reason = trouble.as_deref().unwrap_or_default();
+        match seen.spell.note(trouble.is_some().then_some(stops_writing), now) {
+            Some(Message::Trouble) => {
                 let effect = if stops_writing {
                     "cannot write to disk: until it works again, what is not delivered is in \
                      memory only"
@@ -97,11 +135,8 @@ impl LogWatch {
                 };
                 tracing::error!(%signal, reason, "{effect}");
             }
-            (None, Some(_)) => {
-                seen.logged_at = None;
-                tracing::info!(%signal, "the disk works again");
-            }
-            _ => {}
+            Some(Message::WorksAgain) => tracing::info!(%signal, "the disk works again"),
+            None => {}
         }
         let frames = stats.frames_damaged - before.frames_damaged;
         if frames > 0 {
@@ -197,6 +232,57 @@ mod tests {
             assert!(!watch.has_lasting_trouble(), "it has worked meanwhile");
             watch.note(Signal::Logs, None, stats, start + LASTING);
             assert_eq!((watch.has_lasting_trouble(), watch.trouble()), (false, None));
+        }
+    }
+
+    /// Guarantee: a disk that fails and works in turn is logged once a minute, not at each change,
+    /// and works again once it has worked for a while.
+    #[test]
+    fn trouble_that_comes_and_goes_is_one() {
+        let (start, mut spell) = (Instant::now(), Spell::default());
+        let mut said = Vec::new();
+        let mut note = |at_ms: u64, trouble: Option<bool>| {
+            let message = spell.note(trouble, start + Duration::from_millis(at_ms));
+            said.extend(message.map(|message| (at_ms, message)));
+        };
+        for at_ms in (0..=90_000).step_by(200) {
+            note(at_ms, (at_ms / 200 % 2 == 0).then_some(true));
+        }
+        // It ended with trouble. A short time without it changes nothing.
+        note(90_200, None);
+        note(95_000, None);
+        note(95_100, Some(true));
+        note(95_300, None);
+        note(100_300, None);
+        note(100_500, None);
+        // Another one, which stops writing later.
+        for at_ms in [200_000, 200_200, 200_600] {
+            note(at_ms, Some(false));
+        }
+        note(200_800, Some(true));
+        note(201_000, Some(false));
+        note(201_200, Some(true));
+        use Message::{Trouble, WorksAgain};
+        let expected = [
+            (0, Trouble),
+            (60_000, Trouble),
+            (100_300, WorksAgain),
+            (200_000, Trouble),
+            (200_800, Trouble),
+        ];
+        assert_eq!(said, expected);
+    }
+
+    /// Guarantee: health and metrics follow the disk at once, also while the log waits.
+    #[test]
+    fn the_state_follows_the_disk_at_once() {
+        let (start, watch) = (Instant::now(), LogWatch::default());
+        let trouble = DiskTrouble { reason: "EIO".to_owned(), ..DiskTrouble::default() };
+        for tick in 0..10 {
+            let now = start + INTERVAL * tick;
+            let trouble = (tick % 2 == 0).then(|| trouble.clone());
+            watch.note(Signal::Logs, trouble.clone(), LogStats::default(), now);
+            assert_eq!(watch.trouble().is_some(), trouble.is_some());
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the reason before their metadata. The file `state.cursor` says what was removed: its floor is
 //! the first letter that is left, its counters are letters dropped to make room or as too large.
 
+mod directory;
 mod scan;
 
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cursors::{CursorFile, UNREAD_OFFSETS, escape, file_name};
-use crate::disk::{Disk, create_if_missing, remove_if_there};
+use crate::disk::{Disk, remove_if_there};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, FRAME_PREFIX_LEN_BYTES, FileKind, Footer,
@@ -21,9 +22,11 @@ use crate::format::{
 };
 use crate::segment::{
     ScanOptions, SegmentScan, SegmentWriter, cut, list_segments, list_set_aside, new_header,
-    random_u64, set_aside,
+    set_aside,
 };
 use crate::types::{Charge, Holding, RecordFacts};
+pub use directory::GoneLetters;
+use directory::{create_directory, open_state};
 use scan::Walked;
 pub(crate) use scan::is_letter;
 pub use scan::{DeadLetterScan, FoundLetters, name_of_folder};
@@ -71,7 +74,10 @@ impl Stored {
 /// The dead letters of one delivery, open for writing. Only the directory's owner may open them.
 pub struct DeadLetters {
     disk: Arc<dyn Disk>,
+    log_directory: PathBuf,
     directory: PathBuf,
+    /// The file system of the log's directory.
+    device: u64,
     limit_bytes: u64,
     stored: VecDeque<Stored>,
     writer: Option<SegmentWriter>,
@@ -81,6 +87,9 @@ pub struct DeadLetters {
     head: u64,
     /// Segments that were dropped although something in them was not read and counted.
     uncounted: u64,
+    /// Something was not where it was written: the next append makes the directory anew first.
+    is_disturbed: bool,
+    gone: GoneLetters,
     found: FoundLetters,
 }
 
@@ -92,6 +101,11 @@ pub fn directory_of(log_directory: &Path, delivery: &str) -> PathBuf {
 /// Path of the file that says what was removed.
 pub(crate) fn state_path(directory: &Path) -> PathBuf {
     directory.join(file_name(STATE_NAME))
+}
+
+/// Letters at or above the floor of a file with these totals.
+fn letters_left(totals: Footer, floor: u64) -> u64 {
+    totals.frames.min((totals.last_offset + 1).saturating_sub(floor))
 }
 
 fn metadata_of(letter: &DeadLetter) -> Vec<u8> {
@@ -125,6 +139,7 @@ impl DeadLetters {
         use FileError::{Io, Misnamed, NoSegment};
         let directory = directory_of(log_directory, delivery);
         create_directory(&*disk, log_directory, &directory)?;
+        let device = disk.device(log_directory).at(log_directory, "cannot examine")?;
         let segments = list_segments(&*disk, &directory)?;
         let (state_file, state, is_lost) = open_state(&*disk, &directory, delivery)?;
         let is_state_lost = is_lost && !segments.is_empty();
@@ -132,13 +147,17 @@ impl DeadLetters {
         let mut letters = DeadLetters {
             head: state.head.max(state.floor),
             disk,
+            log_directory: log_directory.to_owned(),
             directory,
+            device,
             limit_bytes,
             stored: VecDeque::new(),
             writer: None,
             state_file,
             state,
             uncounted: 0,
+            is_disturbed: false,
+            gone: GoneLetters::default(),
             found,
         };
         let mut segments = segments.into_iter().peekable();
@@ -176,6 +195,9 @@ impl DeadLetters {
     /// oldest letters make room for them. A letter larger than the store counts as dropped. After
     /// an error none, some or all are stored, and the call can be repeated, with higher numbers.
     pub fn append(&mut self, new: &[DeadLetter]) -> Result<u64> {
+        if self.is_disturbed {
+            self.restore_directory()?;
+        }
         let first = self.head;
         let mut too_large = Holding::default();
         let mut appended =
@@ -195,6 +217,7 @@ impl DeadLetters {
             // The letters are stored. If this fails, the next stored state has the count.
             let _ = self.store_state();
         }
+        self.is_disturbed = appended.as_ref().is_err_and(FileError::is_gone);
         appended.map(|()| first)
     }
 
@@ -232,11 +255,10 @@ impl DeadLetters {
 
     /// Number of letters that are left and can be read, as far as the start could read them.
     pub fn letters(&self) -> u64 {
-        let left = |totals: Footer| {
-            totals.frames.min((totals.last_offset + 1).saturating_sub(self.state.floor))
-        };
-        let stored = self.stored.iter().map(|segment| left(segment.totals));
-        let written = self.writer.as_ref().map_or(0, |writer| left(writer.totals()));
+        let floor = self.state.floor;
+        let stored = self.stored.iter().map(|segment| letters_left(segment.totals, floor));
+        let written = self.writer.as_ref().map(|writer| letters_left(writer.totals(), floor));
+        let written = written.unwrap_or(0);
         stored.sum::<u64>() + written
     }
 
@@ -459,37 +481,4 @@ impl DeadLetters {
         });
         result
     }
-}
-
-/// The store's state, and whether it is a new one.
-fn open_state(
-    disk: &dyn Disk,
-    directory: &Path,
-    delivery: &str,
-) -> Result<(CursorFile, CursorState, bool)> {
-    let path = state_path(directory);
-    match CursorFile::open(disk, &path) {
-        // Damage costs no letter: some that were removed come back.
-        Err(FileError::DamagedCursor { .. }) => {}
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
-        Ok((file, state)) => {
-            // The process that created it may have been killed before it synced the directory.
-            disk.sync_directory(directory).at(directory, "cannot sync the directory")?;
-            return Ok((file, state, false));
-        }
-    }
-    let log_id = u128::from(random_u64());
-    let state = CursorState { id: 1, name: delivery.to_owned(), log_id, ..CursorState::default() };
-    Ok((CursorFile::create(disk, &path, &state)?, state, true))
-}
-
-/// Creates a store's directory, durably, within a log's directory that is there.
-fn create_directory(disk: &dyn Disk, log_directory: &Path, directory: &Path) -> Result<()> {
-    let above = directory.parent().unwrap_or(log_directory);
-    for (missing, within) in [(above, log_directory), (directory, above)] {
-        create_if_missing(disk, missing).at(missing, "cannot create")?;
-        disk.sync_directory(within).at(within, "cannot sync the directory")?;
-    }
-    Ok(())
 }

@@ -15,9 +15,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// To be called before an attempt.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.refused = self.refused.filter(|(_, last)| now.duration_since(*last) <= BREAK);
+    /// To be called before an attempt, with the time from which on it was to be made: how long it
+    /// then waits for its turn says nothing about the disk.
+    pub(super) fn begin(&mut self, ready: Instant) {
+        self.refused = self.refused.filter(|(_, last)| ready.duration_since(*last) <= BREAK);
     }
 
     /// The attempt was refused. True if the disk has refused to read a part of the state for long:

@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use sluice_flow::Frame;
-use sluice_log::disk::RealDisk;
+use sluice_log::READ_PATIENCE;
+use sluice_log::disk::{Access, DirectoryEntry, DiskFile, RealDisk};
 use sluice_log::format::{SegmentHeader, VERSION, Version};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
+use crate::delivery::dead_letter_writer::DeadLetterWriter;
+use crate::delivery::{Delivery, DeliveryId, SharedMemory};
 use crate::entry::Origin;
+use crate::receiving::ReceivingBudget;
 use crate::shared_work::SharedWorkMemory;
 
 fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
@@ -147,6 +153,32 @@ fn on_disk(directory: &Path) -> DeadLetters {
     DeadLetters::OnDisk(Box::new(OnDisk::open(disk, path, "traces".to_owned(), 1 << 20)))
 }
 
+/// Guarantee: letters go on, and those that are gone are not counted, after the log's directory was
+/// removed or moved away and the log made it anew.
+#[test]
+fn letters_go_on_after_the_directory_of_their_log_is_gone() {
+    for is_moved in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let of_log = directory.path().join("traces");
+        std::fs::create_dir(&of_log).unwrap();
+        let letters = on_disk(&of_log);
+        letters.store(&[letter(100, 3, "first"), letter(100, 4, "second")]).unwrap();
+        match is_moved {
+            true => std::fs::rename(&of_log, directory.path().join("away")).unwrap(),
+            false => std::fs::remove_dir_all(&of_log).unwrap(),
+        }
+        assert!((0..3).all(|_| letters.store(&[letter(100, 5, "third")]).is_err()));
+        std::fs::create_dir(&of_log).unwrap();
+        letters.store(&[letter(100, 5, "third")]).unwrap();
+        let totals = letters.totals();
+        assert_eq!((totals.letters, totals.evicted_items, totals.unreadable_files), (1, 0, 0));
+        assert_eq!(
+            (reasons(&letters), reasons(&on_disk(&of_log))[0].as_str()),
+            (vec!["third".to_owned()], "third")
+        );
+    }
+}
+
 fn segment(directory: &Path, first: u64) -> PathBuf {
     directory_of(directory, "traces").join(format!("{first:016x}.seg"))
 }
@@ -219,4 +251,165 @@ fn the_list_names_what_it_cannot_read() {
     std::fs::rename(segment(directory.path(), 1), segment(directory.path(), 7)).unwrap();
     let Listing { newest, problems, .. } = on_disk(directory.path()).listing(10);
     assert!(newest.is_empty() && problems[1].contains("renamed or copied"), "{problems:?}");
+}
+
+/// A disk that refuses to list, or to open a state, as long as it is told to.
+#[derive(Clone, Default)]
+struct Refusing {
+    lists: Arc<AtomicBool>,
+    states: Arc<AtomicBool>,
+}
+
+impl Refusing {
+    fn ask(refuses: &AtomicBool) -> io::Result<()> {
+        match refuses.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("refused")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Disk for Refusing {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        RealDisk.create_new(path)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let is_state = path.extension().is_some_and(|extension| extension == "cursor");
+        if is_state {
+            Refusing::ask(&self.states)?;
+        }
+        RealDisk.open(path, access)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        Refusing::ask(&self.lists)?;
+        RealDisk.list(path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_directory(path)
+    }
+
+    fn device(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.device(path)
+    }
+}
+
+fn on_refusing(disk: &Refusing, directory: &Path) -> OnDisk {
+    OnDisk::open(Arc::new(disk.clone()), directory.to_owned(), "traces".to_owned(), 1 << 20)
+}
+
+/// Guarantee: a disk that refuses at a start is not taken for one without letters. They are said to
+/// be missing, and are counted once they can be opened, without a new letter.
+#[tokio::test]
+async fn letters_that_are_refused_at_a_start_are_counted_later() {
+    for refuses_lists in [true, false] {
+        let (directory, disk) = (with_two_files(), Refusing::default());
+        let refuses = if refuses_lists { &disk.lists } else { &disk.states };
+        refuses.store(true, Ordering::Relaxed);
+        let letters = DeadLetters::OnDisk(Box::new(on_refusing(&disk, directory.path())));
+        assert_eq!((letters.is_refused(), letters.totals()), (true, DeadLetterTotals::default()));
+        assert!(!letters.listing(10).problems.is_empty());
+        let delivery = delivery_with(letters);
+        let _writer = DeadLetterWriter::new(delivery.clone());
+        delivery.dead_letters.open_found();
+        assert!(delivery.dead_letters.is_refused(), "the disk refuses still");
+        refuses.store(false, Ordering::Relaxed);
+        while delivery.dead_letters.is_refused() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(delivery.dead_letters.totals().letters, 2);
+        assert_eq!(delivery.dead_letters.listing(10).problems, Vec::<String>::new());
+    }
+    let empty = tempfile::tempdir().unwrap();
+    assert!(!on_disk(empty.path()).is_refused(), "nothing is there");
+}
+
+fn delivery_with(letters: DeadLetters) -> Arc<Delivery> {
+    let id = DeliveryId { pipeline: "traces".to_owned(), exporter: "otlp".to_owned() };
+    let receiving = ReceivingBudget::new(0);
+    let (log, private, sending) = Default::default();
+    let memory = SharedMemory { receiving, private, sending };
+    Arc::new(Delivery::new(id, Signal::Traces, log, letters, memory, false))
+}
+
+/// Guarantee: the time that letters wait for their turn is no break of the disk's, so that many
+/// deliveries do not keep each other from giving up a state that the disk refuses.
+#[test]
+fn waiting_for_a_turn_is_no_break() {
+    let directory = with_two_files();
+    let letters =
+        OnDisk::open(Arc::new(RealDisk), directory.path().to_owned(), "traces".to_owned(), 1 << 20);
+    let mut patience = letters.patience.lock();
+    let refused = Instant::now() - READ_PATIENCE;
+    patience.begin(refused);
+    assert!(!patience.refuse(refused));
+    drop(patience);
+    *letters.store.lock() = None;
+    let state = directory_of(directory.path(), "traces").join("state.cursor");
+    std::fs::remove_file(&state).unwrap();
+    std::os::unix::fs::symlink(&state, &state).unwrap();
+    let ready = refused + Duration::from_secs(1);
+    let refused = letters.append(&[letter(100, 5, "third")], ready);
+    let first = letters.patience.lock().refuse(Instant::now());
+    assert!(refused.is_err() && first, "the first refusal counts");
+}
+
+/// Counts the messages of a thread.
+#[derive(Default)]
+struct Messages(Arc<AtomicU64>);
+
+impl Subscriber for Messages {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Guarantee: a start that cannot open letters says later which of them cannot be read, also if a
+/// new letter opens them.
+#[test]
+fn letters_that_a_letter_opens_are_reported() {
+    let (directory, disk) = (with_two_files(), Refusing::default());
+    std::fs::write(segment(directory.path(), 0), [7; 100_000]).unwrap();
+    let state = directory_of(directory.path(), "traces").join("state.cursor");
+    std::fs::remove_file(state).unwrap();
+    disk.lists.store(true, Ordering::Relaxed);
+    let letters = on_refusing(&disk, directory.path());
+    disk.lists.store(false, Ordering::Relaxed);
+    let messages = Messages::default();
+    let said = messages.0.clone();
+    tracing::subscriber::with_default(messages, || {
+        letters.append(&[letter(100, 5, "third")], Instant::now()).unwrap();
+    });
+    assert_eq!(said.load(Ordering::Relaxed), 2, "the state is lost, and a file unreadable");
+    assert_eq!(letters.totals.lock().unreadable_files, 1);
 }
