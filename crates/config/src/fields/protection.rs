@@ -1,6 +1,6 @@
-//! Options that protect must not become empty by a `${…}`, and neither must a section that may have
-//! them: a variable that is not set would turn the protection off. Empty as it stands in the file is
-//! a choice.
+//! Options that protect must not become empty by a `${…}`, and neither must a section that may
+//! have them: a variable that is not set would turn the protection off. Empty as it stands in the
+//! file is a choice.
 
 use super::{Effect, Fields, Mode};
 use crate::diagnostics::Diagnostic;

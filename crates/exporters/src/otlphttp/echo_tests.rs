@@ -115,7 +115,7 @@ async fn a_proxy_shows_no_secret() {
 }
 
 /// Guarantee: neither a token endpoint's text nor that of a backend that got the token shows a
-/// secret: the client's, as it is and in a form, those of the URL and the parameters, and the token.
+/// secret: the client's, as it is and in a form, those of the URL and the parameters, the token.
 #[tokio::test]
 async fn with_tokens_no_secret_is_shown() {
     for fails in [true, false] {
