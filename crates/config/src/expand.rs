@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Source, Span};
-use crate::yaml::{self, DEPTH_LIMIT, Entry, Node, Scalar, ScalarValue, Value};
+use crate::yaml::{self, DEPTH_LIMIT, EmptiedBy, Entry, Node, Scalar, ScalarValue, Value};
 
 /// Access to variables and files. Tests have their own.
 pub trait Environment {
@@ -51,9 +51,7 @@ pub(crate) const TEXT_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Expands all values of a tree. Keys are not expanded, as in the Collector.
 pub fn expand(node: Node, environment: &dyn Environment, diagnostics: &mut Diagnostics) -> Node {
-    let mut expander =
-        Expander { environment, diagnostics, expansions: 0, work_bytes: 0, exhausted: false };
-    expander.node(node, 0)
+    Expander::new(environment, diagnostics).node(node, 0)
 }
 
 struct Expander<'e> {
@@ -63,6 +61,8 @@ struct Expander<'e> {
     work_bytes: usize,
     /// A limit was exceeded and reported; the rest is not expanded.
     exhausted: bool,
+    /// A variable of this value is not set, and has a default in the file.
+    took_default: bool,
 }
 
 /// The value of a `${…}`.
@@ -75,7 +75,12 @@ struct Retrieved {
     is_string: bool,
 }
 
-impl Expander<'_> {
+impl<'e> Expander<'e> {
+    fn new(environment: &'e dyn Environment, diagnostics: &'e mut Diagnostics) -> Self {
+        let (expansions, work_bytes, exhausted, took_default) = (0, 0, false, false);
+        Expander { environment, diagnostics, expansions, work_bytes, exhausted, took_default }
+    }
+
     fn node(&mut self, node: Node, depth: usize) -> Node {
         let span = node.span;
         let value = match node.value {
@@ -83,10 +88,16 @@ impl Expander<'_> {
                 if scalar.value == ScalarValue::String && scalar.text.contains('$') =>
             {
                 let references = references(&scalar.text);
+                let begins_with_one = scalar.text.starts_with("${");
+                self.took_default = false;
                 let node = self.scalar(scalar, span, depth);
+                if let Some(references) = references.as_deref().filter(|_| begins_with_one) {
+                    self.warn_of_no_host(&node, references);
+                }
                 let is_wrong = node.as_scalar().is_some_and(|it| it.is_null() && !it.expanded);
-                let emptied_by = references.filter(|_| node.is_empty() && !is_wrong);
-                return Node { emptied_by, ..node };
+                let is_chosen = self.took_default;
+                let by = references.map(|references| EmptiedBy { references, is_chosen });
+                return Node { emptied_by: by.filter(|_| node.is_empty() && !is_wrong), ..node };
             }
             value @ Value::Scalar(_) => value,
             Value::List(items) => {
@@ -158,14 +169,7 @@ impl Expander<'_> {
             }
             let reference = text[range].to_owned();
             let mut unreported = Diagnostics::default();
-            let environment = self.environment;
-            let mut silent = Expander {
-                environment,
-                diagnostics: &mut unreported,
-                expansions: 0,
-                work_bytes: 0,
-                exhausted: false,
-            };
+            let mut silent = Expander::new(self.environment, &mut unreported);
             let retrieved = silent.retrieve(&reference, false, span)?;
             text = text.replace(&reference, &retrieved.text);
             if text.len() as u64 > TEXT_LIMIT_BYTES {
@@ -188,6 +192,20 @@ impl Expander<'_> {
         };
         let hint = format!("{hint}, `$$` for a literal `$`");
         self.diagnostics.push(Diagnostic::warning(span, what).with_hint(hint));
+    }
+
+    /// Warns of `${env:POD_IP}:4317` if nothing is left before the colon. That is no error: the
+    /// Collector listens on all interfaces, too.
+    fn warn_of_no_host(&mut self, node: &Node, references: &str) {
+        let port = node.as_scalar().and_then(|it| it.text.trim().strip_prefix(':'));
+        if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
+            let message = format!(
+                "{references} leaves the host of this address empty: a receiver listens on all \
+                 interfaces then"
+            );
+            let hint = format!("set {references}, or write the host as `localhost` or `0.0.0.0`");
+            self.diagnostics.push(Diagnostic::warning(node.span, message).with_hint(hint));
+        }
     }
 
     /// Reads the text as YAML; text that is not YAML is a string.
@@ -267,6 +285,7 @@ impl Expander<'_> {
         }
         let value = self.environment.variable(name);
         let is_set = value.is_some();
+        self.took_default |= !is_set && default.is_some();
         let value = value.or_else(|| default.map(str::to_owned));
         if value.is_none() {
             let message =

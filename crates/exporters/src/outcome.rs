@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
+use sluice_config::shown_url;
 use sluice_flow::Outcome;
 use sluice_net::auth::client::CredentialsError;
 use sluice_net::client::{Answer, Secrets, TransportError, retry_after};
@@ -152,6 +153,7 @@ fn http_reason(answer: &Answer, secrets: &Secrets<'_>) -> String {
     };
     let location = answer.headers.get(LOCATION).and_then(|value| value.to_str().ok());
     let location = location.map(|location| {
+        let location = shown_url(location);
         format!(" to {location}: only redirects 307 and 308 within the same origin are followed")
     });
     let location = location.unwrap_or_default();
@@ -311,8 +313,9 @@ mod tests {
         let outcome = http(200, &[("content-type", "text/html; charset=utf-8")], b"<html>Log in");
         let Outcome::Misconfigured { reason } = outcome else { panic!("{outcome:?}") };
         assert!(reason.contains("web page"), "{reason}");
-        let outcome = http(302, &[("location", "https://login.example/")], b"");
+        let location = ("location", "https://me:hunter2@login.example/a?token=hunter2");
+        let outcome = http(302, &[location], b"");
         let Outcome::Misconfigured { reason } = outcome else { panic!("{outcome:?}") };
-        assert!(reason.contains("login.example"), "{reason}");
+        assert!(reason.contains(" to https://login.example/a?…: only redirects"), "{reason}");
     }
 }

@@ -29,24 +29,40 @@ const RESERVED: [&str; 8] = [
     "grpc-timeout",
 ];
 
-/// A part of a header's name that ends with one of these has credentials, as in `x-authtoken`.
-const CREDENTIALS: [&str; 16] = [
-    "authorization",
-    "cookie",
-    "cookies",
-    "token",
-    "secret",
-    "secrets",
-    "password",
+/// A part of a header's name that has one of these has credentials, as in `x-secretkey`.
+const ANYWHERE: [&str; 7] =
+    ["authorization", "cookie", "token", "secret", "password", "apikey", "assertion"];
+
+/// Unless it goes on so: it is another word, as in `secretary`, `tokenizer` or `passwordless`.
+const OTHER_WORDS: [&str; 7] = ["ary", "ari", "iz", "ise", "isi", "isa", "less"];
+
+/// With one of these `tokens` are counted, as in `max-tokens`.
+const AMOUNTS: [&str; 12] = [
+    "max",
+    "min",
+    "num",
+    "number",
+    "total",
+    "used",
+    "remaining",
+    "input",
+    "output",
+    "prompt",
+    "completion",
+    "ratelimit",
+];
+
+/// The same of a part that ends with one of these.
+const AT_THE_END: [&str; 9] = [
     "passwd",
     "passphrase",
     "credential",
     "credentials",
-    "apikey",
     "signature",
     "session",
     "sessionid",
     "jwt",
+    "pwd",
 ];
 
 /// Unless one of these follows: it is about them, as in `token-count`.
@@ -80,12 +96,29 @@ pub fn is_credential(name: &str) -> bool {
     let parts: Vec<&str> = name.split(|it: char| !it.is_ascii_alphanumeric()).collect();
     let is_at = |index: usize| {
         let (part, next) = (parts[index], parts.get(index + 1).copied().unwrap_or_default());
-        let is_word = CREDENTIALS.iter().any(|word| part.ends_with(word)) && !ABOUT.contains(&next);
-        let is_key = part == "key" && parts[..index].iter().any(|it| ACCESS_KEYS.contains(it));
+        // As `x-token2`.
+        let part = part.trim_end_matches(|it: char| it.is_ascii_digit());
+        let has_end = AT_THE_END.iter().any(|word| part.ends_with(word));
+        let is_word = (has_end || has_word(part, &parts)) && !ABOUT.contains(&next);
+        let is_access = |it: &&str| ACCESS_KEYS.contains(it) || it.ends_with("api");
+        let is_key = matches!(part, "key" | "keys") && parts[..index].iter().any(is_access);
         let is_auth = part == "auth" && next.is_empty();
         is_word || is_key || is_auth
     };
     OTHERS.contains(&name.as_str()) || (0..parts.len()).any(is_at)
+}
+
+/// Whether a part of a name has a word that means credentials, and not as a part of another word.
+fn has_word(part: &str, parts: &[&str]) -> bool {
+    let means_it = |(at, word): (usize, &str)| {
+        let (before, after) = (&part[..at], &part[at + word.len()..]);
+        let is_other = OTHER_WORDS.iter().any(|other| after.starts_with(other));
+        let is_amount = word == "token"
+            && after == "s"
+            && parts.iter().chain([&before]).any(|it| AMOUNTS.contains(it));
+        !is_other && !is_amount && !ABOUT.contains(&after)
+    };
+    ANYWHERE.iter().flat_map(|word| part.match_indices(word)).any(means_it)
 }
 
 /// Reads a client's `headers`: fixed headers of every request. Their values are never shown.
@@ -158,7 +191,9 @@ mod tests {
                      x-user-password session session-id x-session jsessionid signature \
                      x-hub-signature-256 x-honeycomb-team x-insert-key license-key \
                      lightstep-access-token ocp-apim-subscription-key x-sentry-auth x-jwt \
-                     x-amz-credential"
+                     x-amz-credential x-secretkey x-tokens x-token2 x-tokenid x-tokenauth \
+                     x-passwords cookies cookie2 x-secretvalue x-apikeys x-api-keys x-api-key2 \
+                     x-myapi-key x-authorizations client_assertion"
             .split_whitespace()
         {
             assert!(is_credential(name), "{name}");
@@ -166,7 +201,10 @@ mod tests {
         for name in "x-tenant x-scope-orgid token_count x-token-limit max-tokens token-type \
                      x-partition-key idempotency-key x-request-id traceparent user-agent \
                      x-secretary author authority x-auth-request-user x-cookie-count key \
-                     x-signatures password-ttl x-sessions x-keyboard-api"
+                     x-signatures password-ttl x-sessions x-keyboard-api x-monkey \
+                     keyboard-layout x-tokenizer x-tokenised maxtokens x-ratelimit-tokens \
+                     x-remaining-tokens tokencount x-secretariat passwordless x-api-keyboard \
+                     client_assertion_type"
             .split_whitespace()
         {
             assert!(!is_credential(name), "{name}");

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use rustix::fs::makedev;
 
 /// Files are read at this interval if the configuration gives none.
 pub const DEFAULT_RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -46,6 +48,12 @@ impl Snapshot {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     use io::Read;
+    // Opening a pipe waits for its writer, and a device may not end. `/dev/null` is empty.
+    let metadata = std::fs::metadata(path)?;
+    let is_null = metadata.file_type().is_char_device() && metadata.rdev() == makedev(1, 3);
+    if !metadata.is_file() && !is_null {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut content = Vec::new();
     std::fs::File::open(path)?.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > FILE_LIMIT_BYTES {
@@ -141,6 +149,8 @@ mod tests {
     use std::cell::Cell;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::{CWD, FileType, Mode};
+
     use super::*;
 
     thread_local! {
@@ -178,6 +188,33 @@ mod tests {
         std::fs::write(&path, "2").expect("is written");
         assert!(value.check());
         assert_eq!(*value.current(), 2);
+    }
+
+    /// Scenario: a pipe without a writer, a device without an end, a directory, `/dev/null`, and a
+    /// link to a file. Guarantee: the last two are read, the rest is refused and not opened.
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("is made");
+        std::fs::write(at("file"), "1").expect("is written");
+        symlink("file", at("link")).expect("is linked");
+        symlink("pipe", at("link to pipe")).expect("is linked");
+        for (path, expected) in [
+            (at("pipe"), None),
+            (at("link to pipe"), None),
+            (PathBuf::from("/dev/zero"), None),
+            (directory.path().to_owned(), None),
+            (PathBuf::from("/dev/null"), Some("")),
+            (at("link"), Some("1")),
+        ] {
+            let (send, read) = std::sync::mpsc::channel();
+            let files = [path.clone()];
+            std::thread::spawn(move || send.send(Snapshot::take(&files)));
+            let snapshot = read.recv_timeout(Duration::from_secs(60)).expect("does not wait");
+            let expected = expected.map(str::as_bytes).ok_or("it is not a regular file");
+            assert_eq!(snapshot.content(&path), expected, "{}", path.display());
+        }
     }
 
     /// Scenario: Kubernetes updates a mounted secret: `..data` is renamed to point at another

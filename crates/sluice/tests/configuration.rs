@@ -2,6 +2,9 @@
 
 mod gateway;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -490,4 +493,47 @@ fn a_taken_address_is_named() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(&addr) && said.contains("otlp"), "{said}");
+}
+
+/// Scenario: `validate` runs as a user who may not read a file with credentials, and one with a
+/// key. Guarantee: a warning for each names the file and the user, and nothing else is wrong.
+#[test]
+fn files_that_only_the_service_may_read_are_warnings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let set_mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode is set");
+    };
+    set_mode(folder.path(), 0o755);
+    for name in ["token", "tls.crt", "tls.key"] {
+        std::fs::write(at(name), "secret").expect("is written");
+        set_mode(&at(name), 0);
+    }
+    let config = format!(
+        "receivers:\n  otlp:\n    protocols:\n      grpc:\n        \
+         auth: {{authenticator: bearertokenauth}}\n        \
+         tls: {{cert_file: {0}/tls.crt, key_file: {0}/tls.key}}\nexporters: {{nop: }}\n\
+         extensions: {{bearertokenauth: {{filename: {0}/token}}}}\nservice:\n  \
+         extensions: [bearertokenauth]\n  \
+         pipelines: {{logs: {{receivers: [otlp], exporters: [nop]}}}}\n",
+        folder.path().display()
+    );
+    // Root may read everything; another user need not be able to reach the binary.
+    let (binary, mut user) = (at("sluice"), rustix::process::geteuid().as_raw());
+    std::fs::copy(env!("CARGO_BIN_EXE_sluice"), &binary).expect("is copied");
+    let mut command = Command::new(binary);
+    command.args(["validate", "--config", &format!("yaml:{config}")]);
+    if user == 0 {
+        user = 65_534;
+        command.uid(user).gid(user);
+    }
+    let output = command.output().expect("sluice runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for name in ["token", "tls.crt", "tls.key"] {
+        let path = at(name);
+        let expected = format!("the user {user}, who checks, may not read {}", path.display());
+        assert_eq!(said.matches(&expected).count(), 1, "{said}");
+    }
+    assert_eq!((said.matches("warning: ").count(), said.matches("error: ").count()), (3, 0));
 }

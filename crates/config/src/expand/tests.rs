@@ -286,6 +286,32 @@ fn says_what_cannot_be_expanded() {
     }
 }
 
+/// Scenario: an address whose host is a variable that is not set, empty, or set. Guarantee: a
+/// warning says what follows from an empty host, without defaults.
+#[test]
+fn an_address_without_a_host_is_named() {
+    let environment = || environment().variable("EMPTY", "");
+    for (value, references) in [
+        ("${env:NOT}:4317", Some("`${env:NOT}`")),
+        ("${env:EMPTY:-hunter2}:4317", Some("`${env:EMPTY}`")),
+        ("${env:EMPTY}:${env:PORT}", Some("`${env:EMPTY}` and `${env:PORT}`")),
+        ("${env:HOST}:4317", None),
+        (":${env:PORT}", None),
+        ("${env:EMPTY}:a", None),
+    ] {
+        let (_, said) = expanded(&format!("a: '{value}'"), environment());
+        let said: Vec<_> = said.iter().filter(|it| it.contains("all interfaces")).collect();
+        let expected = references.map(|references| {
+            format!(
+                "c.yaml:1:4: warning: {references} leaves the host of this address empty: a \
+                 receiver listens on all interfaces then (set {references}, or write the host as \
+                 `localhost` or `0.0.0.0`)"
+            )
+        });
+        assert_eq!(said, expected.iter().collect::<Vec<_>>(), "{value}");
+    }
+}
+
 /// Scenario: references to themselves, in a circle, doubling, and files that include themselves.
 /// Guarantee: an error after bounded work.
 #[test]

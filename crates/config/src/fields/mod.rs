@@ -32,6 +32,8 @@ mod sections;
 pub use describe::{Effect, OptionDoc};
 pub use scalars::Integer;
 
+use protection::EmptiedSection;
+
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::nearest::nearest;
 use crate::source::Span;
@@ -57,6 +59,8 @@ struct Reading<'a> {
     known: Vec<String>,
     /// Options among them whose values are never shown.
     secrets: Vec<String>,
+    /// This section, or one around it, if references left it empty.
+    emptied: Option<EmptiedSection>,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -70,6 +74,18 @@ impl<'a> Fields<'a> {
         diagnostics: &'a mut Diagnostics,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
+        Self::read_within(None, path, node, span, diagnostics, read)
+    }
+
+    /// As [`Fields::read`]. `around`: an enclosing section that references left empty.
+    fn read_within<T>(
+        around: Option<EmptiedSection>,
+        path: &str,
+        node: &'a Node,
+        span: Span,
+        diagnostics: &'a mut Diagnostics,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> T {
         let entries = node.as_mapping().unwrap_or_default();
         if node.as_mapping().is_none() && !node.is_null() {
             let kind = node.kind();
@@ -77,7 +93,8 @@ impl<'a> Fields<'a> {
             diagnostics.error(node.span, message);
         }
         let (known, secrets) = (Vec::new(), Vec::new());
-        let reading = Reading { entries, span, known, secrets, diagnostics };
+        let emptied = EmptiedSection::of(path, node).or(around);
+        let reading = Reading { entries, span, known, secrets, emptied, diagnostics };
         let mut fields = Fields { path: path.to_owned(), mode: Mode::Reading(reading) };
         let result = read(&mut fields);
         fields.report_unknown();

@@ -1,8 +1,11 @@
-//! Options that protect must not become empty by a `${…}`: a variable that is not set would turn
-//! the protection off. Empty as it stands in the file is a choice.
+//! Options that protect must not become empty by a `${…}`, and neither must a section that may
+//! have them: a variable that is not set would turn the protection off. Empty as it stands in the
+//! file is a choice.
 
-use super::Fields;
+use super::{Effect, Fields, Mode};
 use crate::diagnostics::Diagnostic;
+use crate::source::Span;
+use crate::yaml::Node;
 
 /// Ends of the full names of options that protect, or that name what protects.
 const PROTECTING: [&str; 19] = [
@@ -27,25 +30,83 @@ const PROTECTING: [&str; 19] = [
     "client_secret",
 ];
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     /// The references that made the option empty, if it is one that protects.
-    pub(super) fn emptied_by(&self, key: &str) -> Option<&str> {
-        let emptied_by = self.find(key)?.value.emptied_by.as_deref()?;
-        let path = self.path_of(key);
-        let is_named = |end: &&&str| {
-            path.strip_suffix(**end).is_some_and(|head| head.is_empty() || head.ends_with('.'))
-        };
-        PROTECTING.iter().find(is_named).map(|_| emptied_by)
+    pub(super) fn emptied_by(&self, key: &str) -> Option<&'a str> {
+        let emptied_by = self.find(key)?.value.emptied_by.as_ref()?;
+        is_protecting(&self.path_of(key)).then_some(&*emptied_by.references)
     }
 
+    /// Reports an option that protects and became empty, or that is missing because a section
+    /// around it did.
     pub(super) fn refuse_emptied(&mut self, key: &str) {
-        let Some(references) = self.emptied_by(key).map(str::to_owned) else { return };
         let path = self.path_of(key);
-        let message = format!("`{path}` protects, and {references} leaves it empty");
-        let hint = format!("set {references}, or leave `{key}` out if no protection is meant");
-        let span = self.find(key).map(|entry| entry.value.span);
+        if let Some(references) = self.emptied_by(key).map(str::to_owned) {
+            let message = format!("`{path}` protects, and {references} leaves it empty");
+            let hint = format!("set {references}, or leave `{key}` out if no protection is meant");
+            let span = self.find(key).map(|entry| entry.value.span);
+            self.push(Diagnostic::error(span, message).with_hint(hint));
+        } else if is_protecting(&path) {
+            self.refuse_emptied_section(&path);
+        }
+    }
+
+    /// `option`: the full name of an option that protects.
+    fn refuse_emptied_section(&mut self, option: &str) {
+        let Mode::Reading(reading) = &mut self.mode else { return };
+        let Some(EmptiedSection { path, references, span }) = reading.emptied.clone() else {
+            return;
+        };
+        let start = format!("{references} leaves `{path}` empty");
+        if reading.diagnostics.errors().any(|error| error.message.starts_with(&start)) {
+            return;
+        }
+        let message = format!("{start}, and with it `{option}`, which protects");
+        let hint = format!("set {references}, or write the options of `{path}` in the file");
         self.push(Diagnostic::error(span, message).with_hint(hint));
     }
+
+    /// As [`Fields::refuse_emptied`] for the options of a section that is not read, because an
+    /// empty section around it lacks it.
+    pub(super) fn refuse_emptied_within<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) {
+        if !matches!(&self.mode, Mode::Reading(reading) if reading.emptied.is_some()) {
+            return;
+        }
+        let options = Fields::describe(read).into_iter().filter(|option| {
+            !matches!(option.effect, Effect::NoEffect(_)) && is_protecting(&option.path)
+        });
+        if let Some(option) = options.into_iter().next() {
+            self.refuse_emptied_section(&format!("{}.{}", self.path_of(key), option.path));
+        }
+    }
+}
+
+/// A section that is empty because of references.
+#[derive(Clone)]
+pub(super) struct EmptiedSection {
+    path: String,
+    references: Box<str>,
+    span: Span,
+}
+
+impl EmptiedSection {
+    /// `None`: it is not empty, by choice, or protects itself, which has an error of its own.
+    pub(super) fn of(path: &str, node: &Node) -> Option<EmptiedSection> {
+        let by = node.emptied_by.as_ref().filter(|by| !by.is_chosen && !is_protecting(path))?;
+        let (path, references, span) = (path.to_owned(), by.references.clone(), node.span);
+        Some(EmptiedSection { path, references, span })
+    }
+}
+
+fn is_protecting(path: &str) -> bool {
+    let is_named = |end: &&str| {
+        path.strip_suffix(end).is_some_and(|head| head.is_empty() || head.ends_with('.'))
+    };
+    PROTECTING.iter().any(is_named)
 }
 
 #[cfg(test)]
@@ -57,7 +118,8 @@ mod tests {
 
     fn findings(file: &str) -> Vec<String> {
         let environment = Fake::default().variable("SPACE", " ").variable("NULL", "null");
-        let environment = environment.variable("LIST", "[]").variable("EMPTY", "");
+        let environment =
+            environment.variable("LIST", "[]").variable("EMPTY", "").variable("NONE", "{}");
         let environment = environment.variable("CA", "ca.pem").file("c.yaml", file);
         let mut diagnostics = Diagnostics::default();
         let tree = read_tree(&["c.yaml".to_owned()], &environment, &mut diagnostics).unwrap();
@@ -70,6 +132,14 @@ mod tests {
                 fields.string_list("cipher_suites", &[], "");
             });
             fields.string("endpoint", "", "");
+            fields.section_or_default("protocols", "", |fields| {
+                fields.section("grpc", "", |fields| {
+                    fields.string("endpoint", "", "");
+                    fields.section_or_default("limits", "", |fields| fields.string("a", "", ""));
+                    fields.section_unless_empty("tls", "", |fields| fields.string("a", "", ""));
+                });
+            });
+            fields.section("keepalive", "", |fields| fields.string("time", "", ""));
             fields.secret("token", "");
             fields.no_effect("additional_auth", "none");
         });
@@ -110,6 +180,25 @@ mod tests {
         }
     }
 
+    /// Scenario: a section that may have options that protect is a reference that yields nothing.
+    /// Guarantee: one error names the section, the reference and an option.
+    #[test]
+    fn a_section_that_may_protect_does_not_become_empty_by_a_reference() {
+        for (file, section, references) in [
+            ("protocols: {grpc: '${env:NOT}'}", "protocols.grpc", "`${env:NOT}`"),
+            ("protocols: {grpc: '${env:NULL:-x}'}", "protocols.grpc", "`${env:NULL}`"),
+            ("protocols: {grpc: '${env:NONE}'}", "protocols.grpc", "`${env:NONE}`"),
+            ("protocols: ${env:NOT}", "protocols", "`${env:NOT}`"),
+        ] {
+            let expected = format!(
+                "c.yaml:1: {references} leaves `x.{section}` empty, and with it \
+                 `x.protocols.grpc.tls`, which protects (set {references}, or write the options \
+                 of `x.{section}` in the file)"
+            );
+            assert_eq!(findings(file), [expected], "{file}");
+        }
+    }
+
     /// Guarantee: empty as the file has it is a choice, as in the Collector; so is any other option
     /// that a variable leaves empty, and one without effect.
     #[test]
@@ -120,6 +209,10 @@ mod tests {
             "tls: {client_ca_file: '', cipher_suites: []}",
             "tls: {client_ca_file: '${env:CA}'}",
             "endpoint: ${env:NOT}",
+            "keepalive: ${env:NOT}",
+            "protocols: {grpc: }",
+            "protocols: {grpc: '${env:NOT:-null}'}",
+            "protocols: {grpc: {limits: '${env:NOT}', endpoint: '${env:NOT}:4317'}}",
             "additional_auth: ${env:NOT}",
         ] {
             assert_eq!(findings(file), Vec::<String>::new(), "{file}");

@@ -19,6 +19,7 @@ impl<'a> Fields<'a> {
             return is_present.then_some(section);
         }
         self.take(key, OptionDoc::new("section", "", doc));
+        self.refuse_emptied_within(key, read);
         None
     }
 
@@ -118,7 +119,8 @@ impl<'a> Fields<'a> {
             Mode::Reading(reading) => {
                 let absent = Node::null(reading.span);
                 let (node, span) = node.unwrap_or((&absent, reading.span));
-                Fields::read(&path, node, span, reading.diagnostics, read)
+                let around = reading.emptied.clone();
+                Fields::read_within(around, &path, node, span, reading.diagnostics, read)
             }
         }
     }

@@ -6,5 +6,5 @@ mod scalar;
 
 pub use build::parse;
 pub(crate) use build::{DEPTH_LIMIT, Step, TEXT_LIMIT_BYTES};
-pub use node::{Entry, Node, Scalar, ScalarValue, Value};
+pub use node::{EmptiedBy, Entry, Node, Scalar, ScalarValue, Value};
 pub use scalar::resolve_plain;

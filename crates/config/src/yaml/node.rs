@@ -11,8 +11,17 @@ pub struct Node {
     pub span: Span,
     /// For a list or a mapping that was a `${…}`: its text, for options that want a string.
     pub text: Option<Box<Scalar>>,
-    /// For an empty value that had a `${…}`: the references, without their defaults.
-    pub emptied_by: Option<Box<str>>,
+    /// For an empty value that had a `${…}`.
+    pub emptied_by: Option<EmptiedBy>,
+}
+
+/// The references that left a value empty.
+#[derive(Clone)]
+pub struct EmptiedBy {
+    /// For messages, without their defaults, which may be secrets.
+    pub references: Box<str>,
+    /// A default in the file is empty, which is a choice.
+    pub is_chosen: bool,
 }
 
 #[derive(Clone)]

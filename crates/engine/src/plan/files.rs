@@ -1,6 +1,7 @@
 //! Checks of files with certificates or credentials, for `sluice validate`. Elsewhere the start
 //! finds what is wrong: a file may change between both.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use sluice_config::document::Document;
@@ -39,8 +40,27 @@ pub(super) fn check(document: &Document, read: &Read, diagnostics: &mut Diagnost
 
 const NEEDED: &str = "it has to be there when sluice starts";
 
-fn is_missing(file: &Path) -> bool {
-    std::fs::metadata(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+/// The user that checks need not be the one that runs Sluice, as in a build server.
+const NEEDED_READABLE: &str = "the user that sluice runs as has to be able to read it";
+
+/// Why a file cannot be checked here, and what Sluice needs when it starts: it is missing, or this
+/// user may not read it. Opens regular files only: a pipe would wait for its writer.
+fn uncheckable(file: &Path) -> Option<(String, &'static str)> {
+    let named = file.display();
+    let is_regular = || std::fs::metadata(file).map(|it| it.is_file());
+    let opened = is_regular().and_then(|regular| match regular {
+        true => std::fs::File::open(file).map(drop),
+        false => Ok(()),
+    });
+    match opened.map_err(|error| error.kind()) {
+        Err(ErrorKind::NotFound) => Some((format!("there is no file {named}"), NEEDED)),
+        Err(ErrorKind::PermissionDenied) => {
+            let user = rustix::process::geteuid().as_raw();
+            let reason = format!("the user {user}, who checks, may not read {named}");
+            Some((reason, NEEDED_READABLE))
+        }
+        _ => None,
+    }
 }
 
 /// A file that is not there may be on another machine: that is a warning.
@@ -52,17 +72,17 @@ fn report(
     diagnostics: &mut Diagnostics,
 ) {
     let (span, option) = (span_at(component, path), path.join("."));
-    let mut missing = tls.files().filter(|file| is_missing(file)).peekable();
-    if missing.peek().is_none() {
+    let mut unchecked = tls.files().filter_map(|file| uncheckable(file)).peekable();
+    if unchecked.peek().is_none() {
         if let Err(error) = check() {
             let message = format!("`{}.{option}`: {error}", component.path);
             diagnostics.push(Diagnostic::error(span, message));
         }
         return;
     }
-    for file in missing {
-        let message = format!("`{}.{option}`: there is no file {}", component.path, file.display());
-        diagnostics.push(Diagnostic::warning(span, message).with_hint(NEEDED));
+    for (reason, hint) in unchecked {
+        let message = format!("`{}.{option}`: {reason}", component.path);
+        diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));
     }
 }
 
@@ -74,18 +94,18 @@ fn report_credentials(
 ) {
     let path: Vec<_> = file.option.split('.').collect();
     let (span, option) = (span_at(component, &path), format!("{}.{}", component.path, file.option));
-    let is_missing = is_missing(&file.path);
-    let reason = match is_missing {
-        true => format!("there is no file {}", file.path.display()),
-        false => match (file.check)() {
+    let unchecked = uncheckable(&file.path);
+    let (reason, needed) = match unchecked {
+        Some((reason, needed)) => (reason, Some(needed)),
+        None => match (file.check)() {
             Ok(()) => return,
-            Err(reason) => reason,
+            Err(reason) => (reason, None),
         },
     };
     let message = format!("`{option}`: {reason}");
-    diagnostics.push(match file.otherwise {
-        None if !is_missing => Diagnostic::error(span, message),
-        otherwise => Diagnostic::warning(span, message).with_hint(otherwise.unwrap_or(NEEDED)),
+    diagnostics.push(match file.otherwise.or(needed) {
+        None => Diagnostic::error(span, message),
+        Some(hint) => Diagnostic::warning(span, message).with_hint(hint),
     });
 }
 
@@ -93,6 +113,7 @@ fn report_credentials(
 mod tests {
     use std::path::Path;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use sluice_config::SystemEnvironment;
 
     use crate::plan::validate;
@@ -102,7 +123,7 @@ mod tests {
     }
 
     /// Scenario: the certificate files of a receiver and of an exporter are missing, no PEM, of
-    /// another key, or good. Guarantee: the finding names the option and its line.
+    /// another key, a pipe, or good. Guarantee: the finding names the option and its line.
     #[test]
     fn certificates_that_cannot_be_used_are_found() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -115,10 +136,12 @@ mod tests {
             write(&file(&format!("{name}.key")), &key.serialize_pem());
         }
         write(&file("no.key"), "nothing");
+        mknodat(CWD, file("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
         for (certificate, key, expected) in [
             ("a.crt", "a.key", None),
             ("gone.crt", "a.key", Some((false, "there is no file "))),
             ("a.crt", "no.key", Some((true, "holds no private key"))),
+            ("pipe", "a.key", Some((true, "it is not a regular file"))),
             ("a.crt", "b.key", Some((true, "the certificate and the key cannot be used: "))),
         ] {
             let tls = format!(
@@ -147,8 +170,8 @@ mod tests {
         }
     }
 
-    /// Scenario: the file with credentials of an extension is missing, empty, malformed or good.
-    /// Guarantee: the finding names the option, its line and the file. It is an error if the file
+    /// Scenario: the file with credentials of an extension is missing, empty, malformed, a pipe, or
+    /// good. Guarantee: the finding names the option, its line and the file. It is an error if the file
     /// is there and a start would fail, and else a warning that says what follows.
     #[test]
     fn credentials_that_cannot_be_used_are_found() {
@@ -157,6 +180,7 @@ mod tests {
         write(Path::new(&at("empty")), " \n");
         write(Path::new(&at("good")), "user:secret\n");
         write(Path::new(&at("bad")), "user:secret\nno user\n");
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
         let waits = "retry_on_failure: {enabled: true, interval: 1s}, filename";
         let stops = "it has to be there when sluice starts";
         let no_sender =
@@ -166,6 +190,7 @@ mod tests {
             ("bearertokenauth", "filename", "good", None),
             ("bearertokenauth", "filename", "gone", Some(("there is no file ", Some(stops)))),
             ("bearertokenauth", "filename", "empty", Some(("it has no token", None))),
+            ("bearertokenauth", "filename", "pipe", Some(("it is not a regular file", None))),
             ("bearertokenauth", waits, "gone", Some(("there is no file ", Some(no_sender)))),
             ("bearertokenauth", waits, "empty", Some(("it has no token", Some(no_sender)))),
             ("basicauth", "htpasswd.file", "good", None),

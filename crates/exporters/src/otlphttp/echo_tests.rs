@@ -11,8 +11,15 @@ use crate::Files;
 use crate::tests::{Backend, HttpRequest, config, context, exporter, http_backend, read, send};
 
 /// The secrets of all tests; `me:hunter2-proxy` in Base64.
-const SECRETS: [&str; 5] =
-    ["hunter2", "bWU6aHVudGVyMi1wcm94eQ", "key-4711", "eyjhbgcioijub25l", "p&q+r"];
+const SECRETS: [&str; 7] = [
+    "hunter2",
+    "bWU6aHVudGVyMi1wcm94eQ",
+    "key-4711",
+    "eyjhbgcioijub25l",
+    "p&q+r",
+    "code/0815",
+    "claim/0815",
+];
 
 fn reason(outcome: Outcome) -> String {
     match outcome {
@@ -43,6 +50,7 @@ async fn echo(status: &'static str, kind: &'static str) -> Backend {
                 "partialSuccess": { "rejectedSpans": 1, "errorMessage": head }
             })
             .to_string(),
+            "values" => "no key code/0815, and session 5e551042-0815 of dark".to_owned(),
             _ => head.clone(),
         };
         let kind = if kind == "text" { "text/plain" } else { "application/json" };
@@ -75,6 +83,22 @@ async fn a_backend_that_answers_with_the_headers_shows_no_secret() {
     }
 }
 
+/// Scenario: a backend names a parameter of the URL, decoded, and a part of a header. Guarantee:
+/// neither is shown.
+#[tokio::test]
+async fn a_backend_that_names_parts_of_the_request_shows_no_secret() {
+    let backend = echo("400 Bad", "values").await;
+    let text = format!(
+        "traces_endpoint: http://{}/v1/traces?v=1&api_key=code%2F0815\nheaders: {{cookie: \
+         session=5e551042-0815; theme=dark}}",
+        backend.address
+    );
+    let outcome = send(&*exporter("otlphttp", &text)).await;
+    let expected = "no key [redacted], and session [redacted] of [redacted]";
+    assert!(reason(outcome.clone()).ends_with(expected), "{outcome:?}");
+    assert_hidden(outcome, 3);
+}
+
 /// Guarantee: the same for a proxy that shows the credentials which it refuses.
 #[tokio::test]
 async fn a_proxy_shows_no_secret() {
@@ -91,13 +115,13 @@ async fn a_proxy_shows_no_secret() {
 }
 
 /// Guarantee: neither a token endpoint's text nor that of a backend that got the token shows a
-/// secret: the client's, as it is and in a form, and the token.
+/// secret: the client's, as it is and in a form, those of the URL and the parameters, the token.
 #[tokio::test]
 async fn with_tokens_no_secret_is_shown() {
     for fails in [true, false] {
         let endpoint = http_backend(move |request: &HttpRequest| {
             if fails {
-                let body = [&request.body[..], b" p&q+r of key-4711"].concat();
+                let body = [&request.body[..], b" p&q+r of key-4711, code/0815"].concat();
                 return ("400 Bad".to_owned(), String::new(), body);
             }
             let body = br#"{"access_token":"eyjhbgcioijub25l.x","expires_in":60}"#;
@@ -108,10 +132,10 @@ async fn with_tokens_no_secret_is_shown() {
             true => http_backend(|_: &HttpRequest| ok()).await,
             false => echo("403 No", "text").await,
         };
-        let url = format!("http://{}/token", endpoint.address);
+        let url = format!("http://{}/token?code=code%2F0815", endpoint.address);
         let text = format!(
             "{{token_url: '{url}', client_id: me, client_secret: 'p&q+r', endpoint_params: \
-             {{api_key: key-4711}}}}"
+             {{api_key: key-4711, client_assertion: claim/0815}}}}"
         );
         let built = oauth2client::OAuth2Client::new(&read(&text, oauth2client::Config::read));
         let authenticators: ClientAuths =
@@ -121,7 +145,8 @@ async fn with_tokens_no_secret_is_shown() {
         let files = Files::default();
         let exporter = config("otlphttp", &text).build(&context(&authenticators, &files));
         let outcome = send(&*exporter.expect("builds")).await;
-        // In the endpoint's text: the parameter, in the form and as it is, and the secret.
-        assert_hidden(outcome, if fails { 3 } else { 1 });
+        // In the endpoint's text: two parameters in the form, one as it is, the secret, the code.
+        assert!(!reason(outcome.clone()).contains("claim%2F"), "{outcome:?}");
+        assert_hidden(outcome, if fails { 5 } else { 1 });
     }
 }

@@ -198,7 +198,7 @@ impl Protocol for Http {
         let destination = self.destinations[signal as usize].as_ref();
         let secrets = Secrets::of(headers);
         let Some(Destination { uri, client }) = destination else { return secrets };
-        secrets.and_proxy(client.clear_proxy()).and(uri.query().unwrap_or_default())
+        secrets.and_proxy(client.clear_proxy()).and_query(uri.query())
     }
 
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {

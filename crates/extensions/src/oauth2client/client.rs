@@ -183,10 +183,12 @@ impl Endpoint {
     fn text(&self, text: &str, id: &str, secret: &str) -> String {
         let (id, encoded) = (encode(id), encode(secret));
         let basic = basic_credentials(&id, &encoded);
-        let secrets = Secrets::default().and(secret).and(&encoded).and(&basic);
+        let secrets = Secrets::default().and(secret).and(encoded).and(basic);
+        let secrets = secrets.and_query(self.token_url.query());
         let params = self.config.endpoint_params.iter();
-        let params = params.filter(|(name, _)| is_credential(&name.to_ascii_lowercase()));
-        params.fold(secrets, |secrets, (_, value)| secrets.and(value)).peer_text(text)
+        let params = params.filter(|(name, _)| is_credential(name));
+        let values = params.flat_map(|(_, value)| [value.clone(), encode(value)]);
+        values.fold(secrets, Secrets::and).peer_text(text)
     }
 
     fn token(&self, answer: &Answer, id: &str, secret: &str) -> Result<Token, CredentialsError> {
