@@ -174,8 +174,16 @@ impl World {
 
     /// Reads one frame, if there is one now.
     pub(crate) fn read(&mut self, index: usize) {
-        match self.log().read(self.id(index)) {
-            Next::Entry(offset, note) => self.take(index, offset, note.value),
+        let id = self.id(index);
+        let lost_before = self.log().lost_total(id);
+        match self.log().read(id) {
+            Next::Entry(offset, note) => {
+                self.take(index, offset, note.value);
+                if self.log().lost_total(id) != lost_before {
+                    // It was the last one.
+                    self.note_lost(index);
+                }
+            }
             Next::Empty => self.note_lost(index),
             Next::Full | Next::Loading => {}
         }
