@@ -192,7 +192,7 @@ impl Parts {
             && self.len_with(len) <= self.max_bytes()
     }
 
-    /// The limit of the current part. Headers that are about as long as the limit raise it, as parts
+    /// The limit of the current part. Headers that are about as long as the limit raise it: parts
     /// within it would hardly have anything else.
     fn max_bytes(&self) -> usize {
         let long_header_bytes = self.position.levels.last().and_then(|it| it.long_header_bytes);
