@@ -171,8 +171,8 @@ mod tests {
     }
 
     /// Scenario: the file with credentials of an extension is missing, empty, malformed, a pipe, or
-    /// good. Guarantee: the finding names the option, its line and the file. It is an error if the file
-    /// is there and a start would fail, and else a warning that says what follows.
+    /// good. Guarantee: the finding names the option, its line and the file. It is an error if the
+    /// file is there and a start would fail, and else a warning that says what follows.
     #[test]
     fn credentials_that_cannot_be_used_are_found() {
         let directory = tempfile::tempdir().expect("a directory");
