@@ -17,7 +17,7 @@ use crate::disk::{DirectoryLock, Disk, LockError, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
 use crate::format::{BLOCK_LEN_BYTES, FrameHeader};
 use crate::missing::Missing;
-use crate::segment::{Located, SegmentScan, cut};
+use crate::segment::{Damage, Located, SegmentScan, cut};
 use crate::types::{MemoryUse, Offset, StoredRecord};
 
 #[derive(Clone)]
@@ -197,19 +197,21 @@ pub(crate) fn scan(
     let reads_bodies = known.reads_bodies || segment.info().footer.is_none();
     let (end, durable_end) = (segment.position(), segment.position());
     let mut scanned = Scanned { last: None, end, durable_last: None, durable_end };
-    let mut before: Option<Located> = None;
+    // The frame before, if it is whole, and the damage up to its end.
+    let mut before: Option<(Located, Damage)> = None;
     while let Some(located) = patience.ask(|| segment.next_frame())? {
         let offset = located.header.offset;
+        // Zeros up to the end of a block are padding: a sync ended there, before this was written.
+        if let Some((whole, damage)) = before.take()
+            && !whole.end().is_multiple_of(BLOCK_LEN_BYTES)
+            && located.position == whole.end().next_multiple_of(BLOCK_LEN_BYTES)
+            && segment.damage() == damage
+        {
+            scanned.durable_last = scanned.durable_last.max(Some(whole.header.offset));
+            scanned.durable_end = scanned.durable_end.max(whole.end());
+        }
         if known.last.is_some_and(|last| offset > last) {
             break;
-        }
-        // Padding before it ended with a sync, by which all up to there was durable.
-        if let Some(synced) = before.replace(located)
-            && !synced.end().is_multiple_of(BLOCK_LEN_BYTES)
-            && located.position.is_multiple_of(BLOCK_LEN_BYTES)
-        {
-            scanned.durable_last = scanned.durable_last.max(Some(synced.header.offset));
-            scanned.durable_end = scanned.durable_end.max(synced.end());
         }
         if offset < known.durable_below {
             scanned.durable_last = scanned.durable_last.max(Some(offset));
@@ -220,6 +222,7 @@ pub(crate) fn scan(
             false => Body::Unread,
         };
         if !matches!(body, Body::Damaged) {
+            before = Some((located, segment.damage()));
             scanned.last = scanned.last.max(Some(offset));
             scanned.end = located.end();
         }

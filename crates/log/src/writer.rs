@@ -10,13 +10,10 @@
 //!   restart would not know that the frame is for a reader. The names that were found at the start
 //!   may not be durable: a process may have ended before it synced the directory.
 
-mod left;
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use left::LeftFiles;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursors::CursorFiles;
@@ -51,7 +48,6 @@ pub(crate) struct Writer<T> {
     has_durable_names: bool,
     /// Not even the shortest segment had space.
     has_no_space: bool,
-    left: LeftFiles,
     segment: Option<SegmentWriter>,
     committed: Instant,
     retry_after: Duration,
@@ -74,7 +70,6 @@ impl<T: Record> Writer<T> {
             files,
             has_durable_names: false,
             has_no_space: false,
-            left: LeftFiles::default(),
             segment: None,
             committed: Instant::now(),
             retry_after: RETRY_MIN,
@@ -245,7 +240,7 @@ impl<T: Record> Writer<T> {
 
     fn open_segment_for(&mut self, first: Offset, len_bytes: u64) -> Result<&mut SegmentWriter> {
         if self.segment.is_none() {
-            self.left.make_room(&*self.home.options.disk, &self.shared)?;
+            self.shared.with_store(|store| store.refuse_to_fill_up())?;
             self.segment = Some(self.create_segment(first, len_bytes)?);
         }
         Ok(self.segment.as_mut().expect("it was created above"))
@@ -265,7 +260,7 @@ impl<T: Record> Writer<T> {
             let mut left = Vec::new();
             let directory = &self.home.options.directory;
             let created = self.home.create_segment(directory, first, len_bytes, &mut left);
-            left.into_iter().for_each(|path| self.left.leave(path, &self.shared));
+            self.shared.with_store(|store| left.into_iter().for_each(|path| store.leave(path)));
             match created {
                 Err(error) if error.is_out_of_space() && len_bytes > least_bytes => {
                     len_bytes = (len_bytes / 2).max(least_bytes);
@@ -323,7 +318,7 @@ impl<T: Record> Writer<T> {
         if !self.shared.close_known(first, durable_end) {
             // Nothing in it was ever durable. If the file stays, a later attempt counts.
             if remove_if_there(&*self.home.options.disk, &path).is_err() {
-                self.left.leave(path, &self.shared);
+                self.shared.with_store(|store| store.leave(path));
             }
         }
     }

@@ -371,6 +371,7 @@ fn after_a_crash_nothing_counts_as_lost() {
                 read_all(&log, id);
                 assert_eq!(log.lost_total(id), Holding::default(), "{name}");
             }
+            assert_eq!(log.stats().set_aside_files, 0);
             std::thread::sleep(Duration::from_millis(1));
         }
     }

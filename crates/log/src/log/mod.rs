@@ -16,7 +16,7 @@
 //! - A segment is removed only when no reader has an unresolved frame in it (see [`segments`]).
 //! - The log's lock is never kept during a system call, and no callback of a reader runs under it.
 
-mod ends;
+mod names;
 mod open;
 mod readers;
 mod segments;
@@ -27,6 +27,8 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +37,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cursors::Cursor;
 use crate::disk::{BadBlocks, CallKind, Calls};
-use crate::error::Result;
+use crate::error::{IoContext as _, Result};
 use crate::format::FileKind;
 use crate::recovery::OpenOptions;
 use crate::segment::{ScanOptions, SegmentScan, SegmentWriter, SetAside, Unremoved, new_header};
@@ -51,6 +53,9 @@ const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// A disk that answers sooner is worth waiting for.
 const HANGS_AFTER: Duration = Duration::from_secs(1);
+
+/// Above this many files without durable frames that cannot be removed, no segment is begun.
+const LEFT_MAX: usize = 4;
 
 /// An append-only sequence of shared entries with one cursor a reader.
 pub struct Log<T> {
@@ -103,6 +108,8 @@ pub(crate) struct Store {
     pub(crate) disturbances: Vec<String>,
     /// Files that failed writes left and that could not be removed. Maintenance takes them.
     pub(crate) left_files: Vec<PathBuf>,
+    /// Files that were left so and are still there.
+    pub(crate) left_there: BTreeSet<PathBuf>,
     /// Everything below is durable or resolved everywhere.
     pub(crate) durable_below: Offset,
     /// Everything below is on disk only, or resolved everywhere.
@@ -292,6 +299,20 @@ impl<T> Inner<T> {
 }
 
 impl Store {
+    /// Leaves a file without durable frames to the maintenance.
+    pub(crate) fn leave(&mut self, path: PathBuf) {
+        self.left_there.insert(path.clone());
+        self.left_files.push(path);
+    }
+
+    /// A disk that neither keeps nor removes what is written would be filled with files.
+    pub(crate) fn refuse_to_fill_up(&self) -> Result<()> {
+        let first = self.left_there.first().filter(|_| self.left_there.len() > LEFT_MAX);
+        let Some(path) = first else { return Ok(()) };
+        let error = io::Error::other("it has no durable frames, and others like it stay as well");
+        Err(error).at(path, "cannot remove")
+    }
+
     /// The trouble of a disk that gives neither an answer nor an error.
     fn hang(&self) -> Option<DiskTrouble> {
         let calls = self.calls.as_ref()?;

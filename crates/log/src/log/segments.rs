@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::shed::{GivenUp, LOOKED_AT_ONCE};
 use super::{Inner, Log, Shared};
 use crate::cursors::Cursor;
-use crate::format::{Footer, FrameHeader};
+use crate::format::FrameHeader;
 use crate::segment::{Located, SegmentScan};
 use crate::types::{Charge, CursorId, Holding, LogStats, Offset, Sheds, Undecodable, Wake};
 
@@ -77,8 +77,8 @@ pub(crate) struct Segment {
     pub(crate) first: Offset,
     /// No frame in it that counts has a higher offset.
     pub(crate) last: Offset,
-    /// Only the name of the next file says so.
-    pub(crate) ends_by_name: bool,
+    /// Whether its name is right is not known yet.
+    pub(crate) has_unproven_name: bool,
     /// The file's epoch, if it is known.
     pub(crate) epoch: Option<u64>,
     /// Length of the file, reserved space included.
@@ -145,11 +145,6 @@ impl Segment {
         }
     }
 
-    /// Whether a footer tells of frames behind the end.
-    pub(crate) fn has_more_by(&self, footer: Option<&Footer>) -> bool {
-        footer.is_some_and(|footer| footer.frames > 0 && footer.last_offset > self.last)
-    }
-
     /// Whether frames may be in the file that its readers have not got: it is not removed.
     pub(crate) fn may_have_more(&self) -> bool {
         self.passed.values().any(|why| *why != Passed::LeftByCrash)
@@ -184,6 +179,12 @@ impl Segments {
     /// Whether a file is one of them.
     pub(crate) fn has_file(&self, path: &Path) -> bool {
         self.by_first.values().any(|segment| segment.path == path)
+    }
+
+    /// The segment behind one, if it is not known yet whether its name is right.
+    pub(crate) fn next_unproven(&self, first: Offset) -> Option<&Segment> {
+        let (_, next) = self.by_first.range(first + 1..).next()?;
+        next.has_unproven_name.then_some(next)
     }
 
     /// The first segment that ends at or behind `offset`.

@@ -81,13 +81,19 @@ impl<T: Record> Maintenance<T> {
     }
 
     fn maintain(&mut self, at_the_end: bool) {
-        self.look_behind_ends();
+        if at_the_end {
+            self.prove_names();
+        }
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
         self.remove_unneeded(at_the_end);
         // On a full disk there was no room for the list before.
         self.files.lock().remove_gone(&self.shared, &self.home);
+        if !at_the_end {
+            // Behind the cursors, which do not wait for a disk that refuses to read.
+            self.prove_names();
+        }
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
         }
@@ -138,17 +144,19 @@ impl<T: Record> Maintenance<T> {
         }
     }
 
-    /// Looks into the files that no reader needs and whose ends are not known for sure.
-    fn look_behind_ends(&self) {
-        let ends_by_name = {
+    /// Looks at the names behind the files that no reader needs.
+    fn prove_names(&self) {
+        let unpinned: Vec<Segment> = {
             let inner = &mut *self.shared.inner.lock();
             inner.update_pins();
-            let segments = inner.on_disk().segments.by_first.values();
-            let goes = |segment: &&Segment| segment.ends_by_name && !segment.is_pinned();
-            segments.filter(goes).cloned().collect::<Vec<_>>()
+            let segments = &inner.on_disk().segments;
+            let is_asked = |it: &&Segment| {
+                !it.is_open && !it.is_pinned() && segments.next_unproven(it.first).is_some()
+            };
+            segments.by_first.values().filter(is_asked).cloned().collect()
         };
-        for segment in ends_by_name {
-            self.shared.has_all_before_its_end(&*self.home.options.disk, &segment);
+        for segment in unpinned {
+            self.shared.has_nothing_more(&*self.home.options.disk, &segment);
         }
     }
 
@@ -158,9 +166,12 @@ impl<T: Record> Maintenance<T> {
         let inner = &mut *self.shared.inner.lock();
         inner.update_pins();
         let store = inner.on_disk();
-        let goes =
-            |segment: &&Segment| !segment.is_open && !segment.ends_by_name && !segment.is_pinned();
-        let unpinned: Vec<_> = store.segments.by_first.values().filter(goes).cloned().collect();
+        let segments = &store.segments;
+        let goes = |segment: &&Segment| {
+            let is_needed = segment.is_open || segment.is_pinned();
+            !is_needed && segments.next_unproven(segment.first).is_none()
+        };
+        let unpinned: Vec<_> = segments.by_first.values().filter(goes).cloned().collect();
         for segment in &unpinned {
             store.segments.by_first.remove(&segment.first);
         }

@@ -116,6 +116,7 @@ impl<T: Record> Maintenance<T> {
         if !was_there && !self.home.is_there() {
             return Err(FileError::OtherFileSystem { path: self.home.options.directory.clone() });
         }
+        self.shared.with_store(|store| store.left_there.remove(path));
         Ok(())
     }
 

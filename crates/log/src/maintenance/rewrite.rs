@@ -60,10 +60,10 @@ impl<T: Record> Maintenance<T> {
         let chosen = self.shared.inner.lock().choose_olds(segment_bytes, &self.passed_by);
         let Some(mut olds) = chosen else { return };
         let disk = &*self.home.options.disk;
-        let is_whole = |old: &Old| self.shared.has_all_before_its_end(disk, &old.segment);
-        if !olds.iter().all(is_whole) {
-            // The next run is chosen without it.
-            return;
+        let has_more = |old: &&Old| !self.shared.has_nothing_more(disk, &old.segment);
+        let left: Vec<Offset> = olds.iter().filter(has_more).map(|old| old.segment.first).collect();
+        if !left.is_empty() {
+            return self.pass_by(left);
         }
         let listed = self.without_strangers(&mut olds).map_err(|_| None);
         let done = listed.and_then(|before_stranger| match is_worthwhile(&olds, segment_bytes) {
@@ -268,6 +268,8 @@ impl<T: Record> Maintenance<T> {
             pins,
             ..Segment::default()
         });
+        // It closes the old ones.
+        self.shared.read_ahead_wake.notify_one();
     }
 }
 

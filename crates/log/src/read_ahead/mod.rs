@@ -206,6 +206,9 @@ impl<T: Record> ReadAhead<T> {
         });
         Ok(match is_still_known {
             true => {
+                if matches!(error, Misnamed { .. }) {
+                    self.shared.with_store(|store| store.note_name(task.segment.first, true));
+                }
                 let unread = vec![(task.from, task.until)];
                 Found { passed: vec![(0, Passed::DAMAGED)], unread, ..Found::nothing(task.until) }
             }
@@ -256,7 +259,7 @@ impl<T: Record> ReadAhead<T> {
         let Some(segment) = segment else { return };
         let mut dropped = HashMap::new();
         let mut shed = || -> Result<bool> {
-            if !self.shared.has_all_before_its_end(&*self.home.options.disk, &segment) {
+            if !self.shared.has_nothing_more(&*self.home.options.disk, &segment) {
                 return Ok(false);
             }
             let ids = self.shared.inner.lock().ids_by_persistent_id();

@@ -160,23 +160,26 @@ pub(super) fn read_info(
         Err(BlockError::NewerVersion { found }) => {
             return Err(FileError::NewerVersion { path: path.to_owned(), found });
         }
-        Err(error) => match (find_header(behind, &mut reads, path)?, reads.last_error.take()) {
-            (Some(header), _) => header,
-            // Bytes that could not be read prove nothing.
-            (None, Some(error)) => return Err(error).at(path, "cannot read"),
-            (None, None) => {
-                let path = path.to_owned();
-                // Shorter, or all zeros: frames are written only after the header.
-                let is_empty = match error {
-                    BlockError::Empty => is_zero(&mut reads, len_bytes).at(&path, "cannot read")?,
-                    _ => len_bytes <= SEGMENT_HEADER_LEN_BYTES,
-                };
-                return Err(match is_empty {
-                    true => FileError::Unfinished { path },
-                    false => FileError::NoSegment { path },
-                });
+        Err(error) => {
+            // Shorter, or all zeros: frames are written only after the header.
+            let is_empty = match error {
+                BlockError::Empty => is_zero(&mut reads, len_bytes).at(path, "cannot read")?,
+                _ => len_bytes <= SEGMENT_HEADER_LEN_BYTES,
+            };
+            let header = if is_empty { None } else { find_header(behind, &mut reads, path)? };
+            match (header, reads.last_error.take()) {
+                (Some(header), _) => header,
+                // Bytes that could not be read prove nothing.
+                (None, Some(error)) => return Err(error).at(path, "cannot read"),
+                (None, None) => {
+                    let path = path.to_owned();
+                    return Err(match is_empty {
+                        true => FileError::Unfinished { path },
+                        false => FileError::NoSegment { path },
+                    });
+                }
             }
-        },
+        }
     };
     let mut footer = None;
     if len_bytes >= SEGMENT_HEADER_LEN_BYTES + FOOTER_LEN_BYTES {

@@ -29,8 +29,8 @@ impl<T: Record> Recovery<'_, T> {
             let next_aside = aside.range(first + 1..).next().copied();
             let next = next_first.replace(first).into_iter().chain(next_aside).min();
             let last = next.map(|next: Offset| next - 1);
-            let ends_by_name = last.is_some();
-            let segment = Segment { path, first, len_bytes, ends_by_name, ..Segment::default() };
+            let segment = Segment { path, first, len_bytes, ..Segment::default() };
+            let segment = Segment { has_unproven_name: true, ..segment };
             match last.filter(|&last| last < self.counted_from) {
                 Some(last) => self.add_segment(segment, last),
                 None => self.read_segment(segment, last)?,
@@ -58,12 +58,7 @@ impl<T: Record> Recovery<'_, T> {
         };
         self.check_log_id(&segment.path, scan.info().header.log_id)?;
         let sealed_last = sealed_last(&scan);
-        segment.ends_by_name = false;
-        if last < sealed_last.filter(|_| last.is_some()) {
-            self.found.frames_damaged += 1;
-            let behind = (segment.len_bytes, Passed::DAMAGED);
-            segment.note_passed(&[behind], &mut self.store.stats);
-        }
+        segment.has_unproven_name = false;
         if let Some(sealed_last) = sealed_last.filter(|&last| last < self.counted_from) {
             self.add_segment(segment, last.unwrap_or(sealed_last));
             return Ok(());
