@@ -230,3 +230,43 @@ fn a_disk_that_neither_keeps_nor_removes_is_not_filled() {
     });
     wait_durable(&durable, 2);
 }
+
+/// Scenario: six segments were rewritten as one, and an old file cannot be removed, once or for
+/// good. Guarantee: its removal is tried again and counted, the old files behind it stay as long as
+/// it does, and other segments are rewritten.
+#[test]
+fn an_old_file_that_cannot_be_removed_is_tried_again_and_holds_up_no_rewriting() {
+    const SECOND: &str = "/log/traces/000000000000000a.seg";
+    const LAST: &str = "/log/traces/0000000000000032.seg";
+    for most_failures in [1, u64::MAX] {
+        let disk = disk_with_small_files();
+        let mut failures = 0;
+        disk.set_fault(move |call| {
+            let is_it = call.operation == Operation::RemoveFile && call.path == Path::new(SECOND);
+            let fails = is_it && failures < most_failures;
+            failures += u64::from(fails);
+            fails.then(input_output)
+        });
+        let log: Log<Note> = Log::open(large_segments(&disk)).expect("the log opens").0;
+        wait_until("counted", || log.stats().failures > 0);
+        if most_failures == 1 {
+            wait_until("removed", || !is_in(&disk, SECOND) && !is_in(&disk, LAST));
+        }
+        append_sparse(&log, 2..150);
+        wait_until("written anew", || disk.used_bytes() < 3_000_000);
+        assert_eq!(is_in(&disk, SECOND), most_failures > 1);
+        assert_eq!(is_in(&disk, LAST), most_failures > 1);
+        // A frame that is in both files is read once, also by the next process.
+        log.close(PATIENCE);
+        drop(log);
+        let log: Log<Note> = Log::open(large_segments(&disk.kill_process())).unwrap().0;
+        let keeper = subscribe(&log, "keeper");
+        let read = read_all(&log, keeper);
+        assert_eq!(values(&read), (10..60).collect::<Vec<_>>());
+        // A file that has more than the name behind it lets expect is no damage.
+        read.iter().for_each(|(offset, _)| assert!(log.resolve(keeper, *offset)));
+        std::thread::sleep(Duration::from_millis(100));
+        let stats = log.stats();
+        assert_eq!((stats.frames_damaged, stats.set_aside_files), (0, 0));
+    }
+}

@@ -86,8 +86,13 @@ impl<T: Record> Maintenance<T> {
         }
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
+        let has_gone = !unpinned.is_empty();
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
         self.remove_unneeded(at_the_end);
+        if has_gone {
+            // It closes them.
+            self.shared.read_ahead_wake.notify_one();
+        }
         // On a full disk there was no room for the list before.
         self.files.lock().remove_gone(&self.shared, &self.home);
         if !at_the_end {
@@ -174,10 +179,6 @@ impl<T: Record> Maintenance<T> {
         let unpinned: Vec<_> = segments.by_first.values().filter(goes).cloned().collect();
         for segment in &unpinned {
             store.segments.by_first.remove(&segment.first);
-        }
-        if !unpinned.is_empty() {
-            // It closes them.
-            self.shared.read_ahead_wake.notify_one();
         }
         // A file that was set aside may be put back.
         let aside = store.set_aside.iter().map(|file| file.name.first_offset);

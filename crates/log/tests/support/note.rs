@@ -223,3 +223,8 @@ pub fn append_sparse(log: &Log<Note>, rounds: Range<u64>) {
         }
     }
 }
+
+/// Whether a file with this in its path is there.
+pub fn is_in(disk: &FaultyDisk, part_of_path: &str) -> bool {
+    disk.contents().iter().any(|(path, _)| path.to_string_lossy().contains(part_of_path))
+}
