@@ -5,7 +5,7 @@
 use super::Recovery;
 use crate::error::FileError;
 use crate::format::SegmentName;
-use crate::segment::{ScanOptions, SegmentScan, SetAside, free_name};
+use crate::segment::{ScanOptions, SegmentScan};
 use crate::types::Record;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl<T: Record> Recovery<'_, T> {
                     _ if index == counts => {}
                     // It is looked at again by the next start.
                     Attempt::Refused => {}
-                    Attempt::Unsealed if index > counts => self.set_attempt_aside(file),
+                    Attempt::Unsealed if index > counts => self.take_aside(file, file.0),
                     _ => self.leftovers.files.push(self.directory.join(file.0.to_string())),
                 }
             }
@@ -53,15 +53,5 @@ impl<T: Record> Recovery<'_, T> {
             Err(FileError::Io { .. }) => Attempt::Refused,
             Ok(_) | Err(_) => Attempt::Unsealed,
         }
-    }
-
-    fn set_attempt_aside(&mut self, (name, len_bytes): (SegmentName, u64)) {
-        let aside = self.store.set_aside.iter();
-        let taken: Vec<_> = aside.filter_map(|file| file.path.file_name()?.to_str()).collect();
-        let to = free_name(&name.to_string(), |name| taken.contains(&name));
-        let path = self.directory.join(&to);
-        self.renames.push((self.directory.join(name.to_string()), to));
-        self.store.set_aside.push(SetAside { name, path, len_bytes });
-        self.store.set_aside.sort_by_key(|file| file.name);
     }
 }
