@@ -25,8 +25,9 @@ pub(crate) struct Scene {
     pub(crate) metric: &'static str,
     pub(crate) labels: Labels,
     pub(crate) at_least: f64,
-    /// The most by which the attack may delay the 99th percentile of the answers.
-    pub(crate) later_at_most: Duration,
+    /// The answers beside the attack are compared with those beside nothing, or beside the same
+    /// requests to a backend with these faults.
+    pub(crate) compared_with: Option<fn() -> Faults>,
 }
 
 pub(crate) const CONNECTIONS_TOTAL: &str = "sluice_receiver_connections_total";
@@ -38,7 +39,7 @@ pub(crate) const DEAD_LOGS: Scene = Scene {
     metric: "",
     labels: &[],
     at_least: 0.0,
-    later_at_most: Duration::from_millis(20),
+    compared_with: None,
 };
 
 /// A backend for which requests wait with all that was made of them.
