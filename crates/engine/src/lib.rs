@@ -11,6 +11,7 @@ mod entry;
 mod error;
 mod extensions;
 mod intake;
+mod large_work;
 mod metrics;
 mod own_telemetry;
 pub mod plan;

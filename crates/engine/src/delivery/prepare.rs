@@ -13,6 +13,7 @@ use sluice_log::Offset;
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
 use crate::entry::Entry;
+use crate::large_work::work_on;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
@@ -154,7 +155,13 @@ impl Preparer {
         feed: &mut Feed,
         limits: SplitLimits,
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
-        let next = self.make_next(feed, limits)?;
+        // Cut into small parts, a frame is only looked through at first.
+        let frame = &feed.leased.entry.frame;
+        let (mut bytes, mut items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
+        if feed.cutting.is_some() {
+            (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
+        }
+        let next = work_on(bytes, items, || self.make_next(feed, limits))?;
         feed.begin();
         // After its last unit, only the units keep a frame unresolved.
         if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
@@ -391,10 +398,12 @@ impl Preparer {
         limits: SplitLimits,
     ) -> Result<Vec<Unit<Lease>>, String> {
         let mut lease = unit.lease;
-        self.inflate(&mut lease)?;
-        let parts = self.parts(&mut lease, limits)?;
-        let units = parts.map(|part| part.map(|part| self.part(&lease, part)));
-        let units = units.collect::<Result<Vec<_>, _>>().map_err(|error| cannot_cut(&error))?;
+        let units = work_on(unit.bytes, unit.items as usize, || {
+            self.inflate(&mut lease)?;
+            let parts = self.parts(&mut lease, limits)?;
+            let units = parts.map(|part| part.map(|part| self.part(&lease, part)));
+            units.collect::<Result<Vec<_>, _>>().map_err(|error| cannot_cut(&error))
+        })?;
         let mut parts = lease.leased.parts.lock();
         parts.0 = parts.0 + units.len() - 1;
         drop(parts);
@@ -425,6 +434,7 @@ pub(super) fn contents(batch: &Batch<Lease>) -> Vec<Content> {
     batch.units.iter().map(|unit| unit.lease.content.clone()).collect()
 }
 
+/// The request that goes over the wire.
 pub(super) fn pack(
     exporter: &dyn Exporter,
     signal: Signal,

@@ -20,10 +20,11 @@ use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::packing_bytes;
 use super::{Delivery, DeliveryId, Stop, messages};
+use crate::large_work::work_on;
 use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(10);
 
 struct Task {
     delivery: Arc<Delivery>,
@@ -65,7 +66,7 @@ pub(crate) async fn run(
     let mut workload = Workload::starting(began);
     loop {
         let stopping = *stop.borrow_and_update();
-        let mut wake_at = None;
+        let (mut wake_at, mut has_time) = (None, true);
         if stopping == Stop::HandOver {
             task.settle_refused(true);
             task.dead_letters.end();
@@ -75,7 +76,7 @@ pub(crate) async fn run(
                 break;
             }
         } else {
-            task.advance(began, stopping == Stop::Drain);
+            has_time = task.advance(began, stopping == Stop::Drain);
             let is_done = task.has_read_all && task.dispatcher.is_idle();
             if stopping == Stop::Drain && is_done && !task.dead_letters.is_storing() {
                 break;
@@ -83,6 +84,10 @@ pub(crate) async fn run(
             wake_at = task.dispatcher.next_wake().filter(|_| task.may_send());
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
+        if !has_time {
+            // The next turn would begin at once.
+            tokio::task::yield_now().await;
+        }
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
         tokio::select! {
             () = task.delivery.wake.notified() => {}
@@ -112,8 +117,8 @@ impl Drop for Task {
 }
 
 impl Task {
-    /// Does all work that needs no waiting, or as much as a turn has time for.
-    fn advance(&mut self, now: Instant, draining: bool) {
+    /// Does all work that needs no waiting, or as much as a turn has time for: then false.
+    fn advance(&mut self, now: Instant, draining: bool) -> bool {
         if self.delivery.on_disk {
             self.delivery.count_dropped(self.delivery.log.take_dropped(self.delivery.cursor).items);
         }
@@ -155,6 +160,7 @@ impl Task {
         if self.in_flight.is_empty() && self.dispatcher.waiting_len() == 0 {
             self.delivery.health.note_idle();
         }
+        has_time
     }
 
     /// One request may always be in flight, and more while the memory for their copies has room.
@@ -266,12 +272,14 @@ impl Task {
             (self.delivery.clone(), self.delivery.sending.charge(taken_bytes));
         let metadata = batch.units[0].lease.leased.entry.frame.metadata.clone();
         let (signal, items) = (self.delivery.signal, batch.items as u32);
+        let batch_bytes = batch.bytes;
         // A probe is no sign of progress.
         if self.in_flight.is_empty() && *self.dispatcher.state() == State::Open {
             self.delivery.health.note_begun(Instant::now());
         }
         let handle = self.sending.spawn(async move {
             let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
+            let pack = || work_on(batch_bytes, items as usize, pack);
             let packed = match packed.map_or_else(pack, Ok) {
                 Ok(packed) => packed,
                 Err(error) => return (None, error.into()),

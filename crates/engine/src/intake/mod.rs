@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use crate::ack::{Ack, Awaited};
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
+use crate::large_work::work_on;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
 use crate::steps::{self, Failure, Slices};
@@ -156,7 +157,10 @@ impl ReceiverRoute {
         mut request: Request,
         permit: &mut Permit,
     ) -> Result<(Option<Answer>, bool), Refusal> {
-        self.prepare(&mut request, permit)?;
+        let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
+        if !self.route.prefix.is_empty() {
+            work_on(bytes, items, || self.prepare(&mut request, permit))?;
+        }
         self.check_storable(request.payload.bytes.len())?;
         let Request { payload, items, metadata, position } = request;
         if items == 0 {
@@ -200,9 +204,6 @@ impl ReceiverRoute {
     /// for that, and may not become larger than any request may be.
     fn prepare(&self, request: &mut Request, permit: &mut Permit) -> Result<(), Refusal> {
         let prefix = &self.route.prefix;
-        if prefix.is_empty() {
-            return Ok(());
-        }
         let invalid = |reason| Refusal::Invalid { reason };
         let bytes = steps::inflated(&request.payload).map_err(invalid)?;
         let run = |bytes| steps::run(prefix, self.signal, bytes, request.items, &request.metadata);

@@ -43,7 +43,7 @@ pub fn admit<I>(
     if let Some(id) = in_the_way(pool, arrival, route.clone()).next() {
         return Err(Obstacle::Delivery(id));
     }
-    if pool.is_full(arrival.bytes) { Err(Obstacle::Pool) } else { Ok(()) }
+    if pool.is_full(arrival.route_bytes) { Err(Obstacle::Pool) } else { Ok(()) }
 }
 
 /// The deliveries for which senders have to wait.

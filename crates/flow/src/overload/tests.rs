@@ -245,6 +245,18 @@ fn rule_8_a_full_pool_admits_nothing() {
     );
 }
 
+/// Scenario: others are receiving requests that would fill the pool, and may never enter it.
+#[test]
+fn rule_8_what_arrives_for_other_deliveries_does_not_fill_the_pool() {
+    let admitted = |route_bytes| {
+        let arrival =
+            Arrival { bytes: 40 * MIB, route_bytes, is_cpu_bound: false, may_be_paced: true };
+        admit(&pool(40, 4), arrival, [(0, isolated(0, HEALTHY))].into_iter())
+    };
+    assert_eq!(admitted(MIB), Ok(()));
+    assert_eq!(admitted(40 * MIB), Err(Obstacle::Pool), "its own do");
+}
+
 #[test]
 fn rule_9_patience_ends_after_a_second() {
     let began = Instant::now();
