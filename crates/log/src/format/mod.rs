@@ -6,7 +6,8 @@
 
 mod cursor;
 mod segment;
-mod segment_name;
+
+use std::fmt;
 
 pub use cursor::{
     CursorState, DROPPED_RANGES_LIMIT, DroppedRange, NAME_LIMIT_BYTES, RANGES_LIMIT,
@@ -20,7 +21,6 @@ pub use segment::{
     parse_frame_header,
 };
 pub(crate) use segment::{find_marker, frame_epoch, reader_ids};
-pub use segment_name::SegmentName;
 
 /// The version that this code writes. It reads every minor version of the same major version.
 pub const VERSION: Version = Version { major: 1, minor: 1 };
@@ -38,9 +38,44 @@ pub struct Version {
     pub minor: u16,
 }
 
-impl std::fmt::Display for Version {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+const SEGMENT_EXTENSION: &str = ".seg";
+
+/// Names are ordered as their frames are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentName {
+    /// No frame in the file has a lower offset.
+    pub first_offset: u64,
+    /// Above 0 if a failed write left a file of this offset: `-1`, `-2`, … before the extension.
+    pub attempt: u32,
+}
+
+impl SegmentName {
+    /// None for the name of another kind of file.
+    pub fn parse(file_name: &str) -> Option<Self> {
+        let stem = file_name.strip_suffix(SEGMENT_EXTENSION)?;
+        let (offset, attempt) = match stem.split_once('-') {
+            Some((offset, attempt)) => (offset, attempt.parse().ok()?),
+            None => (stem, 0),
+        };
+        let name = SegmentName { first_offset: u64::from_str_radix(offset, 16).ok()?, attempt };
+        // Only one spelling counts; otherwise two files could be the same segment.
+        (name.to_string() == file_name).then_some(name)
+    }
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.first_offset)?;
+        if self.attempt > 0 {
+            write!(formatter, "-{}", self.attempt)?;
+        }
+        formatter.write_str(SEGMENT_EXTENSION)
     }
 }
 

@@ -8,9 +8,7 @@
 //! - Where two segments overlap, the frames of the later one count: the earlier one failed, or is
 //!   being replaced.
 
-mod attempts;
-mod log_id;
-mod misnamed;
+mod identity;
 mod segments;
 
 use std::collections::{BTreeSet, HashMap};

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Maintenance;
-use super::remove::Run;
+use super::{Maintenance, Run};
 use crate::cursors::Cursor;
 use crate::disk::{DirectoryEntry, create_if_missing};
 use crate::error::{IoContext as _, Result};

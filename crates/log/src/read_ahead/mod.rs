@@ -12,7 +12,6 @@
 
 mod refusals;
 mod tasks;
-mod turn;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +19,7 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use refusals::Refusals;
-use tasks::{Found, Purpose, Step, Task};
-use turn::{SharedFrames, read_turn};
+use tasks::{Found, Purpose, SharedFrames, Step, Task, read_turn};
 
 use crate::cursors::Cursor;
 use crate::disk::BadBlocks;
