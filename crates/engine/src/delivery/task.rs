@@ -85,7 +85,6 @@ pub(crate) async fn run(
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         if !has_time {
-            // The next turn would begin at once.
             tokio::task::yield_now().await;
         }
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));

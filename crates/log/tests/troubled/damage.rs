@@ -16,6 +16,7 @@ use crate::support::memory_file::PAGE_LEN_BYTES;
 /// A damaged place, and the values that cannot be read meanwhile.
 pub(crate) struct Hurt {
     at: Damaged,
+    positions: Range<u64>,
     values: BTreeSet<u64>,
 }
 
@@ -66,7 +67,7 @@ impl World {
         let page = position / PAGE_LEN_BYTES * PAGE_LEN_BYTES;
         let positions =
             if is_bad_page { page..page + PAGE_LEN_BYTES } else { position..position + 1 };
-        let values = frames.values_in(positions);
+        let values = frames.values_in(positions.clone());
         let mut hurt = self.hurt_values();
         hurt.extend(&values);
         if frames.all.iter().all(|(_, value)| hurt.contains(value)) {
@@ -81,20 +82,41 @@ impl World {
             // Damage behind all that is known to be durable passes for a torn write.
             None
         };
-        self.hurts.extend(at.map(|at| Hurt { at, values }));
+        self.hurts.extend(at.map(|at| Hurt { at, positions, values }));
+        self.was_hurt.extend(self.hurt_values());
+    }
+
+    /// Notes the values that were written to a bad page later: it was damaged in the middle of a
+    /// write.
+    pub(crate) fn note_written_hurts(&mut self) {
+        let files = self.disk.contents();
+        for hurt in &mut self.hurts {
+            let path = self.disk.path_of(hurt.at);
+            let file = files.iter().find(|(name, _)| Some(name) == path.as_ref());
+            let frames = file.and_then(|(_, bytes)| Frames::of(bytes));
+            hurt.values.extend(frames.iter().flat_map(|it| it.values_in(hurt.positions.clone())));
+        }
         self.was_hurt.extend(self.hurt_values());
     }
 
     /// Mends the files of which nothing can be read any more, since a crash or a cut took the rest:
     /// readers wait for such a file.
     pub(crate) fn mend_hopeless(&mut self) {
+        self.note_written_hurts();
         let (hurt, files) = (self.hurt_values(), self.disk.contents());
         let is_hopeless = |damage: &Hurt| {
             let path = self.disk.path_of(damage.at);
             let file = files.iter().find(|(name, _)| Some(name) == path.as_ref());
+            // A frame that the disk refused to sync was written again to the next file.
+            let later = files.iter().filter(|(name, _)| Some(name) > path.as_ref());
+            let later: Vec<Frames> = later.filter_map(|(_, bytes)| Frames::of(bytes)).collect();
+            let is_again = |value: &u64| {
+                later.iter().flat_map(|frames| &frames.all).any(|(_, again)| again == value)
+            };
+            let is_gone = |value: &u64| hurt.contains(value) || is_again(value);
             file.is_some_and(|(_, bytes)| {
                 Frames::of(bytes)
-                    .is_none_or(|frames| frames.all.iter().all(|(_, value)| hurt.contains(value)))
+                    .is_none_or(|frames| frames.all.iter().all(|(_, value)| is_gone(value)))
             })
         };
         let (hopeless, hurts) = std::mem::take(&mut self.hurts).into_iter().partition(is_hopeless);

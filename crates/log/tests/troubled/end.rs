@@ -33,6 +33,7 @@ impl World {
         self.mend_hopeless();
         self.append(7, 100);
         wait_until("all is written", || self.log().unwritten_bytes() == 0);
+        self.mend_hopeless();
         for index in 0..3 {
             self.note_dropped();
             self.rewind(index);
@@ -64,8 +65,11 @@ impl World {
         let lost = self.log().lost_total(self.id(index));
         let hurt = &self.was_hurt;
         let reader = &mut self.readers[index];
-        let unexplained: Vec<&u64> =
-            reader.lost.difference(hurt).filter(|_| !self.reads_were_refused).collect();
+        let unexplained: Vec<&u64> = reader
+            .lost
+            .difference(hurt)
+            .filter(|value| !self.reads_were_refused && !reader.aside.contains(value))
+            .collect();
         assert!(unexplained.is_empty(), "{name} lost {unexplained:?}, which can be read");
         if self.was_exact {
             let mut exact = Holding::default();
@@ -74,7 +78,9 @@ impl World {
             let mut most = exact;
             // Damaged frames that the reader is not owed, but may still have waited for, count as
             // lost, or as dropped or resolved.
-            let may_count: Vec<&u64> = hurt.intersection(&reader.maybe).collect();
+            let mut may_count: Vec<&u64> = hurt.intersection(&reader.maybe).collect();
+            let counted = reader.lost.intersection(&reader.counted);
+            may_count.extend(counted.filter(|value| reader.back.contains(value)));
             may_count.iter().for_each(|value| most.add(self.appended[**value as usize].1));
             let (lost_values, before) = (&reader.lost, &reader.counted);
             assert!(

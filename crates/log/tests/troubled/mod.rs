@@ -45,6 +45,8 @@ pub(crate) struct Reader {
     lost: BTreeSet<u64>,
     /// They counted as lost before the last orderly end, and do not count again.
     counted: BTreeSet<u64>,
+    /// Of these, what could be read again when the log was opened: it may count once more.
+    back: BTreeSet<u64>,
 }
 
 pub(crate) struct World {
@@ -122,6 +124,7 @@ impl World {
             self.heal();
         }
         let aside = self.values_aside();
+        self.note_written_hurts();
         self.was_hurt = self.hurt_values();
         self.options.disk = Arc::new(self.disk.clone());
         let opened = Log::open(self.options.clone()).or_else(|error| {
@@ -139,6 +142,7 @@ impl World {
             reader.resolved.clear();
             reader.lost.clear();
             reader.aside = aside.intersection(&reader.owed).copied().collect();
+            reader.back = reader.counted.difference(&self.was_hurt).copied().collect();
         }
         self.log = Some(log);
     }
@@ -192,8 +196,10 @@ impl World {
     /// The reader is at the end: what it is owed and did not come counts as lost.
     fn note_lost(&mut self, index: usize) {
         self.note_dropped();
-        let Reader { owed, came, aside, lost, .. } = &mut self.readers[index];
-        lost.extend(owed.difference(came).filter(|value| !aside.contains(value)));
+        let Reader { owed, came, aside, counted, lost, .. } = &mut self.readers[index];
+        // The reader may have passed a place without coming to the end: then it counts only now.
+        let is_known = |value: &&u64| aside.contains(value) && counted.contains(value);
+        lost.extend(owed.difference(came).filter(|value| !is_known(value)));
     }
 
     fn take(&mut self, index: usize, offset: u64, value: u64) {
@@ -328,7 +334,7 @@ impl World {
         let mut durable = self.durable.lock();
         for reader in &mut self.readers {
             durable.extend(&reader.owed);
-            reader.counted.extend(reader.lost.union(&reader.aside));
+            reader.counted.extend(&reader.lost);
         }
     }
 }
