@@ -25,6 +25,9 @@ withstand!(
         .reaches(SENT_ITEMS, &[("pipeline", "logs/own")], 500e3),
     records_that_are_refused in Scene { faults: refusing_all, ..DEAD_LOGS }
         .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
+    records_that_are_refused_on_disk in
+        Scene { faults: refusing_all, config: ON_DISK, ..DEAD_LOGS }
+        .reaches("sluice_delivery_requests_total", &[("outcome", "rejected")], 20.0),
     records_as_text in Scene { config: TEXT, ..DEAD_LOGS }
         .reaches(SENT_ITEMS, &[("pipeline", "logs")], 1e6),
     letters_that_json_writes_as_six in Scene { config: JSON_FILE, ..DEAD_LOGS }
@@ -38,6 +41,8 @@ fn discarding() -> Faults {
 fn refusing_all() -> Faults {
     refusing(1.0, Code::InvalidArgument)
 }
+
+const ON_DISK: &str = "buffer: {directory: '${env:DIRECTORY}'}";
 
 const CUT: &str = "
 processors: {batch: {send_batch_size: 100, send_batch_max_size: 100, timeout: 200ms}}
@@ -108,6 +113,10 @@ async fn attributes_on_each_record_behind_the_log(target: Target) {
 }
 
 async fn records_that_are_refused(target: Target) {
+    post_packed(target, records(1 << 20, 2_000_000)).await;
+}
+
+async fn records_that_are_refused_on_disk(target: Target) {
     post_packed(target, records(1 << 20, 2_000_000)).await;
 }
 
