@@ -5,7 +5,7 @@ use sluice_net::grpc::Code;
 
 use crate::gateway::refusing;
 use crate::peers::{log_of, post_for_ever};
-use crate::scene::{DEAD_LOGS, Scene};
+use crate::scene::{DEAD_LOGS, ON_DISK, Scene};
 use crate::{Target, withstand};
 
 withstand!(
@@ -30,8 +30,7 @@ const fn in_memory(letters: f64) -> Scene {
 }
 
 const fn on_disk(letters: f64) -> Scene {
-    let config = "buffer: {directory: '${env:DIRECTORY}'}";
-    Scene { config, ..in_memory(letters) }
+    Scene { config: ON_DISK, ..in_memory(letters) }
 }
 
 fn taking_all() -> Faults {

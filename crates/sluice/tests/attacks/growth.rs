@@ -10,7 +10,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use crate::gateway::{Gateway, alone, eventually, faulty_backend, refusing};
 use crate::peers::{field, post, post_for_ever, post_head};
-use crate::scene::{DEAD_LOGS, Scene};
+use crate::scene::{DEAD_LOGS, ON_DISK, Scene};
 use crate::{LIMIT_MIB, THREADS, Target, config, withstand};
 
 const SENT_ITEMS: &str = "otelcol_exporter_sent_log_records_total";
@@ -41,8 +41,6 @@ fn discarding() -> Faults {
 fn refusing_all() -> Faults {
     refusing(1.0, Code::InvalidArgument)
 }
-
-const ON_DISK: &str = "buffer: {directory: '${env:DIRECTORY}'}";
 
 const CUT: &str = "
 processors: {batch: {send_batch_size: 100, send_batch_max_size: 100, timeout: 200ms}}

@@ -42,6 +42,9 @@ pub(crate) const DEAD_LOGS: Scene = Scene {
     compared_with: None,
 };
 
+/// The log is in the directory of the attack.
+pub(crate) const ON_DISK: &str = "buffer: {directory: '${env:DIRECTORY}'}";
+
 /// A backend for which requests wait with all that was made of them.
 pub(crate) fn slow() -> Faults {
     Faults { discard: true, ..delaying(Duration::from_millis(500)) }
