@@ -7,7 +7,6 @@ mod actions;
 mod attributes;
 mod batch;
 mod fingerprint;
-mod go_regexp;
 mod matching;
 mod memory_limiter;
 mod processor;

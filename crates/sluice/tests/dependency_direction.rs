@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     (
         "sluice",
         &[
@@ -46,12 +46,14 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "otlp",
         ],
     ),
-    ("receivers", &["config", "net", "otlp", "flow", "telemetry"]),
+    ("receivers", &["config", "net", "otlp", "flow", "telemetry", "tail", "operators"]),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),
     ("flow", &["log", "otlp"]),
     ("log", &[]),
+    ("operators", &["config", "otlp"]),
+    ("tail", &["inflate"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),
     ("config", &["otlp"]),

@@ -1,12 +1,11 @@
 //! Reads a list of actions.
 
-use sluice_config::{Entry, Fields, Node, ScalarValue, Value};
+use sluice_config::{Entry, Fields, Node, Pattern, ScalarValue, Value};
 use sluice_otlp::AnyValue;
 
 use super::convert::ConvertedType;
 use super::source::{ContextKey, Source};
 use super::{Action, Actions, Put, What};
-use crate::go_regexp::Pattern;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {

@@ -5,13 +5,13 @@ mod convert;
 mod source;
 
 use sha2::{Digest, Sha256};
+use sluice_config::Pattern;
 use sluice_flow::Metadata;
 use sluice_otlp::{AnyValue, Attributes, NewValue, Value};
 
 pub(crate) use config::{read, value_of};
 
 use crate::fingerprint::Fingerprint;
-use crate::go_regexp::Pattern;
 use convert::ConvertedType;
 use source::{ContextKey, Source};
 

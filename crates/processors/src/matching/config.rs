@@ -1,12 +1,11 @@
 //! Reads `include` and `exclude`.
 
-use sluice_config::Fields;
+use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
 use super::attributes::{AttributeMatcher, ValueMatcher};
 use super::{Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
 use crate::actions::value_of;
-use crate::go_regexp::Pattern;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatchType {

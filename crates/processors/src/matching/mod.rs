@@ -4,12 +4,12 @@ mod attributes;
 mod config;
 
 use attributes::AttributeMatcher;
+use sluice_config::Pattern;
 use sluice_otlp::{Attributes, ItemEditor, Signal, Value, View};
 
 pub(crate) use config::read;
 
 use crate::fingerprint::Fingerprint;
-use crate::go_regexp::Pattern;
 use crate::text::text_of;
 
 /// Properties of an item. Every given one must match; of a list of strings one is enough.

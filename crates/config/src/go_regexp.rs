@@ -11,7 +11,7 @@ use regex::Regex;
 
 /// A compiled pattern, and the text that it was written as.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     text: String,
     regex: Regex,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// # Errors
     /// The reason, in a line.
-    pub(crate) fn new(text: &str) -> Result<Pattern, String> {
+    pub fn new(text: &str) -> Result<Pattern, String> {
         match Regex::new(&translate(text)) {
             Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
             Err(regex::Error::Syntax(message)) => {
@@ -31,22 +31,22 @@ impl Pattern {
         }
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Whether the pattern matches anywhere in the text. Bytes that are not UTF-8 match nothing.
-    pub(crate) fn matches(&self, text: &[u8]) -> bool {
+    pub fn matches(&self, text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
     }
 
     /// Names of the groups, without the whole; nothing for one that has no name.
-    pub(crate) fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
+    pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
         self.regex.capture_names().skip(1)
     }
 
     /// Named groups of the first match, in order, with their texts; empty for those not in it.
-    pub(crate) fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
+    pub fn named_groups(&self, text: &[u8]) -> Option<Vec<(&str, String)>> {
         let captures = self.regex.captures(str::from_utf8(text).ok()?)?;
         let text_of = |name| captures.name(name).map_or("", |group| group.as_str()).to_owned();
         Some(self.regex.capture_names().flatten().map(|name| (name, text_of(name))).collect())

@@ -1,0 +1,16 @@
+//! The Collector's log operators: they parse and change records between a receiver of logs and the
+//! engine.
+//!
+//! A receiver makes a [`Record`] of each line or message, hands it to a chain, and encodes the
+//! records that come out. `chain` knows the wiring (`id`, `output`, `if`, `on_error`), a file of
+//! `operators/` one operator each, `expression/` the language of `if` and `EXPR(…)`.
+//!
+//! Records know nothing of files. An [`Origin`] tells the receiver which range of its source a
+//! record is made of, so that a record which an operator holds keeps the checkpoint back.
+
+mod field;
+mod operator;
+mod record;
+
+pub use field::{Field, Root};
+pub use record::{Origin, Record};
