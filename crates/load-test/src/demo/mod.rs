@@ -1,5 +1,8 @@
-//! The demonstration: one run with three pipelines. One backend is healthy, one refuses most
-//! requests, one is dead. The table has the columns of the Kyma load test and some more.
+//! The demonstrations: one run each, with three pipelines whose backends differ, and a table of
+//! each pipeline's figures.
+
+mod gateway;
+mod log_agent;
 
 use std::time::Duration;
 
@@ -7,48 +10,74 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::report::{DASH, Kpis, PipelineKpis, Table, Target, count, megabytes, number};
-use crate::run::{self, Cores, Definition, FaultKind, FaultSchedule, Plan, ScheduledFault};
+use crate::run::{self, Cores, Definition, FaultSchedule, Plan, ScheduledFault};
 
-/// Share of the requests that the sick backend answers with UNAVAILABLE, as in the Kyma load test.
-const REFUSED_SHARE: f64 = 0.7;
-/// Name and backend of each pipeline.
-const PIPELINES: [(&str, &str); 3] = [
-    ("traces/healthy", "healthy"),
-    ("traces/refusing", "70 % answered 503"),
-    ("traces/dead", "dead"),
-];
+pub use gateway::GATEWAY;
+pub use log_agent::LOG_AGENT;
 
-/// Runs the subject with the demonstration's configuration, and shows the progress on standard
-/// error. `drain_within` limits the drain after the load.
-pub async fn run(
-    mut subject: Definition,
-    items_per_s: f64,
-    duration: Duration,
-    drain_within: Duration,
-) -> anyhow::Result<Kpis> {
-    subject.set_config("demo/gateway.yaml", include_str!("gateway.yaml"));
-    let sick = |kind, share, pipeline| ScheduledFault {
-        pipelines: vec![pipeline],
-        ..ScheduledFault::throughout(kind, share)
-    };
-    let faults = vec![sick(FaultKind::Refuse, REFUSED_SHARE, 1), sick(FaultKind::Outage, 1.0, 2)];
-    let faults = FaultSchedule::new(faults, duration, PIPELINES.len());
-    let plan = Plan {
-        multi: true,
-        faults: faults.map_err(|(fault, error)| anyhow::anyhow!("{fault}: {error}"))?,
-        faults_outlast_load: true,
-        duration,
-        pace: Some(crate::Pace::Open { items_per_s }),
-        drain_within,
-        ..Plan::new(Target::Traces, vec![subject])
-    };
-    let (_running, interrupted) = watch::channel(false);
-    let mut records = run::run_all(&[plan], &Cores::default(), interrupted).await?;
-    let turn = records.pop().and_then(|mut record| record.subjects.pop()?.turns.pop());
-    Ok(turn.context("the demonstration has no figures")?.kpis)
+/// A demonstration.
+pub struct Demonstration {
+    target: Target,
+    /// Path below `subjects/` as which the configuration is known, and its text.
+    config: (&'static str, &'static str),
+    pipelines: [DemoPipeline; 3],
+    /// Changes the plan's defaults.
+    adapt: fn(&mut Plan),
+    columns: &'static [Column],
 }
 
-/// Accepted spans that no backend has and no policy dropped. `None`: the gateway does not say.
+/// One pipeline of a demonstration.
+struct DemoPipeline {
+    name: &'static str,
+    /// The state of its backend, in words.
+    backend: &'static str,
+    /// The fault of its backend, for a load of this duration.
+    fault: Option<fn(Duration) -> ScheduledFault>,
+}
+
+/// A pipeline with the figures of the whole turn and its own.
+struct Row<'a>(&'a DemoPipeline, &'a Kpis, &'a PipelineKpis);
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+impl Demonstration {
+    /// Runs the subject with the demonstration's configuration, and shows the progress on standard
+    /// error. `drain_within` limits the drain after the load.
+    pub async fn run(
+        &self,
+        mut subject: Definition,
+        items_per_s: f64,
+        duration: Duration,
+        drain_within: Duration,
+    ) -> anyhow::Result<Kpis> {
+        let (path, text) = self.config;
+        subject.set_config(path, text);
+        let faults = self.pipelines.iter().enumerate().filter_map(|(index, pipeline)| {
+            Some(ScheduledFault { pipelines: vec![index], ..pipeline.fault?(duration) })
+        });
+        let faults = FaultSchedule::new(faults.collect(), duration, self.pipelines.len());
+        let mut plan = Plan {
+            multi: true,
+            faults: faults.map_err(|(fault, error)| anyhow::anyhow!("{fault}: {error}"))?,
+            duration,
+            pace: Some(crate::Pace::Open { items_per_s }),
+            drain_within,
+            ..Plan::new(self.target, vec![subject])
+        };
+        (self.adapt)(&mut plan);
+        let (_running, interrupted) = watch::channel(false);
+        let mut records = run::run_all(&[plan], &Cores::default(), interrupted).await?;
+        let turn = records.pop().and_then(|mut record| record.subjects.pop()?.turns.pop());
+        Ok(turn.context("the demonstration has no figures")?.kpis)
+    }
+
+    /// One row a pipeline. A value that is not known is a dash.
+    pub fn table(&self, kpis: &Kpis) -> Table {
+        let rows = self.pipelines.iter().zip(&kpis.pipelines);
+        Table::of("", self.columns, rows.map(|(pipeline, figures)| Row(pipeline, kpis, figures)))
+    }
+}
+
+/// Accepted items that no backend has and no policy dropped. `None`: the subject does not say.
 pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     match (pipeline.lost?, pipeline.held) {
         (0, _) => Some(0),
@@ -57,35 +86,20 @@ pub fn lost(pipeline: &PipelineKpis) -> Option<u64> {
     }
 }
 
-/// Name, state of the backend, figures of the whole turn, figures of the pipeline.
-type Row<'a> = (&'a str, &'a str, &'a Kpis, &'a PipelineKpis);
-type Column = (&'static str, fn(&Row<'_>) -> String);
-
-const COLUMNS: [Column; 13] = [
-    ("Pipeline", |(name, ..)| (*name).to_owned()),
-    ("Backend", |(_, backend, ..)| (*backend).to_owned()),
-    ("Receiver Accepted Spans/sec", |(.., kpis, _)| number(kpis.received_per_s, 0)),
-    ("Exporter Exported Spans/sec", |(.., pipeline)| number(pipeline.exported_per_s, 0)),
-    ("Exporter Queue Size", |(.., pipeline)| number(pipeline.queue, 0)),
-    ("Pod Memory Usage(MB)", |(.., kpis, _)| number(megabytes(kpis.memory_max_bytes), 0)),
-    ("Pod CPU Usage", |(.., kpis, _)| number(kpis.cpu_cores, 1)),
-    ("Received", |(.., kpis, _)| count(kpis.accepted)),
-    ("Exported", |(.., pipeline)| count(pipeline.exported)),
-    ("Lost", |(.., pipeline)| count(lost(pipeline))),
-    ("Dropped", |(.., pipeline)| number(pipeline.dropped, 0)),
-    ("Waiting", |(.., pipeline)| number(pipeline.held, 0)),
-    ("p50 / p99 ms", |(.., pipeline)| {
-        let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
-        latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}"))
-    }),
-];
-
-/// One row a pipeline. A value that is not known is a dash.
-pub fn table(kpis: &Kpis) -> Table {
-    let rows = PIPELINES.iter().zip(&kpis.pipelines);
-    let rows = rows.map(|(&(name, backend), pipeline)| (name, backend, kpis, pipeline));
-    Table::of("", &COLUMNS, rows)
-}
+// Columns that both demonstrations have.
+const PIPELINE: Column = ("Pipeline", |Row(pipeline, ..)| pipeline.name.to_owned());
+const BACKEND: Column = ("Backend", |Row(pipeline, ..)| pipeline.backend.to_owned());
+const MEMORY: Column =
+    ("Pod Memory Usage(MB)", |Row(_, kpis, _)| number(megabytes(kpis.memory_max_bytes), 0));
+const CPU: Column = ("Pod CPU Usage", |Row(_, kpis, _)| number(kpis.cpu_cores, 1));
+const EXPORTED: Column = ("Exported", |Row(.., pipeline)| count(pipeline.exported));
+const LOST: Column = ("Lost", |Row(.., pipeline)| count(lost(pipeline)));
+const DROPPED: Column = ("Dropped", |Row(.., pipeline)| number(pipeline.dropped, 0));
+const WAITING: Column = ("Waiting", |Row(.., pipeline)| number(pipeline.held, 0));
+const LATENCY: Column = ("p50 / p99 ms", |Row(.., pipeline)| {
+    let latency = pipeline.latency_p50_ms.zip(pipeline.latency_p99_ms);
+    latency.map_or_else(|| DASH.to_owned(), |(p50, p99)| format!("{p50:.0} / {p99:.0}"))
+});
 
 #[cfg(test)]
 mod tests {
@@ -111,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_pipeline_has_its_row_and_unknown_values_are_dashes() {
-        let table = table(&Kpis {
+        let table = GATEWAY.table(&Kpis {
             pipelines: vec![pipeline(70, Some(30.0)), pipeline(100, None)],
             accepted: Some(300_000),
             received_per_s: Some(10_000.0),

@@ -1,0 +1,58 @@
+//! The log agent: files of ten pods are written, and rotated about once a second. One backend is
+//! healthy, one refuses most requests, one goes away for the middle third of the load.
+
+use super::{
+    BACKEND, CPU, DROPPED, DemoPipeline, Demonstration, EXPORTED, LATENCY, LOST, MEMORY, PIPELINE,
+    Row, WAITING,
+};
+use crate::generate::LogFiles;
+use crate::report::{Target, count, number};
+use crate::run::{FaultKind, ScheduledFault};
+use std::time::Duration;
+
+const REFUSED_SHARE: f64 = 0.7;
+/// Reached in about a second at the usual rate.
+const ROTATE_BYTES: u64 = 256 << 10;
+
+pub static LOG_AGENT: Demonstration = Demonstration {
+    target: Target::LogAgent,
+    config: ("demo/log-agent.yaml", include_str!("log-agent.yaml")),
+    pipelines: [
+        DemoPipeline { name: "logs/healthy", backend: "healthy", fault: None },
+        DemoPipeline {
+            name: "logs/refusing",
+            backend: "70 % answered 503",
+            fault: Some(|_| ScheduledFault::throughout(FaultKind::Refuse, REFUSED_SHARE)),
+        },
+        DemoPipeline {
+            name: "logs/away",
+            backend: "away for a third of the time",
+            fault: Some(|load| ScheduledFault {
+                from: load / 3,
+                to: Some(load * 2 / 3),
+                ..ScheduledFault::throughout(FaultKind::Outage, 1.0)
+            }),
+        },
+    ],
+    adapt: |plan| {
+        plan.log_files = LogFiles {
+            rotate_bytes: ROTATE_BYTES,
+            rotate_every: Duration::from_secs(1),
+            ..LogFiles::default()
+        };
+    },
+    columns: &[
+        PIPELINE,
+        BACKEND,
+        ("Lines written", |Row(_, kpis, _)| count(kpis.offered)),
+        EXPORTED,
+        LOST,
+        ("Doubled", |Row(.., pipeline)| count(pipeline.doubled)),
+        DROPPED,
+        WAITING,
+        ("Exported lines/s", |Row(.., pipeline)| number(pipeline.exported_per_s, 0)),
+        LATENCY,
+        MEMORY,
+        CPU,
+    ],
+};
