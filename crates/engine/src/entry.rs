@@ -200,7 +200,7 @@ impl Record for Entry {
             ack.durable();
         }
         if let Some(receiving) = &self.receiving {
-            receiving.note_freed(self.frame.signal);
+            receiving.note_all_freed();
         }
     }
 }

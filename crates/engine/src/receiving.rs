@@ -72,7 +72,8 @@ impl ReceivingBudget {
         self.freed[signal as usize].notify_one();
     }
 
-    fn note_all_freed(&self) {
+    /// As [`Self::note_freed`] for each signal: they share the pool.
+    pub(crate) fn note_all_freed(&self) {
         Signal::ALL.into_iter().for_each(|signal| self.note_freed(signal));
     }
 
@@ -212,6 +213,8 @@ impl MemoryPool for RouteMemory {
     }
 }
 
+#[cfg(test)]
+mod sum_tests;
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use sluice_flow::overload::admission::Patience;
+use sluice_flow::overload::admission::{Arrival, Patience};
 use sluice_flow::overload::{BackendHealth, Policy, Workload};
 use sluice_flow::{Frame, Payload};
 use sluice_log::Next;
@@ -342,10 +342,11 @@ impl World {
         sender.longest_attempt = sender.longest_attempt.max(now - since);
         loop {
             let may_be_paced = patience.may_be_paced(now);
-            if route.admit(FRAME_BYTES, FRAME_BYTES, may_be_paced, now).is_ok() {
+            let arrival = Arrival { may_be_paced, ..route.arrival(FRAME_BYTES) };
+            if route.admit(arrival, now).is_ok() {
                 break;
             }
-            if !route.note_in_the_way(&mut sender.in_the_way, FRAME_BYTES, FRAME_BYTES, now) {
+            if !route.note_in_the_way(&mut sender.in_the_way, arrival, now) {
                 if patience.is_over(now) {
                     sender.refused += 1;
                     sender.waits = None;

@@ -155,13 +155,7 @@ impl Preparer {
         feed: &mut Feed,
         limits: SplitLimits,
     ) -> Option<Result<Unit<Lease>, Unsendable>> {
-        // Cut into small parts, a frame is only looked through at first.
-        let frame = &feed.leased.entry.frame;
-        let (mut bytes, mut items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
-        if feed.cutting.is_some() {
-            (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
-        }
-        let next = work_on(bytes, items, || self.make_next(feed, limits))?;
+        let next = self.make_next(feed, limits)?;
         feed.begin();
         // After its last unit, only the units keep a frame unresolved.
         if feed.slices.as_ref().is_some_and(|(slices, _)| slices.is_over()) {
@@ -184,30 +178,44 @@ impl Preparer {
             feed.end();
             return Some(Err(whole(reason)));
         }
+        let (bytes, items) = (frame.payload.uncompressed_len_bytes, frame.items as usize);
         loop {
             if let Some((lease, parts)) = &mut feed.cutting {
-                match parts.next() {
+                let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
+                match work_on(bytes, items, || parts.next()) {
                     Some(Ok(part)) => return Some(Ok(self.part(lease, part))),
                     Some(Err(error)) => return Some(Err(whole(cannot_cut(&error)))),
                     None => feed.cutting = None,
                 }
             }
-            let processed = match self.next_processed(feed)? {
-                Ok(processed) => processed,
+            match work_on(bytes, items, || self.next_cut(feed, limits))? {
+                Ok(None) => {}
+                Ok(Some(Cut::Unit(unit))) => return Some(Ok(unit)),
+                Ok(Some(Cut::Parts(lease, parts))) => feed.cutting = Some((lease, parts)),
                 Err(unsendable) => return Some(Err(unsendable)),
-            };
-            let Processed { payload, items, charged } = processed;
-            if items == 0 && frame.items > 0 {
-                continue;
-            }
-            let (path, content) = (feed.next_path - 1, Content::Whole(payload));
-            let lease = Lease { leased: leased.clone(), content, path, charged, headers: None };
-            match self.cut(lease, items, limits) {
-                Ok(Cut::Unit(unit)) => return Some(Ok(unit)),
-                Ok(Cut::Parts(lease, parts)) => feed.cutting = Some((lease, parts)),
-                Err(reason) => return Some(Err(whole(reason))),
             }
         }
+    }
+
+    /// What comes next, and whether it has to be cut. `Some(Ok(None))`: the steps left nothing.
+    fn next_cut(
+        &self,
+        feed: &mut Feed,
+        limits: SplitLimits,
+    ) -> Option<Result<Option<Cut>, Unsendable>> {
+        let Processed { payload, items, charged } = match self.next_processed(feed)? {
+            Ok(processed) => processed,
+            Err(unsendable) => return Some(Err(unsendable)),
+        };
+        let leased = feed.leased.clone();
+        let frame = &leased.entry.frame;
+        if items == 0 && frame.items > 0 {
+            return Some(Ok(None));
+        }
+        let (path, content) = (feed.next_path - 1, Content::Whole(payload));
+        let lease = Lease { leased: leased.clone(), content, path, charged, headers: None };
+        let cut = self.cut(lease, items, limits);
+        Some(cut.map(Some).map_err(|reason| Unsendable::whole(frame, reason)))
     }
 
     /// Runs the steps of the frame's paths and returns what comes next. None after the last path.

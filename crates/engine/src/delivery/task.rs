@@ -20,7 +20,7 @@ use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
 use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, dominant_header_bytes, pack};
 use super::sending::packing_bytes;
 use super::{Delivery, DeliveryId, Stop, messages};
-use crate::large_work::work_on;
+use crate::large_work::{requeue, work_on};
 use crate::private_memory::ChargedMemory;
 
 /// A task reads frames for this long, then looks at answers and lets other tasks run.
@@ -85,7 +85,7 @@ pub(crate) async fn run(
         }
         task.delivery.health.note_work(&mut workload, began, Instant::now());
         if !has_time {
-            tokio::task::yield_now().await;
+            requeue().await;
         }
         let wake = wake_at.map(|at| tokio::time::sleep_until(at.into()));
         tokio::select! {
@@ -393,7 +393,7 @@ impl Task {
             }
             Verdict::Dead { units, cause, reason } => self.dead(units, cause, &reason),
         }
-        self.delivery.receiving.note_freed(self.delivery.signal);
+        self.delivery.receiving.note_all_freed();
         self.delivery.note_room();
     }
 

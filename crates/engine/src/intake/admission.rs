@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Refusal;
-use sluice_flow::overload::admission::{Obstacle, Patience};
+use sluice_flow::overload::admission::{Arrival, Obstacle, Patience};
 use sluice_flow::source::{ArrivedBody, Permit};
 use sluice_log::format::{BODY_LIMIT_BYTES, METADATA_LIMIT_BYTES};
 
@@ -57,8 +57,8 @@ impl ReceiverRoute {
                 // The CPU is short, and no delivery is to blame.
                 in_the_way.clear();
             } else {
-                let (arriving, of_route) = self.arriving_bytes(bytes);
-                if self.route.note_in_the_way(&mut in_the_way, arriving, of_route, now) {
+                let arrival = self.arrival(bytes, false);
+                if self.route.note_in_the_way(&mut in_the_way, arrival, now) {
                     continue;
                 }
             }
@@ -96,8 +96,8 @@ impl ReceiverRoute {
     ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
-        let (arriving, of_route) = self.arriving_bytes(bytes);
-        let admitted = self.route.admit(arriving, of_route, may_be_paced, now);
+        let arrival = self.arrival(bytes, may_be_paced);
+        let admitted = self.route.admit(arrival, now);
         if admitted.is_err() && self.waits_for_cpu(bytes, now) {
             self.door.resources.scheduler.note_waits_for_cpu();
         }
@@ -113,7 +113,7 @@ impl ReceiverRoute {
                 return Err(Refusal::overloaded("the memory for backlogs is spent"));
             }
         }
-        self.route.check_disk(arriving, now)?;
+        self.route.check_disk(arrival.bytes, now)?;
         let admitted = Permit::take(self.memory.clone(), bytes);
         let refusal = match admitted {
             Ok(permit) => return Ok(Some(permit)),
@@ -130,11 +130,16 @@ impl ReceiverRoute {
         self.door.resources.scheduler.is_cpu_bound() && self.route.has_room_for(bytes as u64, now)
     }
 
-    /// Bytes of this request and of admitted ones that have not arrived yet: of all of them, for
-    /// the pool, and of those for the same deliveries, for a delivery's own limit.
-    fn arriving_bytes(&self, bytes: usize) -> (u64, u64) {
-        let all = [self.door.receiving.used_bytes(), self.memory.used_bytes()];
-        all.map(|used| (used + bytes) as u64).into()
+    /// This request, with the admitted ones that have not arrived yet.
+    fn arrival(&self, bytes: usize, may_be_paced: bool) -> Arrival {
+        let receiving = &self.door.receiving;
+        Arrival {
+            bytes: (receiving.used_bytes() + bytes) as u64,
+            route_bytes: (self.memory.used_bytes() + bytes) as u64,
+            beside_bytes: receiving.limit_bytes() as u64,
+            may_be_paced,
+            ..self.route.arrival(bytes as u64)
+        }
     }
 
     /// Refuses for good a request that is larger than the memory that it would wait for.

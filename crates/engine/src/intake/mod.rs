@@ -160,6 +160,10 @@ impl ReceiverRoute {
         let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
         if !self.route.prefix.is_empty() {
             work_on(bytes, items, || self.prepare(&mut request, permit))?;
+            if request.payload.bytes.len() > bytes {
+                // It was admitted with less.
+                self.admit_at_once(0)?;
+            }
         }
         self.check_storable(request.payload.bytes.len())?;
         let Request { payload, items, metadata, position } = request;

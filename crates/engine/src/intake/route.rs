@@ -41,17 +41,9 @@ impl Route {
         self.deliveries.iter().map(move |delivery| (&**delivery, delivery.state(now, is_cpu_bound)))
     }
 
-    /// Whether a request may enter, after shedding for it. `arriving_bytes`: its own, and of
-    /// admitted requests that have not arrived; `route_bytes`: those on this route.
-    pub(crate) fn admit(
-        &self,
-        arriving_bytes: u64,
-        route_bytes: u64,
-        may_be_paced: bool,
-        now: Instant,
-    ) -> Result<(), Obstacle<&Delivery>> {
-        let pool = self.backlog.make_room(arriving_bytes, now);
-        let arrival = Arrival { may_be_paced, ..self.arrival(arriving_bytes, route_bytes) };
+    /// Whether a request may enter, after shedding for it.
+    pub(crate) fn admit(&self, arrival: Arrival, now: Instant) -> Result<(), Obstacle<&Delivery>> {
+        let pool = self.backlog.make_room(arrival.bytes, now);
         let admitted = admission::admit(&pool, arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
             delivery.health.in_the_way.set(now);
@@ -59,10 +51,11 @@ impl Route {
         admitted
     }
 
-    /// One that may not be paced.
-    fn arrival(&self, bytes: u64, route_bytes: u64) -> Arrival {
+    /// A request that arrives alone, and may not be paced.
+    pub(crate) fn arrival(&self, bytes: u64) -> Arrival {
         let is_cpu_bound = self.backlog.is_cpu_bound();
-        Arrival { bytes, route_bytes, is_cpu_bound, may_be_paced: false }
+        let (route_bytes, beside_bytes, may_be_paced) = (bytes, bytes, false);
+        Arrival { bytes, route_bytes, beside_bytes, is_cpu_bound, may_be_paced }
     }
 
     /// Notes the deliveries in the way of a request that is not admitted, and since when they are:
@@ -71,11 +64,10 @@ impl Route {
     pub(crate) fn note_in_the_way(
         &self,
         known: &mut Vec<(CursorId, Instant)>,
-        arriving_bytes: u64,
-        route_bytes: u64,
+        arrival: Arrival,
         now: Instant,
     ) -> bool {
-        let (pool, arrival) = (self.backlog.state(), self.arrival(arriving_bytes, route_bytes));
+        let pool = self.backlog.state();
         let before = std::mem::take(known);
         let mut in_vain = false;
         for delivery in admission::in_the_way(&pool, arrival, self.states(now)) {
@@ -90,8 +82,7 @@ impl Route {
 
     /// Whether a request would be admitted alone, without any that is still arriving.
     pub(crate) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
-        let arrival = self.arrival(bytes, bytes);
-        admission::admit(&self.backlog.state(), arrival, self.states(now)).is_ok()
+        admission::admit(&self.backlog.state(), self.arrival(bytes), self.states(now)).is_ok()
     }
 
     /// To be called after an append: sheds what exceeds a limit, and wakes the deliveries. True if

@@ -15,10 +15,20 @@ const LONGEST_WAIT: Duration = PACE_WAIT.saturating_add(MEMORY_WAIT);
 pub struct Arrival {
     /// Length of the request, and of all admitted requests that have not arrived.
     pub bytes: u64,
-    /// The part of `bytes` that is for the same deliveries.
+    /// The part of `bytes` that comes the same way: the same receiver and signal.
     pub route_bytes: u64,
+    /// The memory that requests on their way have beside the pool.
+    pub beside_bytes: u64,
     pub is_cpu_bound: bool,
     pub may_be_paced: bool,
+}
+
+impl Arrival {
+    /// The bytes for which the pool must have room: those of the route, and of all routes what
+    /// exceeds the memory beside the pool. Pool and memory then keep the sum of their limits.
+    fn pool_bytes(&self) -> u64 {
+        self.route_bytes.max(self.bytes.saturating_sub(self.beside_bytes))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +53,7 @@ pub fn admit<I>(
     if let Some(id) = in_the_way(pool, arrival, route.clone()).next() {
         return Err(Obstacle::Delivery(id));
     }
-    if pool.is_full(arrival.route_bytes) { Err(Obstacle::Pool) } else { Ok(()) }
+    if pool.is_full(arrival.pool_bytes()) { Err(Obstacle::Pool) } else { Ok(()) }
 }
 
 /// The deliveries for which senders have to wait.

@@ -244,6 +244,7 @@ impl World {
         let arrival = Arrival {
             bytes: FRAME_BYTES,
             route_bytes: FRAME_BYTES,
+            beside_bytes: 0,
             is_cpu_bound: false,
             may_be_paced: true,
         };

@@ -35,9 +35,10 @@
 //!    keep their memory. On disk the pool is no larger than the room that the file system has for
 //!    it ([`disk::room_bytes`]).
 //! 8. **full** ([`admission::admit`]). When: the pool is full all the same, with what arrives for
-//!    the same deliveries. Then: requests wait, then are refused. Why: memory is bounded, and what
-//!    others receive has memory of its own. A request that was inflated is judged again, with the
-//!    size that it has then: small compressed requests could fill any memory otherwise.
+//!    the same receiver and signal, and with what arrives for all beyond the memory for receiving.
+//!    Then: requests wait, then are refused. Why: memory is bounded, and what others receive has
+//!    memory of its own. A request that was inflated or that processors made larger is judged
+//!    again, with that size: small compressed requests could fill any memory otherwise.
 //! 9. **patience** ([`admission::Patience`]). When: a request waits. Then: after 750 ms it is no
 //!    longer paced, and rule 3 judges deliveries that were in its way for as long; after a second
 //!    it is refused retryably. Why: no sender waits without end.

@@ -52,8 +52,13 @@ fn pool(used_mib: u64, deliveries: usize) -> PoolState {
 
 /// The obstacle for a request of 1 MiB, if there is one.
 fn obstacle(pool: PoolState, route: &[DeliveryState]) -> Option<Obstacle<usize>> {
-    let (bytes, route_bytes) = (MIB, MIB);
-    let arrival = Arrival { bytes, route_bytes, is_cpu_bound: false, may_be_paced: true };
+    let arrival = Arrival {
+        bytes: MIB,
+        route_bytes: MIB,
+        beside_bytes: 64 * MIB,
+        is_cpu_bound: false,
+        may_be_paced: true,
+    };
     admit(&pool, arrival, route.iter().copied().enumerate()).err()
 }
 
@@ -248,13 +253,20 @@ fn rule_8_a_full_pool_admits_nothing() {
 /// Scenario: others are receiving requests that would fill the pool, and may never enter it.
 #[test]
 fn rule_8_what_arrives_for_other_deliveries_does_not_fill_the_pool() {
-    let admitted = |route_bytes| {
-        let arrival =
-            Arrival { bytes: 40 * MIB, route_bytes, is_cpu_bound: false, may_be_paced: true };
+    let admitted = |route_mib, beside_mib| {
+        let arrival = Arrival {
+            bytes: 40 * MIB,
+            route_bytes: route_mib * MIB,
+            beside_bytes: beside_mib * MIB,
+            is_cpu_bound: false,
+            may_be_paced: true,
+        };
         admit(&pool(40, 4), arrival, [(0, isolated(0, HEALTHY))].into_iter())
     };
-    assert_eq!(admitted(MIB), Ok(()));
-    assert_eq!(admitted(40 * MIB), Err(Obstacle::Pool), "its own do");
+    assert_eq!(admitted(1, 40), Ok(()));
+    assert_eq!(admitted(40, 40), Err(Obstacle::Pool), "its own do");
+    assert_eq!(admitted(1, 16), Ok(()), "24 MiB beyond the memory for receiving have room");
+    assert_eq!(admitted(1, 15), Err(Obstacle::Pool), "25 MiB have not");
 }
 
 #[test]

@@ -86,6 +86,14 @@ impl ArrivedBody {
     }
 }
 
+/// Whether a request of more bytes or items than others takes long to process, cut or pack: some
+/// milliseconds or more. A receiver submits few of these at a time.
+pub const fn is_large_work(bytes: usize, items: usize) -> bool {
+    const LARGE_BYTES: usize = 1 << 20;
+    const LARGE_ITEMS: usize = 10_000;
+    bytes > LARGE_BYTES || items > LARGE_ITEMS
+}
+
 #[derive(Debug)]
 pub struct Request {
     pub payload: Payload,

@@ -166,6 +166,7 @@ impl Ingest {
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
         let (inspected, permit) = inspected.map_err(|refused| (refused, 0))?;
+        let turn = self.inspector.turn_to_submit(&inspected).await;
         let Inspected { items, payload, repaired_strings } = inspected;
         counters.repaired_strings.fetch_add(repaired_strings, Ordering::Relaxed);
         if items == 0 {
@@ -176,7 +177,9 @@ impl Ingest {
             route.admit_at_once(0).map_err(|refusal| (refusal.into(), items))?;
         }
         let request = Request { payload, items, metadata, position: None };
-        let accepted = match route.submit(request, permit) {
+        let submitted = route.submit(request, permit);
+        drop(turn);
+        let accepted = match submitted {
             Ok(receipt) => receipt.accepted().await,
             Err(refusal) => Err(refusal),
         };

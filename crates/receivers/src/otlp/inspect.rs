@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
-use sluice_flow::source::{IngressRoute, Permit};
+use sluice_flow::source::{IngressRoute, Permit, is_large_work};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Malformed, Signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
@@ -102,6 +102,18 @@ impl Inspector {
     pub(super) fn new() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Inspector(Arc::new(Semaphore::new(threads)))
+    }
+
+    /// A turn to submit a request, if processing it takes long: as many at a time as there are
+    /// threads. Each may take memory that is charged only when its size is known.
+    pub(super) async fn turn_to_submit(
+        &self,
+        inspected: &Inspected,
+    ) -> Option<OwnedSemaphorePermit> {
+        let bytes = inspected.payload.uncompressed_len_bytes;
+        let is_large = is_large_work(bytes, inspected.items as usize);
+        // The semaphore is never closed.
+        if is_large { Arc::clone(&self.0).acquire_owned().await.ok() } else { None }
     }
 
     /// The permit that comes back covers the memory of the payload.
@@ -262,5 +274,30 @@ impl Work {
     fn invalid(&self, malformed: Malformed) -> Refused {
         let signal = self.signal;
         Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Guarantee: as many large requests are submitted at a time as there are threads; small ones
+    /// do not wait.
+    #[tokio::test]
+    async fn large_requests_take_turns_to_be_submitted() {
+        let of = |items| {
+            let payload = Payload::identity(Bytes::from_static(b"payload"));
+            Inspected { items, payload, repaired_strings: 0 }
+        };
+        let (inspector, large) = (Inspector(Arc::new(Semaphore::new(2))), of(1_000_000));
+        let turns = [0, 1].map(|_| inspector.turn_to_submit(&large).now_or_never().flatten());
+        assert!(turns.iter().all(Option::is_some));
+        assert!(inspector.turn_to_submit(&large).now_or_never().is_none(), "it waits");
+        let small = inspector.turn_to_submit(&of(1)).now_or_never();
+        assert!(matches!(small, Some(None)), "it needs no turn");
+        drop(turns);
+        assert!(inspector.turn_to_submit(&large).now_or_never().flatten().is_some());
     }
 }
