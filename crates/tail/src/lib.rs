@@ -163,16 +163,20 @@ impl Tail {
             counts: Counts::default(),
         };
         for known in known.into_iter().flatten() {
-            tail.remember(known);
+            tail.remember(known, Vec::new());
         }
         tail
     }
 
-    /// Adds a content that was read before; call it before the first look.
-    pub fn remember(&mut self, known: Known) -> FileId {
+    /// Adds a content that was read before, with the beginnings of its ranges that are not
+    /// resolved. Call it before the first look.
+    pub fn remember(&mut self, known: Known, begun: Vec<Mark>) -> FileId {
+        self.begins_at_end = false;
         let id = self.new_id();
         self.by_inode.insert(known.inode, id);
-        self.files.insert(id, File::known(known));
+        let mut file = File::known(known);
+        file.begun = begun.into();
+        self.files.insert(id, file);
         self.set_missing(id);
         id
     }
@@ -250,14 +254,23 @@ impl Tail {
         self.files.values().filter(|it| it.is_identified).map(known).collect()
     }
 
-    /// A content with the mark up to which it is read.
-    pub fn known_as_read(&self, id: FileId) -> Option<Known> {
-        self.files.get(&id).map(|file| file.known_at(file.mark))
+    /// All contents with the marks up to which they are read, and the beginnings of what is not
+    /// resolved of them.
+    pub fn contents(&self) -> impl Iterator<Item = (FileId, Known, Vec<Mark>)> {
+        let identified = self.files.iter().filter(|(_, file)| file.is_identified);
+        identified
+            .map(|(id, file)| (*id, file.known_at(file.mark), file.begun.iter().copied().collect()))
     }
 
-    /// Whether the content is still followed.
-    pub fn has(&self, id: FileId) -> bool {
-        self.files.contains_key(&id)
+    /// Whether the content's file is gone.
+    pub fn is_missing(&self, id: FileId) -> bool {
+        self.place_of(id).is_none_or(|place| place == Place::Missing)
+    }
+
+    /// Records are cut at this length from now on.
+    pub fn limit_records(&mut self, bytes: usize) {
+        let splitter = &mut self.options.splitter;
+        splitter.max_bytes = splitter.max_bytes.min(bytes);
     }
 
     /// The path at which the content was seen last.
