@@ -23,6 +23,8 @@ pub(crate) enum Place {
 
 pub(crate) struct File {
     pub path: PathBuf,
+    /// Where it can be opened after it left its path, if that is known.
+    pub moved: Option<PathBuf>,
     /// The target, if the path is a link.
     pub target: Option<PathBuf>,
     pub inode: Inode,
@@ -56,6 +58,7 @@ impl File {
     pub(crate) fn new(path: PathBuf, inode: Inode, now: Instant) -> File {
         File {
             path,
+            moved: None,
             target: None,
             inode,
             place: Place::Listed,

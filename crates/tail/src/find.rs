@@ -231,7 +231,7 @@ impl Tail {
         self.unset_path(id);
         let Some(file) = self.files.get_mut(&id) else { return };
         file.path = path.to_owned();
-        file.target = None;
+        (file.target, file.moved) = (None, None);
         if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
             file.target = fs::canonicalize(path).ok();
         }
@@ -258,23 +258,18 @@ impl Tail {
         self.unset_path(id);
         let Some(file) = self.files.get_mut(&id) else { return };
         if file.open.is_none() {
-            match moved(&file.path, file.inode) {
-                Some((path, open)) => {
-                    (file.path, file.open) = (path, Some(open));
-                    file.is_verified = false;
-                    self.open_count += 1;
-                }
-                None => {
-                    self.give_up(id);
-                    return;
-                }
+            file.moved = moved(&file.path, file.inode);
+            if file.moved.is_none() {
+                self.give_up(id);
+                return;
             }
         }
-        let Some(file) = self.files.get_mut(&id) else { return };
-        file.place = Place::Away;
-        file.active = now;
-        self.counts.rotated += 1;
-        self.away.push_back(id);
+        if file.place == Place::Listed {
+            file.place = Place::Away;
+            file.active = now;
+            self.counts.rotated += 1;
+            self.away.push_back(id);
+        }
         self.schedule.soon(id);
         self.bound_away();
     }
@@ -282,6 +277,9 @@ impl Tail {
     /// Forgets where a content is. What was not read of it is counted.
     pub(crate) fn give_up(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(metadata) = file.open.as_ref().and_then(|open| open.metadata().ok()) {
+            file.size = metadata.len();
+        }
         let left = file.size.saturating_sub(file.mark.offset);
         if left > 0 && !file.is_gzip {
             self.counts.lost_files += 1;
@@ -366,17 +364,22 @@ impl Tail {
         }
     }
 
-    /// Closes the oldest of too many files that have left, those first that are read to their end.
+    /// Closes the oldest of too many files that have left. Each is opened again for its turn, unless
+    /// it has no name any more.
     fn bound_away(&mut self) {
         let is_away = |id: &FileId| self.files.get(id).is_some_and(|it| it.place == Place::Away);
         self.away.retain(is_away);
-        while self.away.len() > (self.options.max_open / 2).max(1) {
-            let is_read = |id: &FileId| {
-                let file = &self.files[id];
-                file.size <= file.mark.offset && file.begun.is_empty()
-            };
-            let at = self.away.iter().position(is_read).unwrap_or(0);
-            if let Some(id) = self.away.remove(at) {
+        let is_open = |id: &FileId| self.files[id].open.is_some();
+        let open: Vec<FileId> = self.away.iter().copied().filter(is_open).collect();
+        let excess = open.len().saturating_sub((self.options.max_open / 2).max(1));
+        for id in open.into_iter().take(excess) {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
+                file.moved = moved(&file.path, file.inode);
+            }
+            if file.moved.is_some() {
+                self.close(id);
+            } else {
                 self.give_up(id);
             }
         }
@@ -388,15 +391,11 @@ fn is_at(path: &Path, inode: Inode) -> bool {
     fs::metadata(path).is_ok_and(|metadata| Inode::of(&metadata) == inode)
 }
 
-/// The file of this inode in the directory of a path: it was renamed while it was not open.
-fn moved(path: &Path, inode: Inode) -> Option<(PathBuf, fs::File)> {
+/// The path of this inode in the directory of a path: its file was renamed.
+fn moved(path: &Path, inode: Inode) -> Option<PathBuf> {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     let entries = fs::read_dir(directory.unwrap_or(Path::new("."))).ok()?;
-    for entry in entries.flatten().filter(|entry| entry.ino() == inode.number) {
-        let open = fs::File::open(entry.path()).ok()?;
-        if open.metadata().is_ok_and(|it| it.is_file() && Inode::of(&it) == inode) {
-            return Some((entry.path(), open));
-        }
-    }
-    None
+    let same = entries.flatten().filter(|entry| entry.ino() == inode.number);
+    let mut paths = same.map(|entry| entry.path());
+    paths.find(|path| is_at(path, inode))
 }

@@ -23,7 +23,7 @@ impl Tail {
         if file.open.is_some() {
             return true;
         }
-        let opened = fs::File::open(&file.path);
+        let opened = fs::File::open(file.moved.as_ref().unwrap_or(&file.path));
         let opened = opened.and_then(|open| Ok((open.metadata()?, open)));
         match opened {
             Ok((metadata, open)) if Inode::of(&metadata) == file.inode => {
@@ -39,8 +39,12 @@ impl Tail {
                 true
             }
             // Another file is there by now.
-            Ok(_) => {
+            Ok(_) if file.place == Place::Listed => {
                 self.next_scan = now;
+                false
+            }
+            Ok(_) => {
+                self.leave(id, now);
                 false
             }
             Err(error) => {
@@ -84,7 +88,9 @@ impl Tail {
                 if self.open.len() == 1 {
                     return;
                 }
-            } else if self.place_of(id) == Some(Place::Listed) {
+            } else if let Some(file) = self.files.get(&id)
+                && (file.place == Place::Listed || file.moved.is_some())
+            {
                 self.close(id);
             }
         }

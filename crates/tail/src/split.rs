@@ -136,11 +136,17 @@ impl Splitter {
                 Some((if *omit { stop } else { 0 }, next, next))
             }
             Boundary::End { pattern, omit } => {
-                let (start, stop) = self.find(pattern, bytes, 0)?;
+                let is_end = |stop: usize| {
+                    stop > 0 && bytes.get(stop).is_none_or(|byte| byte & 0xc0 != 0x80)
+                };
+                let (mut start, mut stop) = self.find(pattern, bytes, 0)?;
+                // A match of nothing ends no record of nothing, nor a part of a character.
+                while start == stop && !is_end(stop) {
+                    (start, stop) = self.find(pattern, bytes, stop + 1)?;
+                }
                 // The match may go on in what follows.
                 let is_sure = stop < bytes.len() || end != End::Open;
-                let consumed = if stop == 0 { bytes.len().min(self.charset.unit()) } else { stop };
-                is_sure.then_some((0, if *omit { start } else { consumed }, consumed))
+                is_sure.then_some((0, if *omit { start } else { stop }, stop))
             }
             Boundary::None => {
                 let is_whole = end != End::Open && bytes.len() < self.max_bytes;
@@ -151,6 +157,9 @@ impl Splitter {
 
     /// The first match from a place on.
     fn find(&self, pattern: &Regex, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+        if from > bytes.len() {
+            return None;
+        }
         if matches!(self.charset, Charset::Utf8 | Charset::Utf8Raw | Charset::Nop) {
             return pattern.find_at(bytes, from).map(|found| (found.start(), found.end()));
         }

@@ -392,14 +392,13 @@ fn long_lines_widen_the_window_and_damaged_files_hurt_no_others() {
     let long = "x".repeat(3 << 20);
     scene.append("long", &format!("{long}\nafter\n"));
     let mut damaged = gzip(b"good\n");
-    damaged.truncate(12);
-    damaged.extend_from_slice(&[0xff; 100]);
+    let checksum = damaged.len() - 8;
+    damaged[checksum] ^= 1;
     fs::write(scene.path("damaged.gz"), damaged).expect("is written");
     fs::write(scene.path("nul"), b"a\0b\n").expect("is written");
     scene.settle();
-    scene.read.retain(|line, _| !line.starts_with("good"));
-    scene.assert_read(&[&long, "after", "a\0b"]);
-    assert!(scene.tail().counts.failed > 0);
+    scene.assert_read(&[&long, "after", "a\0b", "good"]);
+    assert_eq!(scene.tail().counts.failed, 1);
 }
 
 /// Scenario: a writer goes on at its offset after its file was truncated: a hole is before.

@@ -80,47 +80,57 @@ impl Window {
         } else {
             read_full(&mut self.bytes[before..], |into, done| file.read_at(into, at + done))
         };
-        let length = before + *read.as_ref().unwrap_or(&0);
-        self.is_end = length < whole;
-        self.bytes.truncate(length);
-        read.map(|read| read > 0)
+        let (length, is_end) = *read.as_ref().unwrap_or(&(0, false));
+        self.is_end = is_end;
+        self.bytes.truncate(before + length);
+        read.map(|(read, _)| read > 0)
     }
 
-    fn inflate(&mut self, id: FileId, file: &File, at: u64, before: usize) -> io::Result<usize> {
+    fn inflate(
+        &mut self,
+        id: FileId,
+        file: &File,
+        at: u64,
+        before: usize,
+    ) -> io::Result<(usize, bool)> {
         let mut inflater = match self.inflater.take() {
             Some(inflater) if inflater.of == id && inflater.offset == at => inflater,
             _ => Inflater::new(id, file)?,
         };
         inflater.skip_to(at)?;
-        let read = read_full(&mut self.bytes[before..], |into, _| inflater.decoder.read(into))?;
+        let (read, is_end) =
+            read_full(&mut self.bytes[before..], |into, _| inflater.decoder.read(into))?;
         inflater.offset += read as u64;
         // At its end it is opened anew: more may have been appended.
         if before + read == self.bytes.len() {
             self.inflater = Some(inflater);
         }
-        Ok(read)
+        Ok((read, is_end))
     }
 }
 
-/// Reads until nothing more comes or the buffer is full.
+/// Reads until nothing more comes or the buffer is full. Returns the length, and whether nothing
+/// more came.
 fn read_full(
     into: &mut [u8],
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
-) -> io::Result<usize> {
+) -> io::Result<(usize, bool)> {
     let mut done = 0;
     while done < into.len() {
         match read(&mut into[done..], done as u64) {
-            Ok(0) => break,
+            Ok(0) => return Ok((done, true)),
             Ok(length) => done += length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A file that is still being compressed.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            // The bytes before the error are good.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok((done, true));
+            }
+            // The bytes before the error are good, and it will come again.
             Err(_) if done > 0 => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(done)
+    Ok((done, false))
 }
 
 /// Inflates the file that is in its turn, from its beginning.
@@ -142,7 +152,7 @@ impl Inflater {
         let mut passed = [0; 16 << 10];
         while self.offset < offset {
             let length = (offset - self.offset).min(passed.len() as u64) as usize;
-            let read = read_full(&mut passed[..length], |into, _| self.decoder.read(into))?;
+            let (read, _) = read_full(&mut passed[..length], |into, _| self.decoder.read(into))?;
             if read == 0 {
                 break;
             }
@@ -180,11 +190,11 @@ pub(crate) fn peek(
     max_bytes: usize,
 ) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; max_bytes];
-    let read = if is_gzip {
+    let (read, _) = if is_gzip {
         let mut inflater = Inflater::new(FileId(0), file)?;
         inflater.skip_to(offset)?;
         if inflater.offset < offset {
-            0
+            (0, true)
         } else {
             read_full(&mut bytes, |into, _| inflater.decoder.read(into))?
         }
