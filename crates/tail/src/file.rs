@@ -38,12 +38,14 @@ pub(crate) struct File {
     pub is_gzip: bool,
     /// The content was compared with those that are known.
     pub is_identified: bool,
-    /// The bytes before the mark were compared since it is open.
+    /// The bytes before the mark were compared since it was found.
     pub is_verified: bool,
     /// The last look at which it was at its path.
     pub seen_at: u64,
     /// Its size when it was last looked at.
     pub size: u64,
+    /// Its size and time when it was last read.
+    pub version: (u64, i64, i64),
     /// The end of the bytes that no record ends, and the time at which they came.
     pub partial: Option<(u64, Instant)>,
     /// When something was last read, or the file left.
@@ -71,6 +73,7 @@ impl File {
             is_verified: false,
             seen_at: 0,
             size: 0,
+            version: (0, 0, 0),
             partial: None,
             active: now,
             held: None,

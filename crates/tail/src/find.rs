@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::DirEntryExt as _;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,13 @@ impl Tail {
         let at = self.by_path.get(path).copied();
         if self.is_meant(path) {
             match fs::metadata(path) {
-                Ok(metadata) => self.see(path, &metadata, now),
+                Ok(metadata) => {
+                    self.see(path, &metadata, now);
+                    // Its inode may be that of a file before.
+                    if let Some(id) = self.by_path.get(path) {
+                        self.wake(*id, now);
+                    }
+                }
                 Err(_) => at.into_iter().for_each(|id| self.leave(id, now)),
             }
         } else if let Some(id) = at {
@@ -155,9 +161,6 @@ impl Tail {
         };
         let file = &self.files[&id];
         if file.place == Place::Listed && file.path != path {
-            if file.seen_at == self.looks && before.is_none() && is_at(&file.path, inode) {
-                return;
-            }
             if is_at(&file.path, inode) {
                 // Another name of the same file.
                 return;
@@ -174,7 +177,7 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.seen_at = looks;
         file.place = Place::Listed;
-        if file.size != metadata.len() || !file.is_verified && file.open.is_none() {
+        if file.version != version(metadata) || !file.is_verified {
             file.size = metadata.len();
             self.wake(id, now);
         }
@@ -359,7 +362,6 @@ impl Tail {
         if let Some(file) = self.files.get_mut(&id)
             && file.open.take().is_some()
         {
-            file.is_verified = false;
             self.open_count -= 1;
         }
     }
@@ -384,6 +386,11 @@ impl Tail {
             }
         }
     }
+}
+
+/// Changes when a file is written to.
+pub(crate) fn version(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// Whether the path leads to this inode.

@@ -106,7 +106,7 @@ impl Tail {
         if head.is_empty() || begin >= file.size {
             return Ok(None);
         }
-        if let Some(known) = self.find_missing(open, is_gzip, &head, &file.path) {
+        if let Some(known) = self.find_missing(open, is_gzip, &head, file) {
             self.take_over(known, id);
             return Ok(Some(known));
         }
@@ -127,23 +127,28 @@ impl Tail {
     }
 
     /// A content without a file that goes on in this one; of several, the one that was read
-    /// furthest.
+    /// furthest. A short content says little: its file must have had the inode's number, or a name
+    /// of which this one is made.
     fn find_missing(
         &self,
         open: &fs::File,
         is_gzip: bool,
         head: &[u8],
-        path: &Path,
+        at: &File,
     ) -> Option<FileId> {
         if self.missing.is_empty() {
             return None;
         }
+        let names = derived_from(&at.path);
+        let is_meant = |file: &File| {
+            file.head.len as usize >= self.options.head_bytes
+                || file.inode.number == at.inode.number
+                || names.contains(&file.path)
+        };
         let found = Head::all_of(head).filter_map(|head| self.missing.get(&head)).flatten();
         let mut found: Vec<(bool, u64, FileId)> = found
-            .map(|id| {
-                let file = &self.files[id];
-                (file.path == path, file.mark.offset, *id)
-            })
+            .filter(|id| is_meant(&self.files[id]))
+            .map(|id| (self.files[id].path == at.path, self.files[id].mark.offset, *id))
             .collect();
         found.sort_unstable();
         found
@@ -222,23 +227,13 @@ impl Tail {
         Ok(file.held.is_some_and(|until| now < until))
     }
 
-    /// Contents whose names this one's begins with: of `a.log.1.gz` those of `a.log.1` and `a.log`,
-    /// of `a-1.log` that of `a.log`.
+    /// Contents of whose names this one is made, and those that have left this directory.
     fn originals(&self, path: &Path) -> Vec<FileId> {
-        let (Some(name), Some(directory)) = (path.file_name(), path.parent()) else {
-            return Vec::new();
-        };
-        let Some(name) = name.to_str() else { return Vec::new() };
-        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
-        let names =
-            cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
-        let paths = names.map(|name| -> PathBuf { directory.join(name) });
+        let paths = derived_from(path);
         let mut found: Vec<FileId> =
-            paths.filter_map(|path| self.by_path.get(&path).copied()).collect();
-        // Those that have left their paths, as after a rename.
+            paths.iter().filter_map(|path| self.by_path.get(path).copied()).collect();
         found.extend(self.away.iter().filter(|id| {
-            self.files.get(id).is_some_and(|file| file.path.parent() == Some(directory))
+            self.files.get(id).is_some_and(|file| file.path.parent() == path.parent())
         }));
         found.sort_unstable();
         found.dedup();
@@ -273,6 +268,19 @@ impl Tail {
         self.set_missing(id);
         self.schedule.soon(new);
     }
+}
+
+/// The paths of which this one may be made: of `a.log.1.gz` those of `a.log.1` and `a.log`, of
+/// `a-1.log` that of `a.log`.
+fn derived_from(path: &Path) -> Vec<PathBuf> {
+    let (Some(name), Some(directory)) = (path.file_name(), path.parent()) else {
+        return Vec::new();
+    };
+    let Some(name) = name.to_str() else { return Vec::new() };
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
+    let names = cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
+    names.map(|name| directory.join(name)).filter(|it| it != path).collect()
 }
 
 /// Whether the file has the bytes before the place up to which a content was read.

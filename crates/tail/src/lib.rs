@@ -139,7 +139,7 @@ impl Tail {
     /// `known`: contents that were read before. `None`: there was no checkpoint.
     pub fn new(options: Options, known: Option<Vec<Known>>, now: Instant) -> Tail {
         let watcher = Watcher::new(options.watches);
-        let begins_at_end = options.starts_at_end && known.as_ref().is_none_or(Vec::is_empty);
+        let begins_at_end = options.starts_at_end && known.is_none();
         let mut tail = Tail {
             options,
             files: HashMap::new(),

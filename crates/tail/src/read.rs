@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::file::Place;
+use crate::find::version;
 use crate::identity::{Head, Inode};
 use crate::split::End;
 use crate::window;
@@ -50,7 +51,10 @@ impl Tail {
         let file = self.files.get_mut(&id)?;
         let open = file.open.as_ref()?;
         let size = match open.metadata() {
-            Ok(metadata) => metadata.len(),
+            Ok(metadata) => {
+                file.version = version(&metadata);
+                metadata.len()
+            }
             Err(error) => {
                 self.close(id);
                 self.failed(id, &error, now);

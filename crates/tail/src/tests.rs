@@ -318,6 +318,23 @@ fn removed_files_are_read_to_their_end() {
     assert!(scene.read.values().all(|times| *times == 1), "{:?}", scene.read);
 }
 
+/// Scenario: a short file is removed, and a file elsewhere begins with the same line. Guarantee: it
+/// is another file.
+#[test]
+fn a_short_content_that_is_gone_is_not_taken_for_another() {
+    let mut scene = Scene::new("*", |_| ());
+    let mut keeps = Vec::new();
+    for name in ["a", "b"] {
+        scene.append(name, "starting\n");
+        // Its inode is not used again.
+        keeps.push(fs::File::open(scene.path(name)).expect("opens"));
+        scene.settle();
+        fs::remove_file(scene.path(name)).expect("is removed");
+        scene.pass(Duration::from_secs(60));
+    }
+    assert_eq!(scene.read["starting"], 2);
+}
+
 #[test]
 fn links_are_followed_to_other_targets() {
     let mut scene = Scene::new("*.log", |_| ());

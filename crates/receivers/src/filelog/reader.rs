@@ -167,7 +167,8 @@ impl Reader {
     /// Reads and submits a few requests. Returns whether nothing is left for now.
     async fn read(&mut self, id: FileId) -> Result<bool, Refusal> {
         let mut window_bytes = WINDOW_BYTES;
-        for _ in 0..TURN_REQUESTS {
+        let mut requests = 0;
+        while requests < TURN_REQUESTS {
             let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
             let mut permit = self.admit(&*route, &mut window_bytes).await?;
             if self.stop.is_cancelled() {
@@ -179,6 +180,7 @@ impl Reader {
             }
             let (range, outcome) = self.collect(id, window_bytes, now);
             if !range.is_empty() {
+                requests += 1;
                 self.tail.progressed(id, now);
                 let items = self.lines.items();
                 let position = Some(self.progress.begin(id, range.clone()));
