@@ -366,8 +366,8 @@ impl Tail {
         }
     }
 
-    /// Closes the oldest of too many files that have left. Each is opened again for its turn, unless
-    /// it has no name any more.
+    /// Closes the oldest of too many files that have left. Each is opened again for its turn,
+    /// unless it has no name any more.
     fn bound_away(&mut self) {
         let is_away = |id: &FileId| self.files.get(id).is_some_and(|it| it.place == Place::Away);
         self.away.retain(is_away);

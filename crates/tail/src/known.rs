@@ -1,4 +1,4 @@
-//! What is known of contents, in a file that is replaced as a whole.
+//! Known contents, in a file that is replaced as a whole.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ impl Known {
         line
     }
 
-    /// What a line says. `None`: it is no such line.
+    /// Reads a line. `None`: it is no such line.
     pub fn of_line(line: &str) -> Option<Known> {
         let mut words = line.split(' ');
         let mut word = || words.next();

@@ -119,7 +119,7 @@ pub struct Tail {
     schedule: Schedule,
     watcher: Watcher,
     window: Window,
-    /// What the window has behind its last record is one.
+    /// The rest of the window, behind its last record, is one too.
     flushes: bool,
     /// Files that are open at their path, the first opened first.
     open: VecDeque<FileId>,

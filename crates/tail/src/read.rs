@@ -28,7 +28,7 @@ pub struct Line<'t> {
     pub number: u64,
 }
 
-/// What [`Tail::fill`] found.
+/// The result of [`Tail::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// [`Tail::line`] may have records.

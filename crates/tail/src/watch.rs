@@ -1,4 +1,4 @@
-//! What changes in directories, as the kernel tells it.
+//! Changes in directories, as the kernel tells them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

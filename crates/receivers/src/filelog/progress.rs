@@ -1,4 +1,4 @@
-//! What is under way of each file, and the checkpoint.
+//! Ranges of files that are under way, and the checkpoint.
 
 use std::collections::HashMap;
 use std::io;

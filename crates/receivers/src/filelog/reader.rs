@@ -109,7 +109,7 @@ impl Reader {
         counters.files.store(self.tail.present_files() as u64, Ordering::Relaxed);
     }
 
-    /// Until something changes, or it is time for something.
+    /// Waits for a change, or for the time at which something is due.
     async fn wait(&self, changes: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
         let due = self.tail.next_due();
         let due = self.progress.next_look().map_or(due, |look| due.min(look));
