@@ -3,13 +3,14 @@
 //!
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
+pub mod filelog;
 pub mod otlp;
 mod receiver;
 
 pub use receiver::{
-    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
-    ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
+    BindContext, BoundReceiver, Checkpoints, Listening, ReceiverConfig, ReceiverContext,
+    ReceiverCounters, ReceiverError, ReceiverKind, ReceiverKinds, StartedReceiver, Streams,
 };
 
 /// The kinds of receivers in this build.
-pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);
+pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND, filelog::KIND]);

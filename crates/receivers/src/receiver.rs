@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
 use sluice_config::{ComponentKind, ComponentKinds};
@@ -38,6 +39,17 @@ pub struct Listening<'a> {
     pub request_limit: (&'static str, usize),
 }
 
+/// The directory of a receiver's checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkpoints<'a> {
+    /// It has none.
+    None,
+    /// That of the extension of this name.
+    In(&'a str),
+    /// That of telemetry on disk. Without one the checkpoint is kept in memory only.
+    WithTelemetry,
+}
+
 /// The options of one receiver.
 pub trait ReceiverConfig: Send + Sync {
     /// Names of the extensions that decide who may send.
@@ -62,6 +74,11 @@ pub trait ReceiverConfig: Send + Sync {
         true
     }
 
+    /// Where it keeps its checkpoint.
+    fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints::None
+    }
+
     /// Acquires everything that can fail: ports, certificates, checkpoints. Ports come from the
     /// context if it has the same addresses. Nothing is served or read yet. At a reload, one with
     /// senders binds before its predecessor ends, one that fetches only after that.
@@ -78,6 +95,8 @@ pub struct BindContext<'a> {
     pub id: &'a str,
     /// Listeners of receivers that end.
     pub held: &'a [Listener],
+    /// The file of its checkpoint, in a directory that is made if it is missing.
+    pub checkpoint: Option<&'a Path>,
 }
 
 /// A receiver that cannot fail to start any more.

@@ -1,4 +1,312 @@
-//! Files as sources that grow, rotate and go away: found, told apart, read and cut into lines.
+//! Files as sources that grow, rotate and go away: found, told apart, read and cut into records.
 //!
 //! Knows nothing of OTLP or of receivers. No file is read beyond what its user asks for, and
 //! nothing is forgotten of a file before its user says that it is resolved.
+//!
+//! The life of a line:
+//!
+//! 1. *find*: `glob` and `select` say which paths are meant, `watch` what changed, `find` sees a
+//!    path and the inode behind it.
+//! 2. *open*: `identify` tells whether the inode holds a content that is known: under another name,
+//!    on another inode, compressed.
+//! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
+//! 4. *split*: `split` cuts records off, `charset` knows their characters.
+//! 5. *checkpoint*: `known` keeps what is resolved.
+//!
+//! A [`FileId`] stands for a content, not for a path or an inode: when a file is truncated, its
+//! inode gets a new one; when a content is copied or compressed, its id goes with it.
+
+mod charset;
+mod file;
+mod find;
+mod glob;
+mod identify;
+mod identity;
+mod known;
+mod read;
+mod schedule;
+mod select;
+mod split;
+mod watch;
+mod window;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use charset::Charset;
+pub use glob::Glob;
+pub use identity::{Head, Inode, Mark};
+pub use known::{Checkpoint, Known, decode, encode};
+pub use read::{Line, Turn};
+pub use select::{Ordering, ParseTime, SortBy, SortKind};
+pub use split::{Boundary, Splitter};
+pub use window::WINDOW_BYTES;
+
+use file::{File, Place};
+use schedule::Schedule;
+use watch::Watcher;
+use window::Window;
+
+/// A content. Never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u64);
+
+/// Compressed files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    /// All of them are.
+    Gzip,
+    /// Those that begin as gzip does.
+    Auto,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub include: Vec<Glob>,
+    pub exclude: Vec<Glob>,
+    /// Files that are not known yet and older than this are not read.
+    pub exclude_older_than: Option<Duration>,
+    pub ordering: Option<Ordering>,
+    /// Where to begin in files that are there at the first look, if nothing is known of any file.
+    pub starts_at_end: bool,
+    /// Bytes of a fingerprint.
+    pub head_bytes: usize,
+    /// Files that are open at a time, at least 2. Half of them may be files that have left.
+    pub max_open: usize,
+    pub poll_interval: Duration,
+    /// Whether the kernel may tell changes. Without, files are looked at every `poll_interval`.
+    pub watches: bool,
+    /// A last record without its end is one after this time without anything new. Zero: never.
+    pub flush_after: Duration,
+    pub splitter: Splitter,
+    pub compression: Compression,
+    /// Files are removed once all of them is resolved.
+    pub deletes: bool,
+    /// Files are only read while others do not lock them.
+    pub locks: bool,
+}
+
+/// Counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Files that left before they were read to their end, and could not be kept open.
+    pub lost_files: u64,
+    /// Bytes of theirs that were not read, as far as known.
+    pub lost_bytes: u64,
+    /// Contents that were replaced within their file.
+    pub truncated: u64,
+    /// Files that left their path while they were open.
+    pub rotated: u64,
+    /// Files that could not be read when they were tried.
+    pub failed: u64,
+}
+
+/// Files that are tailed. Blocks on the disk: for a thread of its own.
+pub struct Tail {
+    options: Options,
+    files: HashMap<FileId, File>,
+    by_inode: HashMap<Inode, FileId>,
+    /// Paths, and the targets of links, of files that are there.
+    by_path: HashMap<PathBuf, FileId>,
+    /// Contents without a file, by their heads.
+    missing: HashMap<Head, Vec<FileId>>,
+    /// The same in the order in which they were lost.
+    missing_order: BTreeSet<(u64, FileId)>,
+    missing_count: u64,
+    schedule: Schedule,
+    watcher: Watcher,
+    window: Window,
+    /// The rest of the window, behind its last record, is one too.
+    flushes: bool,
+    /// Files that are open at their path, the first opened first.
+    open: VecDeque<FileId>,
+    /// Files that are open and have left.
+    away: VecDeque<FileId>,
+    open_count: usize,
+    next_id: u64,
+    next_scan: Instant,
+    looks: u64,
+    begins_at_end: bool,
+    /// Paths and patterns of which a problem was told.
+    told: HashSet<String>,
+    pub counts: Counts,
+}
+
+impl Tail {
+    /// `known`: contents that were read before. `None`: there was no checkpoint.
+    pub fn new(options: Options, known: Option<Vec<Known>>, now: Instant) -> Tail {
+        let watcher = Watcher::new(options.watches);
+        let begins_at_end = options.starts_at_end && known.is_none();
+        let mut tail = Tail {
+            options,
+            files: HashMap::new(),
+            by_inode: HashMap::new(),
+            by_path: HashMap::new(),
+            missing: HashMap::new(),
+            missing_order: BTreeSet::new(),
+            missing_count: 0,
+            flushes: false,
+            schedule: Schedule::default(),
+            watcher,
+            window: Window::default(),
+            open: VecDeque::new(),
+            away: VecDeque::new(),
+            open_count: 0,
+            next_id: 1,
+            next_scan: now,
+            looks: 0,
+            begins_at_end,
+            told: HashSet::new(),
+            counts: Counts::default(),
+        };
+        for known in known.into_iter().flatten() {
+            tail.remember(known, Vec::new());
+        }
+        tail
+    }
+
+    /// Adds a content that was read before, with the beginnings of its ranges that are not
+    /// resolved. Call it before the first look.
+    pub fn remember(&mut self, known: Known, begun: Vec<Mark>) -> FileId {
+        self.begins_at_end = false;
+        let id = self.new_id();
+        self.by_inode.insert(known.inode, id);
+        let mut file = File::known(known);
+        file.begun = begun.into();
+        self.files.insert(id, file);
+        self.set_missing(id);
+        id
+    }
+
+    /// The next file with something to read, whose turn begins with [`Tail::turn`].
+    pub fn next(&mut self, now: Instant) -> Option<FileId> {
+        self.schedule.next(now)
+    }
+
+    /// When there is something to do, if nothing changes before.
+    pub fn next_due(&self) -> Instant {
+        self.schedule.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
+    }
+
+    /// Readable when something has changed.
+    pub fn changes(&self) -> Option<BorrowedFd<'_>> {
+        self.watcher.fd()
+    }
+
+    /// The file's turn comes again after this time, whether or not it changes.
+    pub fn again(&mut self, id: FileId, now: Instant, after: Duration) {
+        self.schedule.at(id, now + after);
+    }
+
+    /// The place from which reading goes on, to be told back to [`Tail::rewind`] and
+    /// [`Tail::resolved`]: a range of the content begins here.
+    pub fn begin_range(&mut self, id: FileId) -> u64 {
+        let window = &self.window;
+        let Some(file) = self.files.get_mut(&id) else { return 0 };
+        file.seal(window, id);
+        file.begun.push_back(file.mark);
+        file.mark.offset
+    }
+
+    /// The end of the range that began last. Nothing was read if it is where it began.
+    pub fn end_range(&mut self, id: FileId) -> u64 {
+        let window = &self.window;
+        let Some(file) = self.files.get_mut(&id) else { return 0 };
+        file.seal(window, id);
+        if file.begun.back().is_some_and(|mark| mark.offset == file.mark.offset) {
+            file.begun.pop_back();
+        }
+        file.mark.offset
+    }
+
+    /// Reads again from an offset at which a range began, or the last one ended.
+    pub fn rewind(&mut self, id: FileId, offset: u64) {
+        self.window.clear();
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(at) = file.begun.iter().position(|mark| mark.offset == offset) {
+            file.mark = file.begun[at];
+            file.begun.truncate(at);
+        }
+    }
+
+    /// Everything before this offset is resolved: it is where a range began or the last one ended.
+    pub fn resolved(&mut self, id: FileId, offset: u64) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        while file.begun.front().is_some_and(|mark| mark.offset < offset) {
+            file.begun.pop_front();
+        }
+        if file.begun.is_empty() && file.begun.capacity() > 0 {
+            file.begun = VecDeque::new();
+        }
+    }
+
+    /// Everything that is read of a file is resolved, or given up.
+    pub fn is_settled(&self, id: FileId) -> bool {
+        self.files.get(&id).is_none_or(|file| file.begun.is_empty())
+    }
+
+    /// All contents with the marks up to which they are resolved.
+    pub fn known(&self) -> Vec<Known> {
+        let known = |file: &File| file.known_at(file.begun.front().copied().unwrap_or(file.mark));
+        self.files.values().filter(|it| it.is_identified).map(known).collect()
+    }
+
+    /// All contents with the marks up to which they are read, and the beginnings of what is not
+    /// resolved of them.
+    pub fn contents(&self) -> impl Iterator<Item = (FileId, Known, Vec<Mark>)> {
+        let identified = self.files.iter().filter(|(_, file)| file.is_identified);
+        identified
+            .map(|(id, file)| (*id, file.known_at(file.mark), file.begun.iter().copied().collect()))
+    }
+
+    /// Whether the content's file is gone.
+    pub fn is_missing(&self, id: FileId) -> bool {
+        self.place_of(id).is_none_or(|place| place == Place::Missing)
+    }
+
+    /// Records are cut at this length from now on.
+    pub fn limit_records(&mut self, bytes: usize) {
+        let splitter = &mut self.options.splitter;
+        splitter.max_bytes = splitter.max_bytes.min(bytes);
+    }
+
+    /// The path at which the content was seen last.
+    pub fn path(&self, id: FileId) -> Option<&std::path::Path> {
+        self.files.get(&id).map(|file| file.path.as_path())
+    }
+
+    /// The open file.
+    pub fn metadata(&self, id: FileId) -> Option<std::fs::Metadata> {
+        self.files.get(&id)?.open.as_ref()?.metadata().ok()
+    }
+
+    pub fn open_files(&self) -> usize {
+        self.open_count
+    }
+
+    /// Files that are there.
+    pub fn present_files(&self) -> usize {
+        self.files.len() - self.missing_order.len()
+    }
+
+    fn new_id(&mut self) -> FileId {
+        self.next_id += 1;
+        FileId(self.next_id - 1)
+    }
+
+    /// Tells a problem once, until [`Tail::told`] forgets it.
+    fn is_news(&mut self, problem: String) -> bool {
+        const TOLD_MAX: usize = 1000;
+        self.told.len() < TOLD_MAX && self.told.insert(problem)
+    }
+
+    fn place_of(&self, id: FileId) -> Option<Place> {
+        self.files.get(&id).map(|file| file.place)
+    }
+}
+
+#[cfg(test)]
+mod tests;

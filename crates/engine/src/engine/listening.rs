@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_config::Class;
-use sluice_receivers::{BindContext, BoundReceiver, ReceiverContext, ReceiverCounters};
+use sluice_receivers::{BoundReceiver, ReceiverContext, ReceiverCounters};
 
 use super::{Engine, RunningReceiver, USER_AGENT};
 use crate::admin::{AdminPlan, AdminServer};
@@ -39,19 +39,18 @@ impl Engine {
                 bound.insert(planned.id.clone(), None);
                 continue;
             }
-            let receiver =
-                match planned.config.bind(BindContext { id: &planned.id, held: &held }).await {
-                    Ok(receiver) => Some(receiver),
-                    Err(error) if error.waits_for_held => None,
-                    Err(error) => {
-                        return Err(StartError::of(
-                            Class::Receiver,
-                            &planned.id,
-                            &planned.place,
-                            error,
-                        ));
-                    }
-                };
+            let receiver = match planned.config.bind(planned.bind_context(&held)).await {
+                Ok(receiver) => Some(receiver),
+                Err(error) if error.waits_for_held => None,
+                Err(error) => {
+                    return Err(StartError::of(
+                        Class::Receiver,
+                        &planned.id,
+                        &planned.place,
+                        error,
+                    ));
+                }
+            };
             bound.insert(planned.id.clone(), receiver);
         }
         Ok(bound)
@@ -95,8 +94,7 @@ impl Engine {
                          has read and is not delivered may be read and sent again"
                     );
                 }
-                let context = BindContext { id: &planned.id, held: &[] };
-                let receiver = planned.config.bind(context).await;
+                let receiver = planned.config.bind(planned.bind_context(&[])).await;
                 let failed =
                     |error| StartError::of(Class::Receiver, &planned.id, &planned.place, error);
                 self.serve_receiver(planned, receiver.map_err(failed)?, &counters);

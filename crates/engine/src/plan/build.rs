@@ -14,11 +14,13 @@ use super::dispatch::{self, Setting};
 use super::ports;
 use super::read::Read;
 use super::routes::{self, Path};
-use super::{DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, warnings};
+use super::{
+    DeliveryPlan, MIB, MemoryPlan, OwnTelemetryPlan, Plan, ReceiverPlan, checkpoints, warnings,
+};
 use crate::delivery::{DeliveryId, Policy};
 use crate::process;
 
-pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnostics) -> Plan {
+pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagnostics) -> Plan {
     let connectors: BTreeSet<String> =
         document.connectors.iter().map(|connector| connector.id.to_string()).collect();
     let paths = routes::paths(&read.pipelines, |id| connectors.contains(id));
@@ -28,6 +30,8 @@ pub(super) fn build(document: &Document, read: Read, diagnostics: &mut Diagnosti
     let holds = |path: &Path| !read.exporters[&path.delivery.exporter].config.is_best_effort();
     let holding = first_paths.iter().filter(|path| holds(path)).count();
     let (ack, settings) = disk::settings(document, &read, diagnostics);
+    let telemetry_directory = settings.as_ref().map(|(directory, _)| directory.as_path());
+    checkpoints::place(document, &mut read, telemetry_directory, diagnostics);
     let dead_letters_bytes = document.buffer.dead_letters_limit_mib.map(|mib| mib * MIB);
     // With a directory, dead letters take no memory.
     let dead_letters_bytes = if settings.is_some() { Some(0) } else { dead_letters_bytes };

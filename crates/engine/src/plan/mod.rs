@@ -2,6 +2,7 @@
 
 mod budgets;
 mod build;
+mod checkpoints;
 mod describe;
 mod disk;
 mod dispatch;
@@ -14,6 +15,7 @@ mod storage;
 mod warnings;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use budgets::MemoryPlan;
@@ -26,8 +28,9 @@ use sluice_config::{Diagnostics, Environment};
 use sluice_exporters::ExporterConfig;
 use sluice_extensions::Extension;
 use sluice_flow::dispatch::DispatchPolicy;
+use sluice_net::server::Listener;
 use sluice_otlp::{AnyValue, Signal};
-use sluice_receivers::{RECEIVERS, ReceiverConfig, ReceiverKinds};
+use sluice_receivers::{BindContext, RECEIVERS, ReceiverConfig, ReceiverKinds};
 use sluice_telemetry::exposition::{Naming, labels_of_resource};
 
 use self::read::Read;
@@ -88,8 +91,18 @@ pub struct ReceiverPlan {
     pub config: Box<dyn ReceiverConfig>,
     /// Its place in the configuration: `gateway.yaml:3`.
     pub(crate) place: String,
+    /// The place of its id in the configuration.
+    pub(crate) span: sluice_config::Span,
+    /// The file of its checkpoint, if it has one on disk.
+    pub checkpoint: Option<PathBuf>,
     /// Changes when anything that the receiver was built from changes.
     pub fingerprint: u64,
+}
+
+impl ReceiverPlan {
+    pub(crate) fn bind_context<'a>(&'a self, held: &'a [Listener]) -> BindContext<'a> {
+        BindContext { id: &self.id, held, checkpoint: self.checkpoint.as_deref() }
+    }
 }
 
 pub struct ExporterPlan {

@@ -12,7 +12,7 @@ use sluice_exporters::{EXPORTERS, ExporterConfig};
 use sluice_extensions::{EXTENSIONS, Extension};
 use sluice_otlp::Signal;
 use sluice_processors::{Built, PROCESSORS, ProcessorConfig};
-use sluice_receivers::ReceiverKinds;
+use sluice_receivers::{Checkpoints, ReceiverKinds};
 
 use super::{ExporterPlan, PipelineSpec, ReceiverPlan};
 use crate::steps::Step;
@@ -70,9 +70,16 @@ impl Reader<'_> {
                 self.check_authenticator(component, name, |it| it.client.is_some());
             }
             if self.pipelines.iter().any(|pipeline| pipeline.receivers.contains(&id)) {
-                let fingerprint = self.fingerprint(component, servers.into_iter().chain(clients));
+                let storage = match config.checkpoints() {
+                    Checkpoints::In(storage) => Some(storage),
+                    _ => None,
+                };
+                let uses = servers.into_iter().chain(clients).chain(storage);
+                let fingerprint = self.fingerprint(component, uses);
                 let place = self.diagnostics.place(component.span);
-                receivers.push(ReceiverPlan { id, config, place, fingerprint });
+                let (span, checkpoint) = (component.span, None);
+                let plan = ReceiverPlan { id, config, place, span, checkpoint, fingerprint };
+                receivers.push(plan);
             }
         }
         receivers

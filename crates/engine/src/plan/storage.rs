@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use sluice_config::document::Document;
 use sluice_config::{Diagnostic, Diagnostics};
+use sluice_receivers::Checkpoints;
 
 use super::ExporterPlan;
 use super::ports::span_at;
@@ -67,7 +68,7 @@ fn storage_directory(
 }
 
 /// As in the Collector: telemetry in a directory whose volume is not mounted would not last.
-fn check_exists(
+pub(super) fn check_exists(
     directory: &str,
     storage: &str,
     document: &Document,
@@ -92,10 +93,15 @@ fn check_exists(
 fn warn_of_unused_storage(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
     for (id, storage) in &read.extensions {
         let mut queues = read.exporters.values().map(|exporter| &exporter.config.sending().queue);
-        if storage.file_storage.is_some() && !queues.any(|it| it.storage.as_ref() == Some(id)) {
+        let mut checkpoints = read.receivers.iter().map(|it| it.config.checkpoints());
+        if storage.file_storage.is_some()
+            && !queues.any(|it| it.storage.as_ref() == Some(id))
+            && !checkpoints.any(|it| it == Checkpoints::In(id))
+        {
             let span = extension(document, id).map(|extension| extension.span);
             let message = format!(
-                "extensions.{id} has no effect: no exporter's `sending_queue.storage` names it"
+                "extensions.{id} has no effect: no exporter's `sending_queue.storage` and no \
+                 receiver's `storage` names it"
             );
             let hint = "`buffer.directory` holds telemetry of all pipelines on disk";
             diagnostics.push(Diagnostic::warning(span, message).with_hint(hint));

@@ -1,4 +1,6 @@
-//! `file_storage`: the directory of telemetry for exporters whose `sending_queue.storage` names it.
+//! `file_storage`: the directory of telemetry for exporters whose `sending_queue.storage` names it,
+//! and of checkpoints for receivers whose `storage` does.
+//!
 //! It is another way to write `buffer.directory`: the engine has one log in one directory.
 
 use sluice_config::{ComponentKind, Fields, Kind};
@@ -9,7 +11,8 @@ pub(crate) const KIND: ComponentKind<Extension> = ComponentKind::new(
     Kind::new(
         "file_storage",
         "Directory in which telemetry is stored, if `sending_queue.storage` of an exporter names \
-         it. Same effect as `buffer.directory`.",
+         it: same effect as `buffer.directory`. And that of the checkpoints of receivers whose \
+         `storage` names it.",
     ),
     |fields| Extension { file_storage: Some(read(fields)), ..Extension::default() },
 );

@@ -1,6 +1,6 @@
 //! Checkpoints of sources that can be read again.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,27 +23,28 @@ pub struct Positions {
 
 #[derive(Debug)]
 struct Stream {
-    /// Changes with each [`Positions::rewind`]. Positions of earlier generations have no effect.
-    generation: u64,
+    /// The number of the next range.
+    next: u64,
     /// End of the last range.
     end: u64,
-    /// Starts of the ranges under way.
-    unresolved: BTreeSet<u64>,
-    /// A range was dropped without being resolved.
-    is_interrupted: bool,
+    /// Starts of the ranges under way, with their numbers: a range that is read again has another
+    /// one, and the former has no effect any more.
+    unresolved: BTreeMap<u64, u64>,
+    /// The lowest start of the ranges that were dropped without being resolved.
+    interrupted: Option<u64>,
 }
 
 impl Stream {
     fn lowest_unresolved(&self) -> u64 {
-        self.unresolved.first().copied().unwrap_or(self.end)
+        self.unresolved.first_key_value().map_or(self.end, |(start, _)| *start)
     }
 }
 
 impl Positions {
     /// For a stream that is read from `offset` on.
     pub fn starting_at(offset: u64) -> Self {
-        let (unresolved, is_interrupted) = (BTreeSet::new(), false);
-        let stream = Stream { generation: 0, end: offset, unresolved, is_interrupted };
+        let (unresolved, interrupted) = (BTreeMap::new(), None);
+        let stream = Stream { next: 0, end: offset, unresolved, interrupted };
         Positions { stream: Arc::new(Mutex::new(stream)) }
     }
 
@@ -52,12 +53,13 @@ impl Positions {
         assert!(range.start < range.end, "a range holds something");
         let mut stream = self.stream.lock();
         assert!(range.start >= stream.end, "ranges are submitted in order");
-        stream.unresolved.insert(range.start);
-        stream.end = range.end;
+        let number = stream.next;
+        stream.unresolved.insert(range.start, number);
+        (stream.end, stream.next) = (range.end, number + 1);
         Position {
             stream: self.stream.clone(),
             start: range.start,
-            generation: stream.generation,
+            number,
             is_resolved: AtomicBool::new(false),
         }
     }
@@ -74,17 +76,18 @@ impl Positions {
 
     /// Whether a range was dropped unresolved, so that the source has to [`Positions::rewind`].
     pub fn is_interrupted(&self) -> bool {
-        self.stream.lock().is_interrupted
+        self.stream.lock().interrupted.is_some()
     }
 
-    /// Moves back to the lowest unresolved offset and returns it. The source reads from there.
-    /// Ranges that were under way may arrive twice, and no longer move the checkpoint.
+    /// Moves back to the lowest range that was dropped and returns its start; without one, the end.
+    /// The source reads from there. Ranges below stay under way; those behind may arrive twice, and
+    /// no longer move the checkpoint.
     pub fn rewind(&self) -> u64 {
         let mut stream = self.stream.lock();
-        stream.end = stream.lowest_unresolved();
-        stream.generation += 1;
-        stream.unresolved.clear();
-        stream.is_interrupted = false;
+        if let Some(start) = stream.interrupted.take() {
+            stream.unresolved.split_off(&start);
+            stream.end = start;
+        }
         stream.end
     }
 }
@@ -94,7 +97,7 @@ impl Positions {
 pub struct Position {
     stream: Arc<Mutex<Stream>>,
     start: u64,
-    generation: u64,
+    number: u64,
     is_resolved: AtomicBool,
 }
 
@@ -110,7 +113,7 @@ impl Position {
 
     fn change(&self, change: impl FnOnce(&mut Stream, u64)) {
         let mut stream = self.stream.lock();
-        if stream.generation == self.generation {
+        if stream.unresolved.get(&self.start) == Some(&self.number) {
             change(&mut stream, self.start);
         }
     }
@@ -119,7 +122,9 @@ impl Position {
 impl Drop for Position {
     fn drop(&mut self) {
         if !*self.is_resolved.get_mut() {
-            self.change(|stream, _| stream.is_interrupted = true);
+            self.change(|stream, start| {
+                stream.interrupted = Some(stream.interrupted.map_or(start, |it| it.min(start)));
+            });
         }
     }
 }
@@ -177,6 +182,23 @@ mod tests {
         assert_eq!((positions.lowest_unresolved(), positions.is_interrupted()), (10, false));
         again.resolve();
         assert_eq!(positions.lowest_unresolved(), 25);
+    }
+
+    /// Scenario: a range is dropped while earlier ones are under way. Guarantee: those are not read
+    /// again, and the checkpoint waits for them.
+    #[test]
+    fn ranges_before_one_that_is_dropped_stay_under_way() {
+        let positions = Positions::starting_at(0);
+        let [first, second, third] = [0..10, 10..20, 20..30].map(|range| positions.begin(range));
+        drop(third);
+        drop(second);
+        assert_eq!(
+            (positions.rewind(), positions.end(), positions.lowest_unresolved()),
+            (10, 10, 0)
+        );
+        assert_eq!((positions.is_interrupted(), positions.rewind()), (false, 10));
+        first.resolve();
+        assert_eq!(positions.lowest_unresolved(), 10);
     }
 
     proptest! {

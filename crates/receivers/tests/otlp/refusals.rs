@@ -494,8 +494,11 @@ async fn a_port_that_is_taken_is_named() {
     let receiver = Receiver::start(BOTH, MockIntake::default()).await;
     let text = format!("protocols: {{http: {{endpoint: '{}'}}}}", receiver.http);
     let config = config(&text);
-    let error =
-        config.bind(BindContext { id: "otlp", held: &[] }).await.err().expect("cannot start");
+    let error = config
+        .bind(BindContext { id: "otlp", held: &[], checkpoint: None })
+        .await
+        .err()
+        .expect("cannot start");
     let sentence = error.to_string();
     assert!(sentence.starts_with("http: "), "{sentence}");
     assert!(

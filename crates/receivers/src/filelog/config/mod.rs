@@ -1,0 +1,301 @@
+//! The receiver's options.
+
+mod ordering;
+mod time;
+
+use std::time::Duration;
+
+use regex::bytes::Regex;
+use sluice_config::{Fields, Pattern, Value};
+use sluice_otlp::AnyValue;
+use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
+
+use super::attributes::FileAttributes;
+
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct FilelogConfig {
+    pub options: Options,
+    pub files: FileAttributes,
+    /// Attributes of the resource of all records.
+    pub resource: Vec<(String, AnyValue)>,
+    /// The extension in whose directory the checkpoint is.
+    pub storage: Option<String>,
+}
+
+impl FilelogConfig {
+    pub fn read(fields: &mut Fields<'_>) -> FilelogConfig {
+        let include = globs(
+            fields,
+            "include",
+            "Patterns of the files to read: `*`, `?`, `[a-z]`, \
+            `{a,b}`, and `**` for any number of directories. Required.",
+        );
+        if include.is_empty() && !fields.is_given("include") {
+            fields.error_missing("include");
+        }
+        let exclude = globs(fields, "exclude", "Patterns of files that are not read.");
+        let doc = "Files that are older than this, by their time of modification, are not begun.";
+        let exclude_older_than =
+            fields.optional_duration("exclude_older_than", Duration::ZERO..=Duration::MAX, doc);
+        let exclude_older_than = exclude_older_than.filter(|age| !age.is_zero());
+        let ordering = ordering::read(fields);
+        let starts_at_end = fields.choice(
+            "start_at",
+            true,
+            &[("end", true), ("beginning", false)],
+            "Where to begin in files that are there at the first start. Files that appear later, \
+             and all files once there is a checkpoint, are read from their beginning.",
+        );
+        let splitter = read_splitter(fields);
+        let doc = "A last line without its end is a record after this time without anything new. \
+                   0: never.";
+        let flush_after = fields.duration("force_flush_period", Duration::from_millis(500), doc);
+        let doc = "The time between looks at files whose changes the kernel does not tell (inotify \
+                   has no watches left, or a network file system). Others are read within 100 ms.";
+        let least = Duration::from_millis(10);
+        let poll_interval = fields.duration_in(
+            "poll_interval",
+            Duration::from_millis(200),
+            least..=Duration::from_secs(3600),
+            doc,
+        );
+        let doc = "Bytes at the beginning of a file that tell it from others, beside its inode and \
+                   the bytes before the place that was reached.";
+        let head_bytes = fields.size("fingerprint_size", 1000, 16..=MIB, doc) as usize;
+        let doc = "The most files that are open at a time. Half of them may be files that were \
+                   renamed or removed and are read to their end.";
+        let max_open = fields.integer("max_concurrent_files", 1024, 1..=65_536_usize, doc).max(2);
+        let why = "files are read in turns, not in batches";
+        fields.no_effect("max_batches", why);
+        let compression = read_compression(fields);
+        let deletes = read_deletes(fields, starts_at_end);
+        let doc = "Reads a file only while no other process locks it (`flock`).";
+        let locks = fields.boolean("acquire_fs_lock", false, doc);
+        read_without_effect(fields);
+        let files = read_attributes(fields);
+        let resource = constants(fields, "resource", "Attributes of the resource of all records.");
+        let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
+                   `buffer.directory`; without that in memory only.";
+        let storage = fields.non_empty_string("storage", doc);
+        fields.not_yet("operators", "records are not parsed");
+        fields.not_yet("header", "it needs operators");
+        let options = Options {
+            include,
+            exclude,
+            exclude_older_than,
+            ordering,
+            starts_at_end,
+            head_bytes,
+            max_open,
+            poll_interval,
+            watches: true,
+            flush_after,
+            splitter,
+            compression,
+            deletes,
+            locks,
+        };
+        FilelogConfig { options, files, resource, storage }
+    }
+}
+
+fn globs(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Glob> {
+    let texts = fields.string_list(key, &[], doc);
+    let mut globs = Vec::new();
+    for text in texts {
+        match Glob::new(&text) {
+            Ok(glob) => globs.push(glob),
+            Err(reason) => {
+                fields.error_at(key, &format!("has the pattern `{text}`, which {reason}"))
+            }
+        }
+    }
+    globs
+}
+
+fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
+    let kind = "name of an encoding";
+    let doc = "`utf-8` (bytes that are none become U+FFFD), `utf-8-raw` (a record with such bytes \
+               has a body of bytes), `nop` (bytes, not cut into lines), `ascii`, `latin-1`, \
+               `utf-16le`, `utf-16be`, or any encoding of the WHATWG standard, as `big5`.";
+    let charset = fields.parsed("encoding", kind, Some("utf-8"), doc, Charset::named);
+    let charset = charset.unwrap_or(Charset::Utf8);
+    let doc = "Where records end, if not at line ends: exactly one pattern.";
+    let boundary = fields.section_unless_empty("multiline", doc, read_multiline).flatten();
+    let boundary = match boundary {
+        Some(boundary) => {
+            if charset == Charset::Nop {
+                fields.error_at("multiline", "cannot be used with `encoding: nop`");
+            }
+            boundary
+        }
+        None if charset == Charset::Nop => Boundary::None,
+        None => Boundary::LineFeed,
+    };
+    let doc = "The longest record, in bytes of the file.";
+    let max_bytes = fields.size("max_log_size", MIB, 1..=1024 * MIB, doc) as usize;
+    let truncates = fields.choice(
+        "max_log_size_behavior",
+        false,
+        &[("split", false), ("truncate", true)],
+        "`split`: a longer record becomes several. `truncate`: its rest is left out.",
+    );
+    let doc = "Keeps white space before a record's text.";
+    let keeps_leading = fields.boolean("preserve_leading_whitespaces", false, doc);
+    let doc = "Keeps white space behind a record's text.";
+    let keeps_trailing = fields.boolean("preserve_trailing_whitespaces", false, doc);
+    // A character of UTF-16 must fit.
+    let max_bytes = max_bytes.max(4);
+    Splitter { boundary, charset, max_bytes, truncates, keeps_leading, keeps_trailing }
+}
+
+fn read_multiline(fields: &mut Fields<'_>) -> Option<Boundary> {
+    let mut pattern = |key: &str, doc: &str| {
+        let compile = |text: &str| match text {
+            "" => Ok(None),
+            text => bytes_pattern(&format!("(?m){text}")).map(Some),
+        };
+        fields.parsed(key, "regular expression", None, doc, compile).flatten()
+    };
+    let start = pattern("line_start_pattern", "A record begins where this matches.");
+    let end = pattern("line_end_pattern", "A record ends behind what this matches.");
+    let omit = fields.boolean("omit_pattern", false, "Leaves out what the pattern matches.");
+    match (start, end) {
+        (Some(pattern), None) => Some(Boundary::Start { pattern, omit }),
+        (None, Some(pattern)) => Some(Boundary::End { pattern, omit }),
+        (Some(_), Some(_)) => {
+            fields.error("cannot have both `line_start_pattern` and `line_end_pattern`");
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+/// A pattern of the Collector, for bytes.
+fn bytes_pattern(text: &str) -> Result<Regex, String> {
+    let pattern = Pattern::new(text)?;
+    Regex::new(pattern.translated()).map_err(|error| error.to_string().replace('\n', " "))
+}
+
+fn read_compression(fields: &mut Fields<'_>) -> Compression {
+    let choices =
+        [("", Compression::None), ("gzip", Compression::Gzip), ("auto", Compression::Auto)];
+    let doc = "Empty: no file is compressed. `gzip`: all are. `auto`: those that begin as gzip \
+               does; a rotated file that is compressed meanwhile is then read on.";
+    fields.choice("compression", Compression::None, &choices, doc)
+}
+
+fn read_deletes(fields: &mut Fields<'_>, starts_at_end: bool) -> bool {
+    let doc = "Deletes each file when all of it is read and delivered, or on disk in \
+               `buffer.directory`. Needs `start_at: beginning`.";
+    let deletes = fields.boolean("delete_after_read", false, doc);
+    if deletes && starts_at_end {
+        fields.error_at("delete_after_read", "needs `start_at: beginning`");
+    }
+    deletes
+}
+
+/// Options of the Collector for what is done another way here.
+fn read_without_effect(fields: &mut Fields<'_>) {
+    fields.no_effect("initial_buffer_size", "all files share one buffer");
+    fields.no_effect("polls_to_archive", "files that are gone are remembered anyway");
+    fields.no_effect("file_cache_advise", "the kernel decides what it caches");
+    fields.no_effect("skip_unmodified_files", "files without changes cost nothing");
+    let doc = "`read_whole_file` is what happens: a file that was truncated has a new content, and \
+               is read from its beginning. Other values cause a warning.";
+    let choices = [("ignore", false), ("read_whole_file", true), ("read_new", false)];
+    if fields.optional_choice("on_truncate", &choices, doc) == Some(false) {
+        let message = "has no effect: a truncated file is read from its beginning";
+        fields.warn_at("on_truncate", message);
+    }
+    let doc = "What is refused is always read again, and nothing is given up.";
+    fields.section_or_default("retry_on_failure", doc, |fields| {
+        let doc = "Always on: `false` causes a warning.";
+        if !fields.boolean("enabled", true, doc) {
+            fields.warn_at("enabled", "has no effect: a refused line is always read again");
+        }
+        fields.no_effect("initial_interval", "a refusal says when to try again");
+        fields.no_effect("max_interval", "a refusal says when to try again");
+        fields.no_effect("max_elapsed_time", "nothing is given up");
+    });
+}
+
+fn read_attributes(fields: &mut Fields<'_>) -> FileAttributes {
+    let mut wanted = |key: &str, default: bool, doc: &str| fields.boolean(key, default, doc);
+    let mut files = FileAttributes {
+        name: wanted("include_file_name", true, "Adds `log.file.name`."),
+        path: wanted("include_file_path", false, "Adds `log.file.path`."),
+        name_resolved: wanted(
+            "include_file_name_resolved",
+            false,
+            "Adds `log.file.name_resolved`: the name behind links.",
+        ),
+        path_resolved: wanted(
+            "include_file_path_resolved",
+            false,
+            "Adds `log.file.path_resolved`: the path behind links.",
+        ),
+        owner_name: wanted(
+            "include_file_owner_name",
+            false,
+            "Adds `log.file.owner.name`, from `/etc/passwd`; of others the number.",
+        ),
+        owner_group_name: wanted(
+            "include_file_owner_group_name",
+            false,
+            "Adds `log.file.owner.group.name`, from `/etc/group`; of others the number.",
+        ),
+        permissions: wanted(
+            "include_file_permissions",
+            false,
+            "Adds `log.file.permissions`, as `644`.",
+        ),
+        record_number: wanted(
+            "include_file_record_number",
+            false,
+            "Adds `log.file.record_number`: the record's number in its file, from 1.",
+        ),
+        record_offset: wanted(
+            "include_file_record_offset",
+            false,
+            "Adds `log.file.record_offset`: the place of its first byte in its file.",
+        ),
+        constant: Vec::new(),
+    };
+    files.constant = constants(fields, "attributes", "Attributes of all records.");
+    files
+}
+
+/// A mapping of names to texts.
+fn constants(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<(String, AnyValue)> {
+    let Some(node) = fields.node(key, "map of strings", doc) else { return Vec::new() };
+    let entries = match &node.value {
+        Value::Mapping(entries) => entries.as_slice(),
+        _ if node.is_null() => &[],
+        _ => {
+            fields.error_at(key, "must be a mapping of names to texts");
+            &[]
+        }
+    };
+    let mut constants = Vec::new();
+    for entry in entries {
+        let Some(scalar) = entry.value.as_scalar() else {
+            fields.error_at(key, &format!("has `{}`, which must be a text", entry.key));
+            continue;
+        };
+        if scalar.text.contains("EXPR(") {
+            let message = format!(
+                "has `{}`, an expression: expressions are not in this build of Sluice",
+                entry.key
+            );
+            fields.error_at(key, &message);
+        }
+        constants.push((entry.key.clone(), AnyValue::String(scalar.text.clone())));
+    }
+    constants
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+use sluice_config::load::read_text;
+
+use super::*;
+
+fn read(text: &str) -> (FilelogConfig, Vec<String>) {
+    let (config, diagnostics) = read_text("receivers.filelog", text, FilelogConfig::read);
+    (config, diagnostics.items().iter().map(|it| it.message.clone()).collect())
+}
+
+#[test]
+fn the_defaults_are_those_of_the_collector() {
+    let (config, messages) = read("include: [/var/log/*.log]");
+    assert_eq!(messages, [""; 0]);
+    let options = &config.options;
+    assert!(options.starts_at_end && !options.deletes && !options.locks);
+    assert_eq!(options.poll_interval, Duration::from_millis(200));
+    assert_eq!(options.flush_after, Duration::from_millis(500));
+    assert_eq!((options.head_bytes, options.max_open), (1000, 1024));
+    assert_eq!(options.splitter.max_bytes, 1 << 20);
+    assert!(!options.splitter.truncates && options.ordering.is_none());
+    assert_eq!(options.splitter.charset, Charset::Utf8);
+    assert!(matches!(options.splitter.boundary, Boundary::LineFeed));
+    assert_eq!(options.compression, Compression::None);
+    assert!(config.files.name && !config.files.path && config.storage.is_none());
+}
+
+#[test]
+fn every_option_of_the_collector_takes_effect_or_is_warned_of() {
+    let (config, messages) = read(
+        "
+include: [/a/**/*.log]
+exclude: [/a/b.log]
+exclude_older_than: 24h
+start_at: beginning
+multiline: {line_start_pattern: '^\\d', omit_pattern: true}
+force_flush_period: 1s
+encoding: utf-16le
+preserve_leading_whitespaces: true
+preserve_trailing_whitespaces: true
+include_file_name: false
+include_file_path: true
+include_file_name_resolved: true
+include_file_path_resolved: true
+include_file_owner_name: true
+include_file_owner_group_name: true
+include_file_permissions: true
+include_file_record_number: true
+include_file_record_offset: true
+poll_interval: 1s
+fingerprint_size: 16
+initial_buffer_size: 32KiB
+max_log_size: 2MiB
+max_log_size_behavior: truncate
+max_concurrent_files: 10
+max_batches: 2
+delete_after_read: true
+acquire_fs_lock: true
+attributes: {a: b}
+resource: {service.name: c}
+operators: []
+storage: file_storage
+retry_on_failure: {enabled: true, initial_interval: 1s, max_interval: 2s, max_elapsed_time: 0}
+ordering_criteria:
+  regex: '(?P<time>\\d+)-(?P<n>\\d+)'
+  group_by: '(a|b)'
+  top_n: 3
+  sort_by:
+    - {sort_type: timestamp, regex_key: time, layout: '%Y%m%d', location: UTC, ascending: true}
+    - {sort_type: numeric, regex_key: n}
+    - {sort_type: mtime}
+compression: auto
+polls_to_archive: 1
+on_truncate: read_new
+file_cache_advise: true
+skip_unmodified_files: true
+",
+    );
+    let warned = [
+        "location",
+        "max_batches",
+        "initial_buffer_size",
+        "polls_to_archive",
+        "file_cache_advise",
+        "skip_unmodified_files",
+        "on_truncate",
+        "initial_interval",
+        "max_interval",
+        "max_elapsed_time",
+    ];
+    assert_eq!(messages.len(), warned.len(), "{messages:#?}");
+    for (message, option) in messages.iter().zip(warned) {
+        assert!(message.contains(&format!("{option}` has no effect")), "{message}");
+    }
+    let options = &config.options;
+    let ordering = options.ordering.as_ref().expect("is there");
+    assert_eq!((ordering.top, ordering.sort_by.len()), (3, 3));
+    assert!(matches!(options.splitter.boundary, Boundary::Start { omit: true, .. }));
+    assert_eq!((options.max_open, options.compression), (10, Compression::Auto));
+    assert_eq!(config.storage.as_deref(), Some("file_storage"));
+    assert_eq!(config.resource.len() + config.files.constant.len(), 2);
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    for (text, expected) in [
+        ("", "receivers.filelog` needs `include`"),
+        ("include: ['/a/[']", "has the pattern `/a/[`, which has `[` without `]`"),
+        ("include: [/a], start_at: middle", "start_at` must be one of"),
+        ("include: [/a], encoding: utf-9", "encoding"),
+        ("include: [/a], delete_after_read: true", "needs `start_at: beginning`"),
+        ("include: [/a], operators: [{type: json_parser}]", "operators` is not in this build"),
+        ("include: [/a], header: {pattern: x}", "header` is not in this build"),
+        ("include: [/a], attributes: {a: 'EXPR(1)'}", "expressions are not in this build"),
+        ("include: [/a], attributes: [a]", "must be a mapping"),
+        ("include: [/a], multiline: {line_start_pattern: '('}", "line_start_pattern"),
+        (
+            "include: [/a], multiline: {line_start_pattern: a, line_end_pattern: b}",
+            "cannot have both",
+        ),
+        ("include: [/a], encoding: nop, multiline: {line_end_pattern: b}", "`encoding: nop`"),
+        ("include: [/a], ordering_criteria: {sort_by: [{sort_type: numeric}]}", "regex"),
+        (
+            "include: [/a], ordering_criteria: {regex: '(?P<a>x)', \
+             sort_by: [{sort_type: numeric, regex_key: b}]}",
+            "has no group `b`",
+        ),
+        ("include: [/a], fingerprint_size: 15", "fingerprint_size"),
+        ("include: [/a], max_log_size: 0", "max_log_size"),
+        ("include: [/a], compression: zstd", "compression"),
+        ("include: [/a], poll_intervall: 1s", "has no option `poll_intervall`"),
+    ] {
+        let (_, messages) = read(&format!("{{{text}}}"));
+        assert!(messages.iter().any(|it| it.contains(expected)), "{text}: {messages:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The receiver's metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_otlp::Signal;
+use sluice_telemetry::exposition::Exposition;
+use sluice_telemetry::row;
+use sluice_telemetry::table::{Number, Table};
+
+use crate::receiver::ReceiverCounters;
+
+/// Counters grow only; the files are those of now.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub accepted_records: AtomicU64,
+    pub refused_requests: AtomicU64,
+    pub skipped_records: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub open_files: AtomicU64,
+    pub files: AtomicU64,
+    pub rotated_files: AtomicU64,
+    pub truncated_files: AtomicU64,
+    pub failed_reads: AtomicU64,
+    pub lost_files: AtomicU64,
+    pub lost_bytes: AtomicU64,
+    pub failed_checkpoints: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+impl ReceiverCounters for Counters {
+    fn write(&self, receiver: &str, exposition: &mut Exposition<'_>) {
+        exposition.write(&METRICS, &[receiver], self);
+    }
+}
+
+pub(super) const METRICS: Table<Counters> = Table {
+    title: "Receiver filelog",
+    labels: &["receiver"],
+    metrics: &[
+        row!(Counter "sluice_filelog_records" by [],
+            |it: &Counters, series| series.add_items(
+                Signal::Logs.items_name(), &[], it.accepted_records.value()),
+            "Records of files that were accepted. Those of refused requests are read again.")
+        .by_items(),
+        row!(Counter "sluice_filelog_read" in "bytes",
+            |it: &Counters| it.read_bytes.value(),
+            "Bytes of accepted records, inflated, with the ends of their lines."),
+        row!(Counter "sluice_filelog_refused_requests",
+            |it: &Counters| it.refused_requests.value(),
+            "Requests that were refused. Their lines are read again."),
+        row!(Counter "sluice_filelog_skipped_records",
+            |it: &Counters| it.skipped_records.value(),
+            "Records that were refused for good, each alone. They are lost."),
+        row!(Gauge "sluice_filelog_files",
+            |it: &Counters| it.files.value(),
+            "Files that are followed."),
+        row!(Gauge "otelcol_fileconsumer_open_files",
+            |it: &Counters| it.open_files.value(),
+            "Files that are open."),
+        row!(Counter "sluice_filelog_rotated_files",
+            |it: &Counters| it.rotated_files.value(),
+            "Files that left their path while they were followed: renamed or removed."),
+        row!(Counter "sluice_filelog_truncated_files",
+            |it: &Counters| it.truncated_files.value(),
+            "Files that were truncated or written anew while they were followed."),
+        row!(Counter "sluice_filelog_failed_reads",
+            |it: &Counters| it.failed_reads.value(),
+            "Failures to open or to read a file. Each is tried again."),
+        row!(Counter "sluice_filelog_lost_files",
+            |it: &Counters| it.lost_files.value(),
+            "Files that went away before they were read to their end."),
+        row!(Counter "sluice_filelog_lost" in "bytes",
+            |it: &Counters| it.lost_bytes.value(),
+            "Bytes of such files that were not read, as far as known."),
+        row!(Counter "sluice_filelog_failed_checkpoints",
+            |it: &Counters| it.failed_checkpoints.value(),
+            "Checkpoints that could not be written."),
+    ],
+};

@@ -1,0 +1,168 @@
+//! Ranges of files that are under way, and the checkpoint.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use sluice_flow::source::{Position, Positions};
+use sluice_tail::{Checkpoint, FileId, Known, Tail, encode};
+use tokio::task::JoinHandle;
+
+use super::metrics::Counters;
+use crate::receiver::Streams;
+
+/// Time between checkpoints, if something changed.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) struct Progress {
+    /// Of files with something under way, and of those read since the last look.
+    positions: HashMap<FileId, Positions>,
+    checkpoint: Option<Arc<Checkpoint>>,
+    /// The last text that was given to be written.
+    saved: u32,
+    saving: Option<JoinHandle<io::Result<()>>>,
+    next_look: Instant,
+    is_failing: bool,
+}
+
+impl Progress {
+    /// Takes over the streams of the receiver before: their names are the contents that they stand
+    /// for, as read, and the beginnings of what is under way.
+    pub(super) fn new(
+        tail: &mut Tail,
+        checkpoint: Option<Checkpoint>,
+        streams: Streams,
+    ) -> Progress {
+        let mut under_way = HashMap::new();
+        for (name, positions) in streams {
+            let mut known = name.lines().map(Known::of_line);
+            let (Some(Some(content)), Some(begun)) =
+                (known.next(), known.collect::<Option<Vec<_>>>())
+            else {
+                continue;
+            };
+            let begun = begun.into_iter().map(|it| it.mark).collect();
+            under_way.insert(tail.remember(content, begun), positions);
+        }
+        let checkpoint = checkpoint.map(Arc::new);
+        let next_look = Instant::now();
+        let (saved, saving, is_failing) = (0, None, false);
+        Progress { positions: under_way, checkpoint, saved, saving, next_look, is_failing }
+    }
+
+    /// Whether the file has to be read again from an earlier offset: the place is set.
+    pub(super) fn resume(&mut self, tail: &mut Tail, id: FileId) {
+        if let Some(positions) = self.positions.get(&id).filter(|it| it.is_interrupted()) {
+            tail.rewind(id, positions.rewind());
+        }
+    }
+
+    /// The position of a range that is about to be submitted.
+    pub(super) fn begin(&mut self, id: FileId, range: std::ops::Range<u64>) -> Position {
+        let start = range.start;
+        self.positions.entry(id).or_insert_with(|| Positions::starting_at(start)).begin(range)
+    }
+
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let is_idle = self.positions.is_empty() && self.saving.is_none();
+        (!is_idle).then_some(self.next_look)
+    }
+
+    /// Tells the tail what is resolved, and writes a checkpoint if something changed.
+    pub(super) fn look(&mut self, tail: &mut Tail, counters: &Counters, now: Instant) {
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + CHECKPOINT_INTERVAL;
+        self.settle(tail, counters, now);
+        if self.saving.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.save(tail, counters);
+        }
+    }
+
+    fn settle(&mut self, tail: &mut Tail, counters: &Counters, now: Instant) {
+        self.positions.retain(|id, positions| {
+            if positions.is_interrupted() {
+                if tail.is_missing(*id) {
+                    // It cannot be read again, unless it comes back.
+                    let (end, offset) = (positions.end(), positions.rewind());
+                    Counters::add(&counters.lost_bytes, end.saturating_sub(offset));
+                    tail.rewind(*id, offset);
+                } else {
+                    tail.again(*id, now, Duration::ZERO);
+                    tail.resolved(*id, positions.lowest_unresolved());
+                    return true;
+                }
+            }
+            tail.resolved(*id, positions.lowest_unresolved());
+            !tail.is_settled(*id)
+        });
+    }
+
+    /// Writes the checkpoint on a thread that may wait for the disk. The one before has ended.
+    fn save(&mut self, tail: &Tail, counters: &Counters) {
+        let Some(checkpoint) = self.checkpoint.clone() else { return };
+        if let Some(before) = self.saving.take().and_then(|before| before.now_or_never()) {
+            self.note(before.unwrap_or_else(|error| Err(io::Error::other(error))), counters);
+        }
+        if let Some(text) = self.changed(tail) {
+            let write = move || checkpoint.save(&text);
+            self.saving = Some(tokio::task::spawn_blocking(write));
+        }
+    }
+
+    /// The text of the checkpoint, if it is another one than was written.
+    fn changed(&mut self, tail: &Tail) -> Option<String> {
+        let mut known = tail.known();
+        known.sort_by(|first, second| first.path.cmp(&second.path));
+        let text = encode(&known);
+        let sum = crc32c::crc32c(text.as_bytes());
+        if sum == self.saved {
+            return None;
+        }
+        self.saved = sum;
+        Some(text)
+    }
+
+    fn note(&mut self, result: io::Result<()>, counters: &Counters) {
+        let Err(error) = result else {
+            self.is_failing = false;
+            return;
+        };
+        Counters::add(&counters.failed_checkpoints, 1);
+        // It is written again at the next look.
+        self.saved = 0;
+        if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| !self.is_failing) {
+            tracing::error!(path = %checkpoint.path().display(), %error,
+                "cannot write the checkpoint: after a crash lines would arrive again");
+        }
+        self.is_failing = true;
+    }
+
+    /// The last checkpoint, and what a receiver that takes this one's place goes on with.
+    pub(super) async fn end(mut self, tail: &mut Tail, counters: &Counters) -> Streams {
+        self.settle(tail, counters, Instant::now());
+        if let Some(saving) = self.saving.take() {
+            let result = saving.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+            self.note(result, counters);
+        }
+        if let Some(checkpoint) = self.checkpoint.clone()
+            && let Some(text) = self.changed(tail)
+        {
+            self.note(checkpoint.save(&text), counters);
+        }
+        let mut streams = Streams::default();
+        for (id, content, begun) in tail.contents() {
+            let offset = content.mark.offset;
+            let positions = self.positions.remove(&id);
+            let positions = positions.unwrap_or_else(|| Positions::starting_at(offset));
+            let lines = std::iter::once(content.clone())
+                .chain(begun.into_iter().map(|mark| Known { mark, ..content.clone() }));
+            let lines: Vec<String> = lines.map(|it| it.to_line()).collect();
+            streams.insert(lines.join("\n"), positions);
+        }
+        streams
+    }
+}

@@ -1,0 +1,6 @@
+//! The `filelog` receiver before an engine that refuses, delays and drops.
+
+mod delivery;
+mod harness;
+mod restarts;
+mod rotation;

@@ -1,0 +1,87 @@
+//! Checkpoints: after an end, after a crash, at a reload.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::harness::{Scene, until};
+
+/// Scenario: nothing of what is read is resolved; then some is, and the process ends. Guarantee:
+/// the next one reads what was not resolved, and only that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_stands_before_what_is_not_resolved() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "1\n");
+    scene.until_lines(1).await;
+    scene.engine.holds.store(true, Ordering::SeqCst);
+    scene.append("a", "2\n");
+    scene.append("b", "3\n");
+    scene.until_lines(3).await;
+    scene.restart().await;
+    scene.until_lines(5).await;
+    scene.engine.release();
+    scene.restart().await;
+    scene.append("a", "4\n");
+    scene.until_lines(6).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let expected =
+        [("1", 1), ("2", 2), ("3", 2), ("4", 1)].map(|(it, times)| (it.to_owned(), times));
+    assert_eq!(scene.engine.lines().into_iter().collect::<Vec<_>>(), expected);
+}
+
+/// Scenario: the process is killed. Guarantee: the checkpoint on disk is about a second old, and
+/// whole: nothing is lost, and what is older is not read again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_is_written_about_once_a_second() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "1\n");
+    scene.until_lines(1).await;
+    let offset = || std::fs::read_to_string(scene.checkpoint()).unwrap_or_default();
+    until("a checkpoint is written", || offset().contains(" 2 1 ")).await;
+    let written = std::fs::read(scene.checkpoint()).expect("is there");
+    scene.append("a", "2\n");
+    scene.until_lines(2).await;
+    scene.stop().await;
+    std::fs::write(scene.checkpoint(), written).expect("is put back");
+    scene.serve().await;
+    scene.until_lines(3).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(scene.engine.lines()["1"], 1);
+}
+
+/// Scenario: the receiver is replaced at a reload while all is under way. Guarantee: nothing is
+/// read again, and the checkpoint waits for what the former receiver has read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_reads_nothing_again() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.engine.holds.store(true, Ordering::SeqCst);
+    scene.append("a", "1\n2\n");
+    scene.append("b", "3\n");
+    scene.until_lines(3).await;
+    for _ in 0..3 {
+        scene.streams = scene.stop().await;
+        assert_eq!(scene.streams.len(), 2);
+        scene.serve().await;
+    }
+    scene.append("a", "4\n");
+    scene.until_lines(4).await;
+    // A crash now: nothing of it is resolved.
+    scene.stop().await;
+    let known = std::fs::read(scene.checkpoint()).expect("is there");
+    let known = sluice_tail::decode(&known).expect("is whole");
+    assert!(known.iter().all(|it| it.mark.offset == 0), "{known:?}");
+    assert!(scene.engine.lines().values().all(|times| *times == 1));
+}
+
+/// Scenario: the checkpoint is damaged. Guarantee: it is kept aside, and files are read from where
+/// `start_at` says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_checkpoint_is_kept_aside() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "1\n");
+    scene.until_lines(1).await;
+    scene.stop().await;
+    std::fs::write(scene.checkpoint(), "sluice-tail 1\ndamaged").expect("is written");
+    scene.serve().await;
+    scene.until_lines(2).await;
+    assert!(scene.folder.path().join("checkpoints/filelog.unusable").exists());
+}

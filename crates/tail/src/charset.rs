@@ -1,0 +1,165 @@
+//! Encodings of texts: where their lines end, and their characters as UTF-8.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+
+/// The encoding of a file's text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Charset {
+    /// Each byte that is no UTF-8 becomes U+FFFD.
+    Utf8,
+    /// Bytes that are no UTF-8 stay.
+    Utf8Raw,
+    /// Bytes without meaning: not cut into lines.
+    Nop,
+    /// ISO 8859-1: each byte is the character of that number.
+    Latin1,
+    Other(&'static Encoding),
+}
+
+impl Charset {
+    /// The encoding of this name. Letter case does not matter.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn named(name: &str) -> Result<Charset, String> {
+        let lower = name.to_ascii_lowercase();
+        Ok(match lower.as_str() {
+            "" | "utf-8" | "utf8" | "ascii" | "us-ascii" => Charset::Utf8,
+            "utf-8-raw" | "utf8-raw" => Charset::Utf8Raw,
+            "nop" => Charset::Nop,
+            "iso-8859-1" | "iso8859-1" | "iso_8859-1" | "latin-1" | "latin1" | "l1" => {
+                Charset::Latin1
+            }
+            "utf-16" | "utf16" | "utf-16le" | "utf16le" => Charset::Other(UTF_16LE),
+            "utf-16be" | "utf16be" => Charset::Other(UTF_16BE),
+            other => match Encoding::for_label_no_replacement(other.as_bytes()) {
+                Some(encoding) => Charset::Other(encoding),
+                None => return Err("there is no encoding of this name".to_owned()),
+            },
+        })
+    }
+
+    /// Bytes of the smallest unit of a text.
+    pub(crate) fn unit(self) -> usize {
+        if self == Charset::Other(UTF_16LE) || self == Charset::Other(UTF_16BE) { 2 } else { 1 }
+    }
+
+    /// The character of ASCII as the first unit of these bytes. No other encoding than UTF-16 has
+    /// such bytes within other characters, below `0`.
+    pub(crate) fn ascii(self, bytes: &[u8]) -> Option<u8> {
+        match (self, bytes) {
+            (Charset::Other(encoding), [first, second, ..]) if self.unit() == 2 => {
+                let (high, low) =
+                    if encoding == UTF_16LE { (second, first) } else { (first, second) };
+                (*high == 0).then_some(*low)
+            }
+            (_, [first, ..]) if self.unit() == 1 => Some(*first),
+            _ => None,
+        }
+    }
+
+    /// The place of the first line feed.
+    pub(crate) fn line_feed(self, bytes: &[u8]) -> Option<usize> {
+        if self.unit() == 1 {
+            return memchr::memchr(b'\n', bytes);
+        }
+        let found = memchr::memchr_iter(b'\n', bytes).map(|at| at & !1);
+        found.into_iter().find(|at| self.ascii(&bytes[*at..]) == Some(b'\n'))
+    }
+
+    /// The longest beginning, of at most `max` bytes, that ends with a whole character.
+    pub(crate) fn cut(self, bytes: &[u8], max: usize) -> usize {
+        let max = max.min(bytes.len());
+        match self {
+            Charset::Utf8 | Charset::Utf8Raw => {
+                let is_within = |at: usize| bytes.get(at).is_some_and(|it| it & 0xc0 == 0x80);
+                (max.saturating_sub(3)..=max).rev().find(|at| !is_within(*at) && *at > 0)
+            }
+            _ => Some(max - max % self.unit()),
+        }
+        .filter(|cut| *cut > 0)
+        .unwrap_or(max)
+    }
+
+    /// The text as UTF-8. `Nop` and `Utf8Raw` are left as they are.
+    pub fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Charset::Nop | Charset::Utf8Raw => Cow::Borrowed(bytes),
+            Charset::Utf8 if str::from_utf8(bytes).is_ok() => Cow::Borrowed(bytes),
+            Charset::Utf8 => {
+                let mut text = String::with_capacity(bytes.len() + 16);
+                for chunk in bytes.utf8_chunks() {
+                    text.push_str(chunk.valid());
+                    text.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+                }
+                Cow::Owned(text.into_bytes())
+            }
+            Charset::Latin1 => match encoding_rs::mem::decode_latin1(bytes) {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+            Charset::Other(encoding) => match encoding.decode_without_bom_handling(bytes).0 {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+        }
+    }
+
+    /// The bytes that this beginning of a decoded text was made of.
+    pub(crate) fn encoded_len(self, beginning: &str) -> usize {
+        match self {
+            Charset::Latin1 => beginning.chars().count(),
+            Charset::Other(_) if self.unit() == 2 => beginning.encode_utf16().count() * 2,
+            Charset::Other(encoding) => encoding.encode(beginning).0.len(),
+            _ => beginning.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_have_the_names_of_the_collector() {
+        for name in ["utf-8", "UTF-16LE", "ascii", "big5", "gbk", "shift_jis", "windows-1252"] {
+            assert!(Charset::named(name).is_ok(), "{name}");
+        }
+        assert!(Charset::named("utf-9").is_err());
+    }
+
+    #[test]
+    fn texts_become_utf_8() {
+        for (name, bytes, expected) in [
+            ("utf-8", &b"a\xff\xfeb\xe2\x82"[..], "a\u{fffd}\u{fffd}b\u{fffd}\u{fffd}"),
+            ("latin-1", b"\xe4\x80", "ä\u{80}"),
+            ("windows-1252", b"\xe4\x80", "ä€"),
+            ("utf-16le", b"\xe4\0b\0", "äb"),
+            ("utf-16be", b"\0\xe4\0b", "äb"),
+            ("big5", b"\xa4\xa4", "中"),
+        ] {
+            let charset = Charset::named(name).expect("is known");
+            assert_eq!(charset.decode(bytes), expected.as_bytes(), "{name}");
+        }
+        assert_eq!(Charset::Utf8Raw.decode(b"\xff"), &b"\xff"[..]);
+    }
+
+    #[test]
+    fn line_feeds_of_utf_16_are_whole_units() {
+        let little = Charset::Other(UTF_16LE);
+        assert_eq!(little.line_feed(b"\x0a\x0aa\0\0\x0a\x0a\0"), Some(6));
+        assert_eq!(Charset::Other(UTF_16BE).line_feed(b"\x0a\0\0\x0a"), Some(2));
+        assert_eq!(little.line_feed(b"a\0\x0a"), None);
+    }
+
+    #[test]
+    fn no_character_is_cut() {
+        let text = "aäb€".as_bytes();
+        let cuts: Vec<usize> = (1..=7).map(|max| Charset::Utf8.cut(text, max)).collect();
+        assert_eq!(cuts, [1, 1, 3, 4, 4, 4, 7]);
+        assert_eq!(Charset::Utf8.cut(&[0x80; 9], 5), 5);
+        assert_eq!(Charset::Other(UTF_16LE).cut(&[0; 9], 5), 4);
+    }
+}

@@ -1,0 +1,100 @@
+//! One content, and the file that holds it.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::FileId;
+use crate::identity::{Head, Inode, Mark, hash};
+use crate::known::Known;
+use crate::window::Window;
+
+/// Where the file of a content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a path that is meant.
+    Listed,
+    /// Open, and no longer at such a path.
+    Away,
+    /// Unknown: it may come back, under another name or compressed.
+    Missing,
+}
+
+pub(crate) struct File {
+    pub path: PathBuf,
+    /// Where it can be opened after it left its path, if that is known.
+    pub moved: Option<PathBuf>,
+    /// The target, if the path is a link.
+    pub target: Option<PathBuf>,
+    pub inode: Inode,
+    pub place: Place,
+    pub open: Option<fs::File>,
+    pub head: Head,
+    /// Reading goes on here.
+    pub mark: Mark,
+    /// The beginnings of the ranges that are not resolved.
+    pub begun: VecDeque<Mark>,
+    pub is_gzip: bool,
+    /// The content was compared with those that are known.
+    pub is_identified: bool,
+    /// The bytes before the mark were compared since it was found.
+    pub is_verified: bool,
+    /// The last look at which it was at its path.
+    pub seen_at: u64,
+    /// Its size when it was last looked at.
+    pub size: u64,
+    /// Its size and time when it was last read.
+    pub version: (u64, i64, i64),
+    /// The end of the bytes that no record ends, and the time at which they came.
+    pub partial: Option<(u64, Instant)>,
+    /// When something was last read, or the file left.
+    pub active: Instant,
+    /// It may be a copy of another content until then.
+    pub held: Option<Instant>,
+    /// The size at which it could not be read.
+    pub failed_size: Option<u64>,
+}
+
+impl File {
+    pub(crate) fn new(path: PathBuf, inode: Inode, now: Instant) -> File {
+        File {
+            path,
+            moved: None,
+            target: None,
+            inode,
+            place: Place::Listed,
+            open: None,
+            head: Head::default(),
+            mark: Mark::default(),
+            begun: VecDeque::new(),
+            is_gzip: false,
+            is_identified: false,
+            is_verified: false,
+            seen_at: 0,
+            size: 0,
+            version: (0, 0, 0),
+            partial: None,
+            active: now,
+            held: None,
+            failed_size: None,
+        }
+    }
+
+    pub(crate) fn known(known: Known) -> File {
+        let Known { inode, path, head, mark } = known;
+        let file = File::new(path, inode, Instant::now());
+        File { head, mark, is_identified: true, place: Place::Missing, ..file }
+    }
+
+    pub(crate) fn known_at(&self, mark: Mark) -> Known {
+        Known { inode: self.inode, path: self.path.clone(), head: self.head, mark }
+    }
+
+    /// Notes the bytes before the place that was reached.
+    pub(crate) fn seal(&mut self, window: &Window, id: FileId) {
+        if window.holds(id) {
+            self.mark.lead = hash(window.lead(self.mark.offset));
+        }
+    }
+}

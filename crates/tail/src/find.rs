@@ -1,0 +1,408 @@
+//! Finds files, and follows them to other names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::file::{File, Place};
+use crate::glob::Found;
+use crate::identity::Inode;
+use crate::watch::Change;
+use crate::{FileId, Tail, window};
+
+/// Time between looks at all files while the kernel tells changes.
+const SCAN_INTERVAL: Duration = Duration::from_secs(30);
+/// Files that are followed. A file takes about half a KiB.
+const FILES_MAX: usize = 100_000;
+/// Contents without a file that are remembered.
+const MISSING_MAX: usize = 1000;
+/// A file that grows has its next turn after this time: its lines come in fewer batches.
+const BATCH_TIME: Duration = Duration::from_millis(50);
+
+impl Tail {
+    /// Takes the changes that the kernel has told, and looks at all files if it is time to.
+    pub fn look(&mut self, now: Instant) {
+        let mut changes: Vec<Change> = Vec::new();
+        self.watcher.drain(|change| {
+            if changes.last() != Some(&change) {
+                changes.push(change);
+            }
+        });
+        for change in changes {
+            match change {
+                Change::Written(path) => {
+                    if let Some(id) = self.by_path.get(&path) {
+                        self.wake(*id, now);
+                    }
+                }
+                Change::Named(path) if self.options.ordering.is_none() => self.renamed(&path, now),
+                Change::Named(_) | Change::Unknown => self.scan_soon(now),
+            }
+        }
+        if now >= self.next_scan {
+            self.scan(now);
+        }
+    }
+
+    fn scan_soon(&mut self, now: Instant) {
+        self.next_scan = self.next_scan.min(now + self.options.poll_interval);
+    }
+
+    /// A name appeared or went away, or names another file.
+    fn renamed(&mut self, path: &Path, now: Instant) {
+        let at = self.by_path.get(path).copied();
+        if self.is_meant(path) {
+            match fs::metadata(path) {
+                Ok(metadata) => {
+                    self.see(path, &metadata, now);
+                    // Its inode may be that of a file before.
+                    if let Some(id) = self.by_path.get(path) {
+                        self.wake(*id, now);
+                    }
+                }
+                Err(_) => at.into_iter().for_each(|id| self.leave(id, now)),
+            }
+        } else if let Some(id) = at {
+            // The target of a link.
+            let file = &self.files[&id];
+            if !is_at(&file.path, file.inode) {
+                self.leave(id, now);
+                self.scan_soon(now);
+            }
+        }
+    }
+
+    fn is_meant(&self, path: &Path) -> bool {
+        self.options.include.iter().any(|glob| glob.matches(path))
+            && !self.options.exclude.iter().any(|glob| glob.matches(path))
+    }
+
+    /// Looks at everything that the patterns mean.
+    fn scan(&mut self, now: Instant) {
+        self.looks += 1;
+        let (mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new());
+        let mut failed: Vec<(PathBuf, String)> = Vec::new();
+        let mut empty = Vec::new();
+        for glob in &self.options.include {
+            let before = paths.len();
+            let mut visit = |found: Found<'_>| match found {
+                Found::Directory(path) => drop(directories.insert(path.to_owned())),
+                Found::File(path) => drop(paths.insert(path.to_owned())),
+            };
+            glob.walk(&mut visit, &mut |path, error| {
+                failed.push((path.to_owned(), error.to_string()));
+            });
+            if paths.len() == before {
+                empty.push(glob.text().to_owned());
+            }
+        }
+        for pattern in empty {
+            if !paths.iter().any(|path| {
+                self.options.include.iter().any(|glob| glob.text() == pattern && glob.matches(path))
+            }) && self.is_news(format!("pattern {pattern}"))
+            {
+                tracing::warn!(pattern, "no file matches this pattern yet");
+            }
+        }
+        for (path, error) in &failed {
+            if self.is_news(format!("directory {}", path.display())) {
+                tracing::error!(path = %path.display(), error,
+                    "cannot look into this directory: files there are not read");
+            }
+        }
+        paths.retain(|path| !self.options.exclude.iter().any(|glob| glob.matches(path)));
+        let mut paths: Vec<PathBuf> = paths.into_iter().collect();
+        if let Some(ordering) = &self.options.ordering {
+            paths = ordering.select(paths);
+        }
+        for path in paths {
+            if let Ok(metadata) = fs::metadata(&path) {
+                self.see(&path, &metadata, now);
+            }
+        }
+        self.begins_at_end = false;
+        let is_unseen = |file: &File| {
+            file.place == Place::Listed
+                && file.seen_at != self.looks
+                && !failed.iter().any(|(directory, _)| file.path.starts_with(directory))
+        };
+        let unseen: Vec<FileId> =
+            self.files.iter().filter(|(_, file)| is_unseen(file)).map(|(id, _)| *id).collect();
+        unseen.into_iter().for_each(|id| self.leave(id, now));
+        self.trim_missing();
+        let targets = self.files.values().filter_map(|file| file.target.as_ref()?.parent());
+        let directories = directories.into_iter().chain(targets.map(Path::to_owned));
+        let directories: BTreeSet<PathBuf> = directories.collect();
+        let has_new = self.watcher.watch(directories.into_iter());
+        self.next_scan = match (self.watcher.is_complete(), has_new) {
+            (true, false) => now + SCAN_INTERVAL,
+            _ => now + self.options.poll_interval,
+        };
+    }
+
+    /// A file is at a path that is meant.
+    fn see(&mut self, path: &Path, metadata: &fs::Metadata, now: Instant) {
+        let inode = Inode::of(metadata);
+        let before = self.by_path.get(path).copied();
+        if let Some(id) = before.filter(|id| {
+            let file = &self.files[id];
+            file.path == path && (file.inode != inode || !metadata.is_file())
+        }) {
+            self.leave(id, now);
+        }
+        if !metadata.is_file() {
+            return;
+        }
+        let Some(id) = self.by_inode.get(&inode).copied() else {
+            self.see_new(path, inode, metadata, now);
+            return;
+        };
+        let file = &self.files[&id];
+        if file.place == Place::Listed && file.path != path {
+            if is_at(&file.path, inode) {
+                // Another name of the same file.
+                return;
+            }
+            self.counts.rotated += 1;
+        }
+        if file.place == Place::Missing {
+            self.set_present(id);
+        }
+        if self.files[&id].path != path || before != Some(id) {
+            self.set_path(id, path, now);
+        }
+        let looks = self.looks;
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.seen_at = looks;
+        file.place = Place::Listed;
+        if file.version != version(metadata) || !file.is_verified {
+            file.size = metadata.len();
+            self.wake(id, now);
+        }
+    }
+
+    fn see_new(&mut self, path: &Path, inode: Inode, metadata: &fs::Metadata, now: Instant) {
+        let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+        let is_old =
+            self.options.exclude_older_than.is_some_and(|most| age.is_some_and(|age| age > most));
+        if is_old {
+            return;
+        }
+        if self.present_files() >= FILES_MAX {
+            if self.is_news("too many files".to_owned()) {
+                tracing::error!(limit = FILES_MAX, path = %path.display(),
+                    "the patterns mean more files than can be followed: the rest is not read");
+            }
+            return;
+        }
+        let id = self.new_id();
+        let mut file = File::new(path.to_owned(), inode, now);
+        file.seen_at = self.looks;
+        file.size = metadata.len();
+        self.files.insert(id, file);
+        self.by_inode.insert(inode, id);
+        self.set_path(id, path, now);
+        if self.begins_at_end && metadata.len() > 0 {
+            self.begin_at_end(id, now);
+        } else {
+            self.schedule.soon(id);
+        }
+    }
+
+    /// Reads what comes from now on.
+    fn begin_at_end(&mut self, id: FileId, now: Instant) {
+        if !self.open(id, now) {
+            return;
+        }
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let Some(open) = &file.open else { return };
+        let size = open.metadata().map_or(file.size, |it| it.len());
+        let end = if file.is_gzip { window::inflated_len(open).unwrap_or(0) } else { size };
+        let Ok(head) = window::peek(open, file.is_gzip, 0, self.options.head_bytes) else { return };
+        file.mark.offset = end;
+        let lead = file.mark.lead_len();
+        let Ok(lead) = window::peek(open, file.is_gzip, end - lead as u64, lead) else { return };
+        file.mark.lead = crate::identity::hash(&lead);
+        file.head = crate::Head::of(&head[..head.len().min(end as usize)]);
+        file.is_identified = true;
+        self.schedule.soon(id);
+    }
+
+    fn set_path(&mut self, id: FileId, path: &Path, now: Instant) {
+        self.unset_path(id);
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.path = path.to_owned();
+        (file.target, file.moved) = (None, None);
+        if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
+            file.target = fs::canonicalize(path).ok();
+        }
+        let target = file.target.clone();
+        self.by_path.insert(path.to_owned(), id);
+        if let Some(target) = target {
+            self.by_path.entry(target).or_insert(id);
+            // The target's directory has to be watched too.
+            self.scan_soon(now);
+        }
+    }
+
+    pub(crate) fn unset_path(&mut self, id: FileId) {
+        let Some(file) = self.files.get(&id) else { return };
+        for path in [Some(&file.path), file.target.as_ref()].into_iter().flatten() {
+            if self.by_path.get(path) == Some(&id) {
+                self.by_path.remove(path);
+            }
+        }
+    }
+
+    /// A file is no longer at a path that is meant. It is read to its end if it can be opened.
+    pub(crate) fn leave(&mut self, id: FileId, now: Instant) {
+        self.unset_path(id);
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if file.open.is_none() {
+            file.moved = moved(&file.path, file.inode);
+            if file.moved.is_none() {
+                self.give_up(id);
+                return;
+            }
+        }
+        if file.place == Place::Listed {
+            file.place = Place::Away;
+            file.active = now;
+            self.counts.rotated += 1;
+            self.away.push_back(id);
+        }
+        self.schedule.soon(id);
+        self.bound_away();
+    }
+
+    /// Forgets where a content is. What was not read of it is counted.
+    pub(crate) fn give_up(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(metadata) = file.open.as_ref().and_then(|open| open.metadata().ok()) {
+            file.size = metadata.len();
+        }
+        let left = file.size.saturating_sub(file.mark.offset);
+        if left > 0 && !file.is_gzip {
+            self.counts.lost_files += 1;
+            self.counts.lost_bytes += left;
+            tracing::warn!(path = %file.path.display(), bytes = left,
+                "a file went away before it was read to its end");
+        }
+        if file.is_identified {
+            self.set_missing(id);
+        } else {
+            self.forget(id);
+        }
+    }
+
+    /// Wakes a file that may have something to read.
+    pub(crate) fn wake(&mut self, id: FileId, now: Instant) {
+        let Some(file) = self.files.get(&id) else { return };
+        if file.held.is_none() {
+            let due = file.active + BATCH_TIME;
+            if due <= now { self.schedule.soon(id) } else { self.schedule.at(id, due) }
+        }
+    }
+
+    pub(crate) fn set_missing(&mut self, id: FileId) {
+        self.close(id);
+        self.unset_path(id);
+        self.schedule.forget(id);
+        self.missing_count += 1;
+        let order = self.missing_count;
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.place = Place::Missing;
+        file.partial = None;
+        file.seen_at = order;
+        if file.head.len > 0 {
+            self.missing.entry(file.head).or_default().push(id);
+        }
+        self.missing_order.insert((order, id));
+    }
+
+    pub(crate) fn set_present(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(same) = self.missing.get_mut(&file.head) {
+            same.retain(|it| *it != id);
+            if same.is_empty() {
+                self.missing.remove(&file.head);
+            }
+        }
+        self.missing_order.remove(&(file.seen_at, id));
+        file.place = Place::Listed;
+        file.is_verified = false;
+    }
+
+    /// Forgets the contents that are missing for longest, if they are resolved.
+    fn trim_missing(&mut self) {
+        let excess = self.missing_order.len().saturating_sub(MISSING_MAX);
+        let settled = |(_, id): &&(u64, FileId)| self.files[id].begun.is_empty();
+        let oldest: Vec<_> =
+            self.missing_order.iter().filter(settled).take(excess).map(|(_, id)| *id).collect();
+        for id in oldest {
+            self.set_present(id);
+            self.forget(id);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, id: FileId) {
+        self.close(id);
+        self.unset_path(id);
+        self.schedule.forget(id);
+        if let Some(file) = self.files.remove(&id)
+            && self.by_inode.get(&file.inode) == Some(&id)
+        {
+            self.by_inode.remove(&file.inode);
+        }
+    }
+
+    pub(crate) fn close(&mut self, id: FileId) {
+        if let Some(file) = self.files.get_mut(&id)
+            && file.open.take().is_some()
+        {
+            self.open_count -= 1;
+        }
+    }
+
+    /// Closes the oldest of too many files that have left. Each is opened again for its turn,
+    /// unless it has no name any more.
+    fn bound_away(&mut self) {
+        let is_away = |id: &FileId| self.files.get(id).is_some_and(|it| it.place == Place::Away);
+        self.away.retain(is_away);
+        let is_open = |id: &FileId| self.files[id].open.is_some();
+        let open: Vec<FileId> = self.away.iter().copied().filter(is_open).collect();
+        let excess = open.len().saturating_sub((self.options.max_open / 2).max(1));
+        for id in open.into_iter().take(excess) {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
+                file.moved = moved(&file.path, file.inode);
+            }
+            if file.moved.is_some() {
+                self.close(id);
+            } else {
+                self.give_up(id);
+            }
+        }
+    }
+}
+
+/// Changes when a file is written to.
+pub(crate) fn version(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Whether the path leads to this inode.
+fn is_at(path: &Path, inode: Inode) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| Inode::of(&metadata) == inode)
+}
+
+/// The path of this inode in the directory of a path: its file was renamed.
+fn moved(path: &Path, inode: Inode) -> Option<PathBuf> {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let entries = fs::read_dir(directory.unwrap_or(Path::new("."))).ok()?;
+    let same = entries.flatten().filter(|entry| entry.ino() == inode.number);
+    let mut paths = same.map(|entry| entry.path());
+    paths.find(|path| is_at(path, inode))
+}

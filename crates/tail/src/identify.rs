@@ -1,0 +1,309 @@
+//! Opens files, and tells which content they hold.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::file::{File, Place};
+use crate::identity::{Head, Inode};
+use crate::{Compression, FileId, Tail, window};
+
+/// A file that may be a copy of another one is not read for this long after it grew: the original
+/// is about to be truncated or removed.
+const COPY_PATIENCE: Duration = Duration::from_secs(10);
+const COPY_INTERVAL: Duration = Duration::from_millis(200);
+/// Pause before a file that cannot be opened or read is tried again.
+const FAILED_PAUSE: Duration = Duration::from_secs(5);
+
+impl Tail {
+    /// Opens the file, if it is not open.
+    pub(crate) fn open(&mut self, id: FileId, now: Instant) -> bool {
+        let Some(file) = self.files.get_mut(&id) else { return false };
+        if file.open.is_some() {
+            return true;
+        }
+        let opened = fs::File::open(file.moved.as_ref().unwrap_or(&file.path));
+        let opened = opened.and_then(|open| Ok((open.metadata()?, open)));
+        match opened {
+            Ok((metadata, open)) if Inode::of(&metadata) == file.inode => {
+                file.is_gzip = match self.options.compression {
+                    Compression::None => false,
+                    Compression::Gzip => true,
+                    Compression::Auto => window::is_gzip(&open),
+                };
+                file.open = Some(open);
+                self.open_count += 1;
+                self.open.push_back(id);
+                self.bound_open(id);
+                true
+            }
+            // Another file is there by now.
+            Ok(_) if file.place == Place::Listed => {
+                self.next_scan = now;
+                false
+            }
+            Ok(_) => {
+                self.leave(id, now);
+                false
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::NotFound {
+                    self.leave(id, now);
+                } else {
+                    self.failed(id, &error, now);
+                }
+                false
+            }
+        }
+    }
+
+    pub(crate) fn failed(&mut self, id: FileId, error: &io::Error, now: Instant) {
+        self.counts.failed += 1;
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let path = file.path.display().to_string();
+        let is_damaged =
+            matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
+        if is_damaged {
+            file.failed_size = Some(file.size);
+        } else {
+            self.schedule.at(id, now + FAILED_PAUSE);
+        }
+        if self.is_news(format!("file {path}: {error}")) {
+            let remedy = if is_damaged {
+                "its compressed content is damaged: it is read again when it changes"
+            } else {
+                "it is tried again every 5 s"
+            };
+            tracing::error!(path, %error, "cannot read this file: {remedy}");
+        }
+    }
+
+    /// Closes files at their paths, the first opened first. Each is opened again for its turn.
+    fn bound_open(&mut self, keeps: FileId) {
+        while self.open_count > self.options.max_open {
+            let Some(id) = self.open.pop_front() else { return };
+            if id == keeps {
+                self.open.push_back(id);
+                if self.open.len() == 1 {
+                    return;
+                }
+            } else if let Some(file) = self.files.get(&id)
+                && (file.place == Place::Listed || file.moved.is_some())
+            {
+                self.close(id);
+            }
+        }
+    }
+
+    /// Tells which content a file holds that was not seen before. Returns the content's id, unless
+    /// that is not sure yet.
+    pub(crate) fn identify(&mut self, id: FileId, now: Instant) -> io::Result<Option<FileId>> {
+        let Some(file) = self.files.get(&id) else { return Ok(None) };
+        let (Some(open), is_gzip) = (&file.open, file.is_gzip) else { return Ok(None) };
+        let begin = if is_gzip { 0 } else { behind_hole(open, file.size)? };
+        let head = window::peek(open, is_gzip, 0, self.options.head_bytes)?;
+        if head.is_empty() || begin >= file.size {
+            return Ok(None);
+        }
+        if let Some(known) = self.find_missing(open, is_gzip, &head, file) {
+            self.take_over(known, id);
+            return Ok(Some(known));
+        }
+        if self.is_copy(id, &head, now)? {
+            self.schedule.at(id, now + COPY_INTERVAL);
+            return Ok(None);
+        }
+        let Some(file) = self.files.get_mut(&id) else { return Ok(None) };
+        file.head = Head::of(&head);
+        (file.is_identified, file.held) = (true, None);
+        if begin > 0 {
+            file.mark.offset = begin;
+            let (lead, open) = (file.mark.lead_len(), file.open.as_ref());
+            let lead = open.map(|open| window::peek(open, false, begin - lead as u64, lead));
+            file.mark.lead = crate::identity::hash(&lead.transpose()?.unwrap_or_default());
+        }
+        Ok(Some(id))
+    }
+
+    /// A content without a file that goes on in this one; of several, the one that was read
+    /// furthest. A short content says little: its file must have had the inode's number, or a name
+    /// of which this one is made.
+    fn find_missing(
+        &self,
+        open: &fs::File,
+        is_gzip: bool,
+        head: &[u8],
+        at: &File,
+    ) -> Option<FileId> {
+        if self.missing.is_empty() {
+            return None;
+        }
+        let names = derived_from(&at.path);
+        let is_meant = |file: &File| {
+            file.head.len as usize >= self.options.head_bytes
+                || file.inode.number == at.inode.number
+                || names.contains(&file.path)
+        };
+        let found = Head::all_of(head).filter_map(|head| self.missing.get(&head)).flatten();
+        let mut found: Vec<(bool, u64, FileId)> = found
+            .filter(|id| is_meant(&self.files[id]))
+            .map(|id| (self.files[id].path == at.path, self.files[id].mark.offset, *id))
+            .collect();
+        found.sort_unstable();
+        found
+            .into_iter()
+            .rev()
+            .map(|(.., id)| id)
+            .find(|id| has_lead(open, is_gzip, &self.files[id]).unwrap_or(false))
+    }
+
+    /// The content `known` goes on in the file of `id`, which is forgotten.
+    fn take_over(&mut self, known: FileId, id: FileId) {
+        self.set_present(known);
+        self.unset_path(id);
+        let Some(file) = self.files.remove(&id) else { return };
+        let Some(content) = self.files.get_mut(&known) else { return };
+        if self.by_inode.get(&content.inode) == Some(&known) {
+            self.by_inode.remove(&content.inode);
+        }
+        let (mark, begun, head) = (content.mark, std::mem::take(&mut content.begun), content.head);
+        let is_identified = true;
+        let (path, target) = (file.path.clone(), file.target.clone());
+        self.by_inode.insert(file.inode, known);
+        *content = File { mark, begun, head, is_identified, held: None, ..file };
+        for path in std::iter::once(path).chain(target) {
+            self.by_path.entry(path).or_insert(known);
+        }
+        self.open.push_back(known);
+        if self.place_of(known) == Some(Place::Away) {
+            self.away.push_back(known);
+        }
+    }
+
+    /// Whether the file begins as another one does that is there and whose name its own is made of:
+    /// it may be the copy of it before that is truncated, or its compressed form.
+    fn is_copy(&mut self, id: FileId, head: &[u8], now: Instant) -> io::Result<bool> {
+        let file = &self.files[&id];
+        let Some(open) = &file.open else { return Ok(false) };
+        let mut original_is_away = false;
+        let mut is_copy = false;
+        for other in self.originals(&file.path) {
+            let original = &self.files[&other];
+            if other == id || original.mark.offset == 0 || original.place == Place::Missing {
+                continue;
+            }
+            let length = original.head.len as usize;
+            let begins = if head.len() >= length {
+                original.head.begins(head)
+            } else {
+                let reopened;
+                let of = match &original.open {
+                    Some(open) => open,
+                    None => {
+                        let Ok(open) = fs::File::open(&original.path) else { continue };
+                        reopened = open;
+                        &reopened
+                    }
+                };
+                window::peek(of, original.is_gzip, 0, head.len())? == head
+            };
+            let is_shorter = !file.is_gzip && file.size < original.mark.offset;
+            if begins && (is_shorter || has_lead(open, file.is_gzip, original)?) {
+                is_copy = true;
+                original_is_away |= original.place == Place::Away;
+            }
+        }
+        let Some(file) = self.files.get_mut(&id) else { return Ok(false) };
+        if !is_copy {
+            return Ok(false);
+        }
+        let size =
+            file.open.as_ref().and_then(|open| open.metadata().ok()).map_or(0, |it| it.len());
+        if file.held.is_none() || original_is_away || size != file.size {
+            file.size = size;
+            file.held = Some(now + COPY_PATIENCE);
+        }
+        Ok(file.held.is_some_and(|until| now < until))
+    }
+
+    /// Contents of whose names this one is made, and those that have left this directory.
+    fn originals(&self, path: &Path) -> Vec<FileId> {
+        let paths = derived_from(path);
+        let mut found: Vec<FileId> =
+            paths.iter().filter_map(|path| self.by_path.get(path).copied()).collect();
+        found.extend(self.away.iter().filter(|id| {
+            self.files.get(id).is_some_and(|file| file.path.parent() == path.parent())
+        }));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The file holds another content than before: it was truncated or written anew. The content
+    /// that it had is missing, and its file gets another id.
+    pub(crate) fn replaced(&mut self, id: FileId, now: Instant) {
+        self.counts.truncated += 1;
+        self.window.clear();
+        let new = self.new_id();
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let mut next = File::new(file.path.clone(), file.inode, now);
+        next.open = file.open.take();
+        next.target = file.target.take();
+        (next.place, next.seen_at) = (file.place, file.seen_at);
+        (next.size, next.is_gzip) = (file.size, file.is_gzip);
+        tracing::info!(path = %next.path.display(), "the file was truncated or written anew");
+        let (inode, paths) = (next.inode, [Some(next.path.clone()), next.target.clone()]);
+        for path in paths.into_iter().flatten() {
+            if self.by_path.get(&path) == Some(&id) {
+                self.by_path.insert(path, new);
+            }
+        }
+        self.by_inode.insert(inode, new);
+        if next.place == Place::Away {
+            self.away.push_back(new);
+        }
+        self.files.insert(new, next);
+        self.open.push_back(new);
+        self.set_missing(id);
+        self.schedule.soon(new);
+    }
+}
+
+/// The paths of which this one may be made: of `a.log.1.gz` those of `a.log.1` and `a.log`, of
+/// `a-1.log` that of `a.log`.
+fn derived_from(path: &Path) -> Vec<PathBuf> {
+    let (Some(name), Some(directory)) = (path.file_name(), path.parent()) else {
+        return Vec::new();
+    };
+    let Some(name) = name.to_str() else { return Vec::new() };
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
+    let names = cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
+    names.map(|name| directory.join(name)).filter(|it| it != path).collect()
+}
+
+/// Whether the file has the bytes before the place up to which a content was read.
+fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
+    let length = content.mark.lead_len();
+    let lead = window::peek(open, is_gzip, content.mark.offset - length as u64, length)?;
+    Ok(content.mark.fits(&lead))
+}
+
+/// Where a file's bytes begin. A writer that goes on at its offset after its file was truncated
+/// leaves a hole before them.
+fn behind_hole(open: &fs::File, size: u64) -> io::Result<u64> {
+    const BLOCK_BYTES: usize = 64 << 10;
+    if size == 0 {
+        return Ok(0);
+    }
+    let data = match rustix::fs::seek(open, rustix::fs::SeekFrom::Data(0)) {
+        Ok(0) => return Ok(0),
+        Ok(data) => data,
+        Err(rustix::io::Errno::NXIO) => return Ok(size),
+        // The file system knows no holes.
+        Err(_) => return Ok(0),
+    };
+    let block = window::peek(open, false, data, BLOCK_BYTES)?;
+    Ok(data + block.iter().take_while(|byte| **byte == 0).count() as u64)
+}

@@ -1,0 +1,251 @@
+//! A file's turn: it is read from the place where its last turn ended.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::file::Place;
+use crate::find::version;
+use crate::identity::{Head, Inode};
+use crate::split::End;
+use crate::window;
+use crate::{FileId, Tail};
+
+/// A file that has left is closed when it had nothing new for this long.
+const AWAY_TIME: Duration = Duration::from_secs(30);
+/// Files that have left are looked at this often: the kernel does not tell their changes.
+const AWAY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A record of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'t> {
+    /// In the encoding of the file: see [`crate::Charset::decode`].
+    pub text: &'t [u8],
+    /// Its first byte in the content.
+    pub offset: u64,
+    /// Counted from 1.
+    pub number: u64,
+}
+
+/// The result of [`Tail::fill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// [`Tail::line`] may have records.
+    Lines,
+    /// The next record may need a window of this many bytes.
+    Wider(usize),
+    /// Nothing more for now.
+    Over,
+}
+
+impl Tail {
+    /// Begins the file's turn. Returns the id of the content to read, which may be another one if
+    /// it turns out that the file goes on with a known content. `None`: there is nothing to read.
+    pub fn turn(&mut self, id: FileId, now: Instant) -> Option<FileId> {
+        self.window.clear();
+        self.flushes = false;
+        if self.place_of(id)? == Place::Missing || !self.open(id, now) {
+            return None;
+        }
+        let file = self.files.get_mut(&id)?;
+        let open = file.open.as_ref()?;
+        let size = match open.metadata() {
+            Ok(metadata) => {
+                file.version = version(&metadata);
+                metadata.len()
+            }
+            Err(error) => {
+                self.close(id);
+                self.failed(id, &error, now);
+                return None;
+            }
+        };
+        if file.failed_size.is_some_and(|failed| failed == size) {
+            return None;
+        }
+        file.failed_size = None;
+        if file.held.is_none() {
+            file.size = size;
+        }
+        if self.options.locks && flock(open, FlockOperation::NonBlockingLockExclusive).is_err() {
+            self.schedule.at(id, now + self.options.poll_interval);
+            return None;
+        }
+        if file.is_identified {
+            return Some(id);
+        }
+        match self.identify(id, now) {
+            Ok(Some(id)) => Some(id),
+            Ok(None) => {
+                self.rest(id, now);
+                self.unlock(id);
+                None
+            }
+            Err(error) => {
+                self.unlock(id);
+                self.failed(id, &error, now);
+                None
+            }
+        }
+    }
+
+    /// Ends a turn. `is_over`: all that is there was read.
+    pub fn end_turn(&mut self, id: FileId, is_over: bool) {
+        self.window.clear();
+        self.unlock(id);
+        if !is_over && self.place_of(id).is_some_and(|place| place != Place::Missing) {
+            self.schedule.soon(id);
+        }
+    }
+
+    fn unlock(&self, id: FileId) {
+        let open = self.files.get(&id).and_then(|file| file.open.as_ref());
+        if let Some(open) = open.filter(|_| self.options.locks) {
+            let _ = flock(open, FlockOperation::Unlock);
+        }
+    }
+
+    /// Reads on, into a window of at most this many bytes.
+    pub fn fill(&mut self, id: FileId, window_bytes: usize, now: Instant) -> Turn {
+        let is_first = !self.window.holds(id);
+        let (Some(file), window) = (self.files.get_mut(&id), &mut self.window) else {
+            return Turn::Over;
+        };
+        let Some(open) = &file.open else { return Turn::Over };
+        if !is_first {
+            let waiting = window.from(file.mark.offset).len();
+            if window.is_end {
+                return self.at_end(id, now);
+            }
+            let most = self.options.splitter.window_bytes();
+            if waiting >= window_bytes && window_bytes < most {
+                return Turn::Wider((window_bytes * 2).min(most));
+            }
+        }
+        let offset = file.mark.offset;
+        let is_truncated = !file.is_gzip && file.size < offset;
+        if is_first && is_truncated {
+            self.replaced(id, now);
+            return Turn::Over;
+        }
+        if let Err(error) = window.read(id, open, file.is_gzip, offset, window_bytes) {
+            self.failed(id, &error, now);
+            return Turn::Over;
+        }
+        if is_first && !file.mark.fits(window.lead(offset)) {
+            self.replaced(id, now);
+            return Turn::Over;
+        }
+        file.is_verified = true;
+        if (file.head.len as usize) < self.options.head_bytes
+            && file.size > u64::from(file.head.len)
+            && let Ok(head) = window::peek(open, file.is_gzip, 0, self.options.head_bytes)
+            && file.head.begins(&head)
+        {
+            file.head = Head::of(&head);
+        }
+        Turn::Lines
+    }
+
+    /// The next record in the window.
+    pub fn line(&mut self, id: FileId) -> Option<Line<'_>> {
+        let file = self.files.get_mut(&id).filter(|_| self.window.holds(id))?;
+        let end = match (self.window.is_end, self.flushes) {
+            (false, _) => End::Open,
+            (true, false) => End::Here,
+            (true, true) => End::Flush,
+        };
+        loop {
+            let bytes = self.window.from(file.mark.offset);
+            let cut = self.options.splitter.next(bytes, end, file.mark.is_within)?;
+            let offset = file.mark.offset;
+            file.mark.offset += cut.consumed as u64;
+            file.mark.is_within = cut.is_within;
+            let Some((start, stop)) = cut.text else { continue };
+            file.mark.records += 1;
+            if start < stop {
+                let text = &self.window.from(offset)[start..stop];
+                return Some(Line { text, offset, number: file.mark.records });
+            }
+        }
+    }
+
+    /// All bytes of the file are in the window.
+    fn at_end(&mut self, id: FileId, now: Instant) -> Turn {
+        let flush_after = self.options.flush_after;
+        let Some(file) = self.files.get_mut(&id) else { return Turn::Over };
+        let left = self.window.from(file.mark.offset).len() as u64;
+        let end = file.mark.offset + left;
+        let is_new = file.partial.is_none_or(|(before, _)| before != end);
+        if left == 0 {
+            file.partial = None;
+        } else if is_new {
+            (file.partial, file.active) = (Some((end, now)), now);
+        }
+        if let Some((_, since)) = file.partial {
+            let is_quiet = file.place == Place::Away && now >= file.active + AWAY_TIME;
+            let is_due = !flush_after.is_zero() && now >= since + flush_after;
+            if (is_due || is_quiet) && !self.flushes {
+                file.partial = None;
+                self.flushes = true;
+                return Turn::Lines;
+            }
+            if !flush_after.is_zero() {
+                self.schedule.at(id, since + flush_after);
+            }
+        }
+        self.rest(id, now);
+        Turn::Over
+    }
+
+    /// Notes that something was read of the file.
+    pub fn progressed(&mut self, id: FileId, now: Instant) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.active = now;
+        }
+    }
+
+    /// Nothing more can be read of the file now.
+    fn rest(&mut self, id: FileId, now: Instant) {
+        let Some(file) = self.files.get(&id) else { return };
+        let is_settled = file.begun.is_empty() && file.partial.is_none() && file.held.is_none();
+        if self.options.deletes && file.is_identified && file.mark.offset > 0 {
+            if !is_settled {
+                self.schedule.at(id, now + AWAY_INTERVAL);
+            } else if file.place == Place::Listed {
+                self.delete(id);
+                return;
+            }
+        }
+        let Some(file) = self.files.get(&id) else { return };
+        if file.place != Place::Away {
+            return;
+        }
+        if now >= file.active + AWAY_TIME && is_settled {
+            self.away.retain(|it| *it != id);
+            if file.is_identified { self.set_missing(id) } else { self.forget(id) }
+        } else {
+            self.schedule.at(id, now + AWAY_INTERVAL);
+        }
+    }
+
+    fn delete(&mut self, id: FileId) {
+        let Some(file) = self.files.get(&id) else { return };
+        let is_there = fs::metadata(&file.path).is_ok_and(|metadata| {
+            Inode::of(&metadata) == file.inode
+                && (file.is_gzip || metadata.len() == file.mark.offset)
+        });
+        if !is_there {
+            return;
+        }
+        if let Err(error) = fs::remove_file(&file.path) {
+            let path = file.path.display().to_string();
+            if self.is_news(format!("delete {path}")) {
+                tracing::error!(path, %error, "cannot delete the file, which was read");
+            }
+            return;
+        }
+        self.forget(id);
+    }
+}

@@ -1,0 +1,201 @@
+//! Cuts a content into records.
+
+use regex::bytes::Regex;
+
+use crate::charset::Charset;
+
+/// Where a record ends.
+#[derive(Clone, Debug)]
+pub enum Boundary {
+    LineFeed,
+    /// Before the next match. The record keeps the match with which it begins, unless omitted.
+    Start {
+        pattern: Regex,
+        omit: bool,
+    },
+    /// Behind a match, which the record keeps unless omitted.
+    End {
+        pattern: Regex,
+        omit: bool,
+    },
+    /// Nowhere but at the end of what is there.
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub struct Splitter {
+    pub boundary: Boundary,
+    pub charset: Charset,
+    /// The longest record, in bytes of the file.
+    pub max_bytes: usize,
+    /// The rest of a longer record is left out; else it is the next record.
+    pub truncates: bool,
+    pub keeps_leading: bool,
+    pub keeps_trailing: bool,
+}
+
+/// The next part of a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Bytes up to the next part.
+    pub consumed: usize,
+    /// The record's place: nothing if the part is left out.
+    pub text: Option<(usize, usize)>,
+    /// The next part is the rest of this record, which is left out.
+    pub is_within: bool,
+}
+
+/// Whether more will come behind the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// There is more in the file.
+    Open,
+    /// The file has no more now.
+    Here,
+    /// And has had none for so long that what is there is a record.
+    Flush,
+}
+
+impl Splitter {
+    /// Cuts the first part off. `None`: more bytes are needed, [`Splitter::window_bytes`] at most.
+    /// `is_within`: the bytes begin within a record whose rest is left out.
+    pub(crate) fn next(&self, bytes: &[u8], end: End, is_within: bool) -> Option<Cut> {
+        if bytes.is_empty() {
+            return None;
+        }
+        if is_within {
+            return self.rest(bytes, end);
+        }
+        let found = self.boundary(bytes, end);
+        let (start, stop, consumed) = match found {
+            Some(found) => found,
+            None if bytes.len() >= self.max_bytes => {
+                let cut = self.charset.cut(bytes, self.max_bytes);
+                let text = self.trimmed(bytes, 0, cut);
+                return Some(Cut { consumed: cut, text, is_within: self.truncates });
+            }
+            None if end == End::Flush => (0, bytes.len(), bytes.len()),
+            None => return None,
+        };
+        if stop - start > self.max_bytes {
+            let cut = start + self.charset.cut(&bytes[start..stop], self.max_bytes);
+            let text = self.trimmed(bytes, start, cut);
+            let consumed = if self.truncates { consumed } else { cut };
+            return Some(Cut { consumed, text, is_within: false });
+        }
+        Some(Cut { consumed, text: self.trimmed(bytes, start, stop), is_within: false })
+    }
+
+    /// Enough bytes to cut a part off.
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.max_bytes.saturating_add(self.charset.unit() + 4)
+    }
+
+    /// Leaves the rest of a record out.
+    fn rest(&self, bytes: &[u8], end: End) -> Option<Cut> {
+        let consumed = match &self.boundary {
+            Boundary::Start { pattern, .. } => self.find(pattern, bytes, 0).map(|(start, _)| start),
+            _ => self.boundary(bytes, end).map(|(_, _, consumed)| consumed),
+        };
+        match consumed {
+            Some(consumed) => Some(Cut { consumed, text: None, is_within: false }),
+            None if bytes.len() >= self.max_bytes || end == End::Flush => {
+                Some(Cut { consumed: bytes.len(), text: None, is_within: true })
+            }
+            None => None,
+        }
+    }
+
+    /// The first record and the bytes to the next one.
+    fn boundary(&self, bytes: &[u8], end: End) -> Option<(usize, usize, usize)> {
+        match &self.boundary {
+            Boundary::LineFeed => {
+                let stop = self.charset.line_feed(bytes)?;
+                let unit = self.charset.unit();
+                let before = stop.checked_sub(unit).map(|at| self.charset.ascii(&bytes[at..]));
+                let text = if before == Some(Some(b'\r')) { stop - unit } else { stop };
+                Some((0, text, stop + unit))
+            }
+            Boundary::Start { pattern, omit } => {
+                let (start, stop) = self.find(pattern, bytes, 0)?;
+                if start > 0 {
+                    return Some((0, start, start));
+                }
+                // A match that follows at once belongs to the first one.
+                let mut from = stop;
+                let next = loop {
+                    let (next, behind) = self.find(pattern, bytes, from)?;
+                    if next > stop {
+                        break next;
+                    }
+                    from = behind.max(from + 1);
+                    if from >= bytes.len() {
+                        return None;
+                    }
+                };
+                Some((if *omit { stop } else { 0 }, next, next))
+            }
+            Boundary::End { pattern, omit } => {
+                let is_end = |stop: usize| {
+                    stop > 0 && bytes.get(stop).is_none_or(|byte| byte & 0xc0 != 0x80)
+                };
+                let (mut start, mut stop) = self.find(pattern, bytes, 0)?;
+                // A match of nothing ends no record of nothing, nor a part of a character.
+                while start == stop && !is_end(stop) {
+                    (start, stop) = self.find(pattern, bytes, stop + 1)?;
+                }
+                // The match may go on in what follows.
+                let is_sure = stop < bytes.len() || end != End::Open;
+                is_sure.then_some((0, if *omit { start } else { stop }, stop))
+            }
+            Boundary::None => {
+                let is_whole = end != End::Open && bytes.len() < self.max_bytes;
+                is_whole.then_some((0, bytes.len(), bytes.len()))
+            }
+        }
+    }
+
+    /// The first match from a place on.
+    fn find(&self, pattern: &Regex, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+        if from > bytes.len() {
+            return None;
+        }
+        if matches!(self.charset, Charset::Utf8 | Charset::Utf8Raw | Charset::Nop) {
+            return pattern.find_at(bytes, from).map(|found| (found.start(), found.end()));
+        }
+        let text = self.charset.decode(bytes);
+        let place = |text: &[u8]| self.charset.encoded_len(&String::from_utf8_lossy(text));
+        let mut at = 0;
+        while let Some(found) = pattern.find_at(&text, at) {
+            let start = place(&text[..found.start()]);
+            if start >= from {
+                return Some((start, place(&text[..found.end()]).min(bytes.len())));
+            }
+            at = found.end().max(at + 1);
+            if at > text.len() {
+                break;
+            }
+        }
+        None
+    }
+
+    fn trimmed(&self, bytes: &[u8], mut start: usize, mut stop: usize) -> Option<(usize, usize)> {
+        if self.charset == Charset::Nop {
+            return Some((start, stop));
+        }
+        let unit = self.charset.unit();
+        let is_space = |at: usize| {
+            matches!(self.charset.ascii(&bytes[at..]), Some(b' ' | b'\t' | b'\r' | b'\n'))
+        };
+        while !self.keeps_trailing && stop >= start + unit && is_space(stop - unit) {
+            stop -= unit;
+        }
+        while !self.keeps_leading && start + unit <= stop && is_space(start) {
+            start += unit;
+        }
+        Some((start, stop))
+    }
+}
+
+#[cfg(test)]
+mod tests;

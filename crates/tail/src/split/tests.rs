@@ -1,0 +1,128 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn splitter(boundary: Boundary) -> Splitter {
+    Splitter {
+        boundary,
+        charset: Charset::Utf8,
+        max_bytes: 1 << 20,
+        truncates: false,
+        keeps_leading: false,
+        keeps_trailing: false,
+    }
+}
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(&format!("(?m){text}")).expect("a pattern")
+}
+
+/// The records of a content that arrives in pieces, and the bytes that are left.
+fn records(splitter: &Splitter, pieces: &[&[u8]], flushes: bool) -> (Vec<String>, usize) {
+    let (mut window, mut records, mut is_within) = (Vec::new(), Vec::new(), false);
+    for (index, piece) in pieces.iter().enumerate() {
+        window.extend_from_slice(piece);
+        let is_last = index + 1 == pieces.len();
+        let end = match is_last {
+            true if flushes => End::Flush,
+            true => End::Here,
+            false => End::Open,
+        };
+        while let Some(cut) = splitter.next(&window, end, is_within) {
+            assert!(cut.consumed > 0 || is_within != cut.is_within, "it goes on");
+            if let Some((start, stop)) = cut.text {
+                let text = splitter.charset.decode(&window[start..stop]).into_owned();
+                records.push(String::from_utf8(text).expect("is UTF-8"));
+            }
+            is_within = cut.is_within;
+            window.drain(..cut.consumed);
+        }
+    }
+    (records, window.len())
+}
+
+#[test]
+fn lines_end_with_line_feeds() {
+    let lines = splitter(Boundary::LineFeed);
+    let (found, left) = records(&lines, &[b" a \r\n\n\tb\nc"], false);
+    assert_eq!((found, left), (["a", "", "b"].map(str::to_owned).to_vec(), 1));
+    assert_eq!(records(&lines, &[b"a\nb"], true).0, ["a", "b"]);
+    let keeps = Splitter { keeps_leading: true, keeps_trailing: true, ..lines };
+    assert_eq!(records(&keeps, &[b" a \r\n\tb \n"], false).0, [" a ", "\tb "]);
+}
+
+#[test]
+fn records_begin_or_end_with_a_pattern() {
+    let start = |omit| splitter(Boundary::Start { pattern: pattern("^LOG"), omit });
+    let text: &[u8] = b"before\nLOG a\n more\nLOG b\nLOG c";
+    let (found, left) = records(&start(false), &[text], false);
+    assert_eq!((found, left), (["before", "LOG a\n more", "LOG b"].map(str::to_owned).to_vec(), 5));
+    assert_eq!(records(&start(true), &[text], false).0, ["before", "a\n more", "b"]);
+    assert_eq!(records(&start(false), &[text], true).0.last().expect("one"), "LOG c");
+    let end = |omit| splitter(Boundary::End { pattern: pattern("END$"), omit });
+    assert_eq!(records(&end(false), &[b"a\nEND\nb END\nc"], false).0, ["a\nEND", "b END"]);
+    assert_eq!(records(&end(true), &[b"a\nEND\nb END\nc"], false).0, ["a", "b"]);
+}
+
+#[test]
+fn long_records_are_split_or_truncated() {
+    let lines = Splitter { max_bytes: 4, ..splitter(Boundary::LineFeed) };
+    assert_eq!(records(&lines, &[b"abcdefghij\nk\n"], false).0, ["abcd", "efgh", "ij", "k"]);
+    let text = "aaäö€\n".as_bytes();
+    assert_eq!(records(&lines, &[text], false).0, ["aaä", "ö", "€"]);
+    let truncates = Splitter { truncates: true, ..lines };
+    assert_eq!(records(&truncates, &[b"abcdefghij\nk\n"], false).0, ["abcd", "k"]);
+    assert_eq!(records(&truncates, &[b"abcde", b"fghij", b"\nk\n"], false).0, ["abcd", "k"]);
+    let boundary = Boundary::Start { pattern: pattern("^LOG"), omit: false };
+    let truncates = Splitter { boundary, ..truncates };
+    let pieces: [&[u8]; 3] = [b"LOG 12", b"345\n6", b"78\nLOG x"];
+    assert_eq!(records(&truncates, &pieces, true).0, ["LOG", "LOG"]);
+    let whole = Splitter { charset: Charset::Nop, ..splitter(Boundary::None) };
+    assert_eq!(records(&whole, &[b" a\nb ", b"c"], false).0, [" a\nb c"]);
+}
+
+#[test]
+fn other_encodings_are_cut_at_whole_characters() {
+    let wide: Vec<u8> = "ä\r\n b\nLOG".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let charset = Charset::Other(encoding_rs::UTF_16LE);
+    let lines = Splitter { charset, ..splitter(Boundary::LineFeed) };
+    assert_eq!(records(&lines, &[&wide], true).0, ["ä", "b", "LOG"]);
+    let boundary = Boundary::Start { pattern: pattern("^LOG"), omit: true };
+    let starts = Splitter { boundary, ..lines };
+    let wide: Vec<u8> = "LOGä\nLOGö\nLOG€".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(records(&starts, &[&wide], true).0, ["ä", "ö", "LOG€"]);
+}
+
+fn boundaries() -> impl Strategy<Value = Boundary> {
+    prop_oneof![
+        Just(Boundary::LineFeed),
+        any::<bool>().prop_map(|omit| Boundary::Start { pattern: pattern("^a"), omit }),
+        any::<bool>().prop_map(|omit| Boundary::End { pattern: pattern("b$"), omit }),
+        Just(Boundary::End { pattern: pattern("c*"), omit: false }),
+    ]
+}
+
+proptest! {
+    /// For any content, in any pieces: it ends, and nothing but white space is lost if nothing is
+    /// left out.
+    #[test]
+    fn no_text_is_lost(
+        boundary in boundaries(),
+        pieces in prop::collection::vec("[abcä\n\r ]{0,12}", 1..5),
+        max_bytes in 1_usize..20,
+        truncates: bool,
+    ) {
+        let omits = matches!(
+            boundary,
+            Boundary::Start { omit: true, .. } | Boundary::End { omit: true, .. }
+        );
+        let splitter = Splitter { max_bytes, truncates, ..splitter(boundary) };
+        let bytes: Vec<&[u8]> = pieces.iter().map(String::as_bytes).collect();
+        let (found, left) = records(&splitter, &bytes, true);
+        prop_assert_eq!(left, 0);
+        if !omits && !truncates && max_bytes > 3 {
+            let of = |text: String| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(of(found.concat()), of(pieces.concat()));
+        }
+    }
+}

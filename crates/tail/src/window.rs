@@ -1,0 +1,213 @@
+//! The part of a content that is in memory. One window serves all files, in turns.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::FileId;
+use crate::identity::LEAD_BYTES;
+
+/// Bytes of a window while no record is longer.
+pub const WINDOW_BYTES: usize = 256 << 10;
+const INFLATE_INPUT_BYTES: usize = 32 << 10;
+
+/// Bytes of one file, from some bytes before the place that is read.
+#[derive(Default)]
+pub(crate) struct Window {
+    of: Option<FileId>,
+    bytes: Vec<u8>,
+    /// The offset of the first byte.
+    start: u64,
+    /// The file had no more behind the last byte.
+    pub is_end: bool,
+    inflater: Option<Inflater>,
+}
+
+impl Window {
+    /// Forgets the bytes: the file may have changed.
+    pub(crate) fn clear(&mut self) {
+        self.of = None;
+        self.bytes.clear();
+        if self.bytes.capacity() > WINDOW_BYTES + LEAD_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
+    pub(crate) fn holds(&self, id: FileId) -> bool {
+        self.of == Some(id)
+    }
+
+    /// The bytes from an offset on.
+    pub(crate) fn from(&self, offset: u64) -> &[u8] {
+        self.bytes.get((offset - self.start) as usize..).unwrap_or_default()
+    }
+
+    /// The bytes before an offset, as many as are compared.
+    pub(crate) fn lead(&self, offset: u64) -> &[u8] {
+        let stop = ((offset - self.start) as usize).min(self.bytes.len());
+        &self.bytes[stop.saturating_sub(LEAD_BYTES)..stop]
+    }
+
+    /// Reads on behind the bytes that are there, so that at most `max_bytes` follow the offset.
+    /// Returns whether there was anything.
+    pub(crate) fn read(
+        &mut self,
+        id: FileId,
+        file: &File,
+        is_gzip: bool,
+        offset: u64,
+        max_bytes: usize,
+    ) -> io::Result<bool> {
+        let lead = offset.min(LEAD_BYTES as u64);
+        if self.of != Some(id) {
+            (self.of, self.start) = (Some(id), offset - lead);
+            self.bytes.clear();
+        }
+        let dropped = (offset - lead).saturating_sub(self.start) as usize;
+        self.bytes.drain(..dropped.min(self.bytes.len()));
+        self.start += dropped as u64;
+        let before = self.bytes.len();
+        let whole = max_bytes + lead as usize;
+        if before >= whole {
+            return Ok(true);
+        }
+        self.bytes.resize(whole, 0);
+        let at = self.start + before as u64;
+        let read = if is_gzip {
+            self.inflate(id, file, at, before)
+        } else {
+            read_full(&mut self.bytes[before..], |into, done| file.read_at(into, at + done))
+        };
+        let (length, is_end) = *read.as_ref().unwrap_or(&(0, false));
+        self.is_end = is_end;
+        self.bytes.truncate(before + length);
+        read.map(|(read, _)| read > 0)
+    }
+
+    fn inflate(
+        &mut self,
+        id: FileId,
+        file: &File,
+        at: u64,
+        before: usize,
+    ) -> io::Result<(usize, bool)> {
+        let mut inflater = match self.inflater.take() {
+            Some(inflater) if inflater.of == id && inflater.offset == at => inflater,
+            _ => Inflater::new(id, file)?,
+        };
+        inflater.skip_to(at)?;
+        let (read, is_end) =
+            read_full(&mut self.bytes[before..], |into, _| inflater.decoder.read(into))?;
+        inflater.offset += read as u64;
+        // At its end it is opened anew: more may have been appended.
+        if before + read == self.bytes.len() {
+            self.inflater = Some(inflater);
+        }
+        Ok((read, is_end))
+    }
+}
+
+/// Reads until nothing more comes or the buffer is full. Returns the length, and whether nothing
+/// more came.
+fn read_full(
+    into: &mut [u8],
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<(usize, bool)> {
+    let mut done = 0;
+    while done < into.len() {
+        match read(&mut into[done..], done as u64) {
+            Ok(0) => return Ok((done, true)),
+            Ok(length) => done += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A file that is still being compressed.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok((done, true));
+            }
+            // The bytes before the error are good, and it will come again.
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((done, false))
+}
+
+/// Inflates the file that is in its turn, from its beginning.
+struct Inflater {
+    of: FileId,
+    decoder: MultiGzDecoder<BufReader<FromStart>>,
+    offset: u64,
+}
+
+impl Inflater {
+    fn new(of: FileId, file: &File) -> io::Result<Inflater> {
+        let file = FromStart { file: file.try_clone()?, offset: 0 };
+        let input = BufReader::with_capacity(INFLATE_INPUT_BYTES, file);
+        Ok(Inflater { of, decoder: MultiGzDecoder::new(input), offset: 0 })
+    }
+
+    /// Reads up to an offset; less if the content ends before.
+    fn skip_to(&mut self, offset: u64) -> io::Result<()> {
+        let mut passed = [0; 16 << 10];
+        while self.offset < offset {
+            let length = (offset - self.offset).min(passed.len() as u64) as usize;
+            let (read, _) = read_full(&mut passed[..length], |into, _| self.decoder.read(into))?;
+            if read == 0 {
+                break;
+            }
+            self.offset += read as u64;
+        }
+        Ok(())
+    }
+}
+
+/// A file read from its first byte, whatever the place of its descriptor.
+struct FromStart {
+    file: File,
+    offset: u64,
+}
+
+impl Read for FromStart {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Whether the file begins as gzip does.
+pub(crate) fn is_gzip(file: &File) -> bool {
+    let mut magic = [0; 2];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
+}
+
+/// The bytes before an offset and the first bytes of a content, without the window.
+pub(crate) fn peek(
+    file: &File,
+    is_gzip: bool,
+    offset: u64,
+    max_bytes: usize,
+) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; max_bytes];
+    let (read, _) = if is_gzip {
+        let mut inflater = Inflater::new(FileId(0), file)?;
+        inflater.skip_to(offset)?;
+        if inflater.offset < offset {
+            (0, true)
+        } else {
+            read_full(&mut bytes, |into, _| inflater.decoder.read(into))?
+        }
+    } else {
+        read_full(&mut bytes, |into, done| file.read_at(into, offset + done))?
+    };
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The length of what a compressed file holds.
+pub(crate) fn inflated_len(file: &File) -> io::Result<u64> {
+    let mut inflater = Inflater::new(FileId(0), file)?;
+    inflater.skip_to(u64::MAX)?;
+    Ok(inflater.offset)
+}
