@@ -40,6 +40,11 @@ impl Pattern {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
     }
 
+    /// The text with each match replaced. In the replacement `$1` and `${name}` stand for groups.
+    pub fn replaced(&self, text: &str, replacement: &str) -> String {
+        self.regex.replace_all(text, replacement).into_owned()
+    }
+
     /// Names of the groups, without the whole; nothing for one that has no name.
     pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
         self.regex.capture_names().skip(1)

@@ -1,0 +1,40 @@
+//! The page that lists the operators with their options.
+
+use std::fmt::Write as _;
+
+use sluice_config::{Fields, OptionDoc};
+
+use super::{KINDS, Read};
+use crate::chain::describe_common;
+
+const HEAD: &str = include_str!("document/head.md");
+
+/// The page in Markdown, from the same calls that read the options.
+pub fn document() -> String {
+    let mut page = HEAD.to_owned();
+    let common = Fields::describe(|fields| describe_common(fields, true));
+    table(&mut page, &common);
+    for kind in &KINDS {
+        // Writing to a string cannot fail.
+        let _ = write!(page, "\n## `{}`\n\n{}\n", kind.name, kind.doc);
+        let options = Fields::describe(|fields| match kind.read {
+            Read::Plain(read) => drop(read(fields)),
+            Read::Routes(read) => drop(read(fields)),
+        });
+        if matches!(kind.read, Read::Routes(_)) {
+            page.push_str("\nIt has neither `output` nor `if` nor `on_error`.\n");
+        }
+        table(&mut page, &options);
+    }
+    page
+}
+
+fn table(page: &mut String, options: &[OptionDoc]) {
+    if options.is_empty() {
+        return;
+    }
+    page.push_str("\n| option | type | default | |\n|---|---|---|---|\n");
+    for OptionDoc { path, kind, default, doc, .. } in options {
+        let _ = writeln!(page, "| `{path}` | {kind} | {default} | {doc} |");
+    }
+}
