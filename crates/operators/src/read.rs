@@ -8,7 +8,7 @@ use crate::field::{Field, Root};
 
 /// A part of a record: the body or something in it, or something in attributes or resource.
 pub(crate) fn field(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Field> {
-    let field = optional_field(fields, key, None, doc);
+    let field = optional_field(fields, key, None, &format!("{doc} Required."));
     if field.is_none() && !fields.is_given(key) {
         fields.error_missing(key);
     }
@@ -51,7 +51,8 @@ pub(crate) fn required_condition(
     key: &str,
     doc: &str,
 ) -> Option<Expression> {
-    let condition = fields.parsed(key, "an expression", None, doc, Expression::condition);
+    let doc = format!("{doc} Required.");
+    let condition = fields.parsed(key, "an expression", None, &doc, Expression::condition);
     match &condition {
         Some(condition) => warn(fields, key, condition.warnings()),
         None if !fields.is_given(key) => fields.error_missing(key),

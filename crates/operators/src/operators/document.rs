@@ -35,6 +35,29 @@ fn table(page: &mut String, options: &[OptionDoc]) {
     }
     page.push_str("\n| option | type | default | |\n|---|---|---|---|\n");
     for OptionDoc { path, kind, default, doc, .. } in options {
+        let line = [path, kind, default, doc].map(|text| text.replace('|', "\\|"));
+        let [path, kind, default, doc] = line;
         let _ = writeln!(page, "| `{path}` | {kind} | {default} | {doc} |");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Scenario: an option is added, renamed or removed in the code. Guarantee: docs/operators.md
+    /// says so, or this test fails.
+    #[test]
+    fn the_committed_page_is_the_generated_one() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
+        let wanted = document();
+        if std::env::var_os("UPDATE_READMES").is_some() {
+            std::fs::write(&path, &wanted).expect("writes");
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == wanted, "docs/operators.md: run this test with UPDATE_READMES=1");
+        assert!(KINDS.iter().all(|kind| text.contains(&format!("## `{}`", kind.name))));
     }
 }

@@ -3,7 +3,6 @@ mod recombine;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::*;
 use crate::chain::Counts;
 use crate::testing::{chain, parts, read, record, run};
 
