@@ -35,6 +35,11 @@ impl Pattern {
         &self.text
     }
 
+    /// The compiled pattern, for callers that keep their own buffers.
+    pub fn regex(&self) -> &Regex {
+        &self.regex
+    }
+
     /// Whether the pattern matches anywhere in the text. Bytes that are not UTF-8 match nothing.
     pub fn matches(&self, text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))

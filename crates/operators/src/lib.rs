@@ -10,6 +10,7 @@
 
 mod field;
 mod operator;
+mod parsers;
 mod record;
 
 pub use field::{Field, Root};
