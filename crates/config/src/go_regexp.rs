@@ -35,14 +35,14 @@ impl Pattern {
         &self.text
     }
 
+    /// The compiled pattern, for callers that keep their own buffers.
+    pub fn regex(&self) -> &Regex {
+        &self.regex
+    }
+
     /// Whether the pattern matches anywhere in the text. Bytes that are not UTF-8 match nothing.
     pub fn matches(&self, text: &[u8]) -> bool {
         str::from_utf8(text).is_ok_and(|text| self.regex.is_match(text))
-    }
-
-    /// The text with each match replaced. In the replacement `$1` and `${name}` stand for groups.
-    pub fn replaced(&self, text: &str, replacement: &str) -> String {
-        self.regex.replace_all(text, replacement).into_owned()
     }
 
     /// Names of the groups, without the whole; nothing for one that has no name.

@@ -9,10 +9,11 @@ use sluice_config::Fields;
 pub(crate) use self::config::describe_common;
 use self::config::{OnError, OperatorConfig};
 use crate::expression::Expression;
-use crate::operator::Work;
+use crate::operator::{Stage, Work};
 use crate::record::{Origin, Record};
 
-/// Bytes of records that the operators of a chain may hold.
+/// Bytes of records that the operators of a chain may hold, beside one that is as long as its
+/// operator allows.
 const HELD_LIMIT: usize = 4 << 20;
 
 /// A list of operators as configured, from which any number of chains can be made.
@@ -29,11 +30,14 @@ impl ChainConfig {
             id: config.id.clone(),
             condition: config.condition.clone(),
             on_error: config.on_error,
-            work: (config.build)(),
+            work: config.work.clone(),
             ways: config.ways.clone(),
         };
+        let operators: Vec<Operator> = self.operators.iter().map(operator).collect();
+        let longest = stages(&operators).map(Stage::longest).max().unwrap_or(0);
         Chain {
-            operators: self.operators.iter().map(operator).collect(),
+            operators,
+            held_limit: HELD_LIMIT.saturating_add(longest),
             order: self.order.clone(),
             queue: Vec::new(),
             left: Vec::new(),
@@ -73,6 +77,7 @@ pub struct Failure {
 /// Operators at work. Each stream of a receiver may have a chain of its own, or all share one.
 pub struct Chain {
     operators: Vec<Operator>,
+    held_limit: usize,
     order: Vec<usize>,
     /// Records on their way, the next one last, each with its operator.
     queue: Vec<(usize, Record)>,
@@ -101,7 +106,7 @@ impl Chain {
     pub fn process(&mut self, record: Record, out: &mut Vec<Record>) {
         self.queue.push((0, record));
         self.run(out);
-        while self.held_bytes() > HELD_LIMIT {
+        while self.held_bytes() > self.held_limit {
             self.let_go_oldest(out);
         }
     }
@@ -122,7 +127,7 @@ impl Chain {
     /// The lowest offset of this stream that a held record is made of: no checkpoint may pass it.
     pub fn held_from(&self, stream: u64) -> Option<u64> {
         let mut origins: Vec<Origin> = Vec::new();
-        self.stages().for_each(|stage| stage.held(&mut origins));
+        stages(&self.operators).for_each(|stage| stage.held(&mut origins));
         let its = origins.into_iter().filter(|origin| origin.stream == stream);
         its.map(|origin| origin.range.start).min()
     }
@@ -136,9 +141,10 @@ impl Chain {
         }
     }
 
-    /// Bytes of the records that are held, roughly. At most 4 MiB between two calls.
+    /// Bytes of the records that are held, roughly. Between two calls at most 4 MiB, and one record
+    /// as long as the largest `max_log_size`.
     pub fn held_bytes(&self) -> usize {
-        self.stages().map(|stage| stage.held_bytes()).sum()
+        stages(&self.operators).map(|stage| stage.held_bytes()).sum()
     }
 
     pub fn counts(&self) -> Counts {
@@ -148,13 +154,6 @@ impl Chain {
     /// The last failure since the last call that `on_error` does not keep quiet.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
-    }
-
-    fn stages(&self) -> impl Iterator<Item = &dyn crate::operator::Stage> {
-        self.operators.iter().filter_map(|operator| match &operator.work {
-            Work::Stage(stage) => Some(&**stage),
-            Work::Transform(_) => None,
-        })
     }
 
     fn run(&mut self, out: &mut Vec<Record>) {
@@ -245,6 +244,13 @@ impl Chain {
             self.run(out);
         }
     }
+}
+
+fn stages(operators: &[Operator]) -> impl Iterator<Item = &dyn Stage> {
+    operators.iter().filter_map(|operator| match &operator.work {
+        Work::Stage(stage) => Some(&**stage),
+        Work::Transform(_) => None,
+    })
 }
 
 #[cfg(test)]

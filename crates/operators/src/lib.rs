@@ -14,6 +14,7 @@ mod expression;
 mod field;
 mod operator;
 mod operators;
+mod parsers;
 mod read;
 mod record;
 

@@ -6,8 +6,8 @@ use sluice_config::{Diagnostic, Fields, Span, nearest};
 
 use super::ChainConfig;
 use crate::expression::Expression;
-use crate::operator::Build;
-use crate::operators::{KINDS, Kind, Read, Route};
+use crate::operator::Work;
+use crate::operators::{Kind, Read, Route, kinds};
 use crate::read;
 
 /// Operators of one chain.
@@ -15,7 +15,7 @@ const OPERATORS_LIMIT: usize = 256;
 /// Copies that a chain may make of a record, through operators with several outputs.
 const PATHS_LIMIT: usize = 1000;
 
-/// What becomes of a record that an operator fails on.
+/// The fate of a record that an operator fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OnError {
     pub sends: bool,
@@ -36,7 +36,7 @@ pub(super) struct OperatorConfig {
     pub id: String,
     pub condition: Option<Expression>,
     pub on_error: OnError,
-    pub build: Build,
+    pub work: Work,
     /// For each way out of the operator, the operators to which it leads: beyond the last one is
     /// the end of the chain.
     pub ways: Vec<Vec<usize>>,
@@ -55,7 +55,7 @@ struct Item {
 struct Made {
     condition: Option<Expression>,
     on_error: OnError,
-    build: Build,
+    work: Work,
 }
 
 /// Options that all kinds have; `is_plain`: the kind has one output.
@@ -105,8 +105,8 @@ pub(super) fn read(fields: &mut Fields<'_>, key: &str, doc: &str) -> ChainConfig
     let Some(order) = order(fields, &items, &ways) else { return ChainConfig::default() };
     check_paths(fields, key, &items, &ways, &order);
     let operators = items.into_iter().zip(ways).filter_map(|(item, ways)| {
-        let Made { condition, on_error, build } = item.made?;
-        Some(OperatorConfig { id: item.id, condition, on_error, build, ways })
+        let Made { condition, on_error, work } = item.made?;
+        Some(OperatorConfig { id: item.id, condition, on_error, work, ways })
     });
     let operators: Vec<OperatorConfig> = operators.collect();
     // After an error in one of them, the caller uses none.
@@ -128,25 +128,25 @@ fn read_item(fields: &mut Fields<'_>) -> Item {
         fields.accept_rest();
         return Item { made: None, kind: "", id, id_span: None, routes: Vec::new() };
     };
-    let is_plain = matches!(kind.read, Read::Plain(_));
+    let is_plain = !matches!(kind.read, Read::Router(_));
     let Common { id, id_span, route, condition, on_error } = read_common(fields, is_plain);
-    let (build, routes) = match kind.read {
-        Read::Plain(read) => (read(fields), vec![route]),
-        Read::Routes(read) => {
-            read(fields).map_or((None, Vec::new()), |(build, routes)| (Some(build), routes))
-        }
+    let (work, routes) = match kind.read {
+        Read::Transform(read) => (read(fields).map(Work::Transform), vec![route]),
+        Read::Stage(read) => (read(fields).map(Work::Stage), vec![route]),
+        Read::Router(read) => read(fields)
+            .map_or((None, Vec::new()), |(stage, routes)| (Some(Work::Stage(stage)), routes)),
     };
-    let made = build.map(|build| Made { condition, on_error, build });
+    let made = work.map(|work| Made { condition, on_error, work });
     let id = if id.is_empty() { kind.name.to_owned() } else { id };
     Item { made, kind: kind.name, id, id_span, routes }
 }
 
 fn read_kind(fields: &mut Fields<'_>) -> Option<&'static Kind> {
     let name = fields.required_string("type", "");
-    let kind = KINDS.iter().find(|kind| kind.name == name);
+    let kind = kinds().find(|kind| kind.name == name);
     if kind.is_none() && !name.is_empty() {
         let message = format!("is `{name}`, and this build of Sluice has no such operator");
-        let hint = match nearest(&name, KINDS.iter().map(|kind| kind.name)) {
+        let hint = match nearest(&name, kinds().map(|kind| kind.name)) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "docs/operators.md lists them".to_owned(),
         };

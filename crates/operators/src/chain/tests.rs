@@ -36,7 +36,9 @@ fn records_pass_the_operators_in_their_order() {
 #[test]
 fn outputs_lead_anywhere_but_in_circles() {
     let operators = "
-- {type: router, routes: [{expr: 'body == \"a\"', output: last}, {expr: 'body == \"b\"', output: [mark, last]}], default: mark}
+- type: router
+  routes: [{expr: body == `a`, output: last}, {expr: body == `b`, output: [mark, last]}]
+  default: mark
 - {type: add, id: first, field: body, value: EXPR(body + '1'), output: end}
 - {type: add, id: mark, field: body, value: EXPR(body + '2'), output: first}
 - {type: add, id: last, field: body, value: EXPR(body + '3')}
@@ -223,14 +225,39 @@ fn held_records_are_bounded() {
 fn the_end_lets_all_go_whatever_the_order_of_the_list() {
     let operators = "
 - {type: noop, output: one}
-- {type: recombine, id: two, combine_field: body, is_last_entry: body == 'never', combine_with: '+', output: last}
-- {type: recombine, id: one, combine_field: body, is_last_entry: body == 'never', combine_with: '-', output: two}
+- type: recombine
+  id: two
+  combine_field: body
+  is_last_entry: body == 'never'
+  combine_with: '+'
+  output: last
+- type: recombine
+  id: one
+  combine_field: body
+  is_last_entry: body == 'never'
+  combine_with: '-'
+  output: two
 - {type: noop, id: last}
 ";
     assert_eq!(bodies(&run(operators, [body("a"), body("b")])), ["a-b"]);
 }
 
-/// The oldest of the operators' records is where a fan-out keeps its order.
+/// Scenario: lines of JSON, one of them broken. Guarantee: parsers, conditions and changes meet.
+#[test]
+fn parsers_are_operators_of_a_chain() {
+    let operators = "
+- {type: json_parser, parse_to: body, on_error: send_quiet, severity: {parse_from: body.level}}
+- {type: move, if: type(body) == 'map', from: body.message, to: attributes.message}
+- {type: filter, expr: attributes.message == 'noise'}
+";
+    let lines = [r#"{"level":"warn","message":"a"}"#, r#"{"message":"noise"}"#, "{broken"];
+    let out = run(operators, lines.map(body));
+    let first = json!({"body": {"level": "warn"}, "attributes": {"message": "a"}});
+    assert_eq!(out.iter().map(parts).collect::<Vec<_>>(), [first, json!({"body": "{broken"})]);
+    assert_eq!(out[0].severity, 13);
+}
+
+/// A copy passes all operators on its way before the next one sets out.
 #[test]
 fn a_copy_goes_its_whole_way_before_the_next() {
     let operators = "

@@ -5,7 +5,7 @@ use sluice_otlp::AnyValue;
 
 use crate::expression::Expression;
 use crate::field::Field;
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -21,7 +21,7 @@ enum Source {
     Expression(Expression),
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The field that is set. A map is merged into a map that is there.";
     let field = read::field(fields, "field", doc);
     let doc = "A value of any type, or `EXPR(…)` with an expression.";
@@ -45,7 +45,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
             return None;
         }
     };
-    transform(Add { field: field?, source })
+    Some(Box::new(Add { field: field?, source }))
 }
 
 /// The expression within `EXPR(…)`, if the value is one.

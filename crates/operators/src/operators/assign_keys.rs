@@ -4,7 +4,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use crate::field::{Field, put};
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -14,7 +14,7 @@ struct AssignKeys {
     keys: Vec<String>,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let field = read::field(fields, "field", "The list.");
     let doc = "Keys for its values, in their order. A record whose list is shorter or longer has \
                failed.";
@@ -23,7 +23,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
         fields.error_missing("keys");
         return None;
     }
-    transform(AssignKeys { field: field?, keys })
+    Some(Box::new(AssignKeys { field: field?, keys }))
 }
 
 impl Transform for AssignKeys {

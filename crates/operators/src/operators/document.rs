@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sluice_config::{Fields, OptionDoc};
 
-use super::{KINDS, Read};
+use super::{Read, kinds};
 use crate::chain::describe_common;
 
 const HEAD: &str = include_str!("document/head.md");
@@ -14,16 +14,19 @@ pub fn document() -> String {
     let mut page = HEAD.to_owned();
     let common = Fields::describe(|fields| describe_common(fields, true));
     table(&mut page, &common);
-    for kind in &KINDS {
+    let mut sorted: Vec<_> = kinds().collect();
+    sorted.sort_by_key(|kind| kind.name);
+    for kind in sorted {
         // Writing to a string cannot fail.
-        let _ = write!(page, "\n## `{}`\n\n{}\n", kind.name, kind.doc);
-        let options = Fields::describe(|fields| match kind.read {
-            Read::Plain(read) => drop(read(fields)),
-            Read::Routes(read) => drop(read(fields)),
-        });
-        if matches!(kind.read, Read::Routes(_)) {
-            page.push_str("\nIt has neither `output` nor `if` nor `on_error`.\n");
-        }
+        let _ = write!(page, "\n## `{}`\n\n{}\n", kind.name, kind.summary);
+        let options = match kind.read {
+            Read::Transform(read) => Fields::describe(read),
+            Read::Stage(read) => Fields::describe(read),
+            Read::Router(read) => {
+                page.push_str("\nIt has neither `output` nor `if` nor `on_error`.\n");
+                Fields::describe(read)
+            }
+        };
         table(&mut page, &options);
     }
     page
@@ -58,6 +61,6 @@ mod tests {
         }
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(text == wanted, "docs/operators.md: run this test with UPDATE_READMES=1");
-        assert!(KINDS.iter().all(|kind| text.contains(&format!("## `{}`", kind.name))));
+        assert!(kinds().all(|kind| text.contains(&format!("## `{}`", kind.name))));
     }
 }

@@ -3,7 +3,7 @@
 use sluice_config::Fields;
 
 use crate::expression::Expression;
-use crate::operator::{Build, Refused, Stage, stage};
+use crate::operator::{Refused, Stage};
 use crate::read;
 use crate::record::Record;
 
@@ -18,7 +18,7 @@ struct Filter {
 /// Numbers below a thousand.
 type Random = fn() -> u16;
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
     let doc = "Records for which it holds are dropped. A record for which it fails is dealt with \
                as `on_error` says.";
     let expression = read::required_condition(fields, "expr", doc);
@@ -26,7 +26,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
     let ratio = fields.optional_float("drop_ratio", 1.0, 0.0..=1.0, doc).unwrap_or(1.0);
     let random: Random = || fastrand::u16(0..1000);
     let dropped_permille = (ratio * 1000.0) as u16;
-    stage(Filter { expression: expression?, dropped_permille, random })
+    Some(Box::new(Filter { expression: expression?, dropped_permille, random }))
 }
 
 impl Stage for Filter {

@@ -4,7 +4,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use crate::field::Field;
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -13,9 +13,9 @@ struct Flatten {
     field: Field,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let field = read::field(fields, "field", "The map.");
-    transform(Flatten { field: field? })
+    Some(Box::new(Flatten { field: field? }))
 }
 
 impl Transform for Flatten {

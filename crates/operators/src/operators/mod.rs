@@ -20,54 +20,79 @@ pub(crate) use router::Route;
 
 use sluice_config::Fields;
 
-use crate::operator::Build;
+use crate::operator::{Stage, Transform};
+use crate::parsers::PARSERS;
 
 /// A kind of operators.
 pub(crate) struct Kind {
-    pub name: &'static str,
-    /// Its purpose, in sentences.
-    pub doc: &'static str,
-    pub read: Read,
+    /// The `type` in the configuration.
+    pub(crate) name: &'static str,
+    /// Its purpose in sentences, for the documentation.
+    pub(crate) summary: &'static str,
+    pub(crate) read: Read,
 }
 
-/// Reads the options beside those that operators share. Nothing after an error.
+/// Reads the options of an operator but those that all operators have (`id`, `type`, `output`,
+/// `if`, `on_error`). Nothing if they are wrong, which the diagnostics say.
+#[derive(Clone, Copy)]
 pub(crate) enum Read {
-    /// An operator with `output`, `if` and `on_error`.
-    Plain(fn(&mut Fields<'_>) -> Option<Build>),
-    /// An operator with an output for each of its routes.
-    Routes(fn(&mut Fields<'_>) -> Option<Routes>),
+    Transform(fn(&mut Fields<'_>) -> Option<Box<dyn Transform>>),
+    Stage(fn(&mut Fields<'_>) -> Option<Box<dyn Stage>>),
+    /// It has an output for each of its routes, and neither `output` nor `if` nor `on_error`.
+    Router(fn(&mut Fields<'_>) -> Option<Routes>),
 }
 
 /// A router, and its routes in the order of its ways out.
-pub(crate) type Routes = (Build, Vec<Route>);
+pub(crate) type Routes = (Box<dyn Stage>, Vec<Route>);
 
-const fn plain(
-    name: &'static str,
-    doc: &'static str,
-    read: fn(&mut Fields<'_>) -> Option<Build>,
-) -> Kind {
-    Kind { name, doc, read: Read::Plain(read) }
+const fn kind(name: &'static str, summary: &'static str, read: Read) -> Kind {
+    Kind { name, summary, read }
 }
 
-pub(crate) const KINDS: [Kind; 13] = [
-    plain("add", "Sets a field to a value or to the result of an expression.", add::read),
-    plain("assign_keys", "Makes a map of a list, with given keys.", assign_keys::read),
-    plain("copy", "Copies a field.", copy::read),
-    plain("filter", "Drops the records for which an expression holds.", filter::read),
-    plain("flatten", "Moves the entries of a map up to where the map is.", flatten::read),
-    plain("move", "Moves a field, which also renames it.", moving::read),
-    plain("noop", "Does nothing: a place for an `output` to lead to.", noop::read),
-    plain("recombine", recombine::DOC, recombine::read),
-    plain(
+static OPERATORS: [Kind; 13] = [
+    kind(
+        "add",
+        "Sets a field to a value or to the result of an expression.",
+        Read::Transform(add::read),
+    ),
+    kind(
+        "assign_keys",
+        "Makes a map of a list, with given keys.",
+        Read::Transform(assign_keys::read),
+    ),
+    kind("copy", "Copies a field.", Read::Transform(copy::read)),
+    kind("filter", "Drops the records for which an expression holds.", Read::Stage(filter::read)),
+    kind(
+        "flatten",
+        "Moves the entries of a map up to where the map is.",
+        Read::Transform(flatten::read),
+    ),
+    kind("move", "Moves a field, which also renames it.", Read::Transform(moving::read)),
+    kind("noop", "Does nothing: a place for an `output` to lead to.", Read::Transform(noop::read)),
+    kind("recombine", recombine::DOC, Read::Stage(recombine::read)),
+    kind(
         "regex_replace",
         "Replaces all matches of a regular expression in a string.",
-        regex_replace::read,
+        Read::Transform(regex_replace::read),
     ),
-    plain("remove", "Removes a field.", remove::read),
-    plain("retain", "Keeps fields and removes all others beside them.", retain::read),
-    Kind { name: "router", doc: router::DOC, read: Read::Routes(router::read) },
-    plain("unquote", "Takes a string out of its quotes, with Go's escapes.", unquote::read),
+    kind("remove", "Removes a field.", Read::Transform(remove::read)),
+    kind(
+        "retain",
+        "Keeps fields and removes all others beside them.",
+        Read::Transform(retain::read),
+    ),
+    kind("router", router::DOC, Read::Router(router::read)),
+    kind(
+        "unquote",
+        "Takes a string out of its quotes, with Go's escapes.",
+        Read::Transform(unquote::read),
+    ),
 ];
+
+/// All kinds of operators.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> + Clone {
+    OPERATORS.iter().chain(PARSERS)
+}
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use sluice_config::Fields;
 
 use crate::field::Field;
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -13,11 +13,11 @@ struct Move {
     to: Field,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let from = read::field(fields, "from", "The field whose value is moved.");
     let doc = "Its new place. A map is merged into a map that is there.";
     let to = read::field(fields, "to", doc);
-    transform(Move { from: from?, to: to? })
+    Some(Box::new(Move { from: from?, to: to? }))
 }
 
 impl Transform for Move {

@@ -2,14 +2,14 @@
 
 use sluice_config::Fields;
 
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::record::Record;
 
 #[derive(Clone)]
 struct Noop;
 
-pub(super) fn read(_fields: &mut Fields<'_>) -> Option<Build> {
-    transform(Noop)
+pub(super) fn read(_fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
+    Some(Box::new(Noop))
 }
 
 impl Transform for Noop {

@@ -7,7 +7,7 @@ use sluice_otlp::AnyValue;
 
 use crate::expression::{Expression, weight};
 use crate::field::Field;
-use crate::operator::{Build, Refused, Stage, stage};
+use crate::operator::{Refused, Stage};
 use crate::read;
 use crate::record::{Origin, Record};
 
@@ -53,7 +53,7 @@ struct Batch {
     weight: usize,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
     let doc = "Holds for the first record of a batch. Either this or `is_last_entry` is needed.";
     let first = read::condition(fields, "is_first_entry", doc);
     let last = read::condition(fields, "is_last_entry", "Holds for the last record of a batch.");
@@ -67,7 +67,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
         "A limit on the records of a batch in which the expression has not held yet; 0: none.";
     let max_unmatched = fields.integer("max_unmatched_batch_size", 100, 0..=usize::MAX, doc);
     let doc = "A batch whose combined text is longer leaves at once; 0: without limit.";
-    let max_bytes = fields.size("max_log_size", 0, 0..=u64::MAX, doc);
+    let max_bytes = fields.size("max_log_size", 0, 0..=1 << 30, doc);
     let doc = "Sources with a batch at a time. One more lets all batches go.";
     let max_sources = fields.integer("max_sources", 1000, 1..=usize::MAX, doc);
     let doc = "Records with different texts here are kept apart, as are those of different files.";
@@ -101,7 +101,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
         max_sources,
     };
     let (batches, now) = (Vec::new(), Duration::ZERO);
-    stage(Recombine { expression: first.or(last)?, is_first, options, batches, now })
+    Some(Box::new(Recombine { expression: first.or(last)?, is_first, options, batches, now }))
 }
 
 type Out = Vec<(usize, Record)>;
@@ -222,6 +222,10 @@ impl Stage for Recombine {
         {
             self.emit(0, out);
         }
+    }
+
+    fn longest(&self) -> usize {
+        usize::try_from(self.options.max_bytes).unwrap_or(usize::MAX)
     }
 
     fn held_bytes(&self) -> usize {

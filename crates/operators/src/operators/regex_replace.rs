@@ -4,7 +4,7 @@ use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
 use crate::field::Field;
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -18,7 +18,7 @@ struct RegexReplace {
     replacement: String,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The string. Without the field, the record stays as it is.";
     let field = read::field(fields, "field", doc);
     let doc = "The regular expression, unless `regex_name` gives it.";
@@ -36,14 +36,16 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
         Some(text) => Pattern::new(text).ok(),
         None => given,
     };
-    transform(RegexReplace { field: field?, pattern: pattern?, replacement })
+    Some(Box::new(RegexReplace { field: field?, pattern: pattern?, replacement }))
 }
 
 impl Transform for RegexReplace {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
         let replaced = match self.field.get(record) {
             None => return Ok(()),
-            Some(AnyValue::String(text)) => self.pattern.replaced(text, &self.replacement),
+            Some(AnyValue::String(text)) => {
+                self.pattern.regex().replace_all(text, &*self.replacement).into_owned()
+            }
             Some(_) => return Err("the field is not a string".to_owned()),
         };
         self.field.set(record, AnyValue::String(replaced))

@@ -3,7 +3,7 @@
 use sluice_config::Fields;
 
 use crate::field::{Field, Root};
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::record::Record;
 
 #[derive(Clone)]
@@ -11,13 +11,13 @@ struct Remove {
     field: Field,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The field. `attributes` and `resource` mean all of them.";
     let field = fields.parsed("field", "a field", None, doc, Field::parse);
     if field.is_none() && !fields.is_given("field") {
         fields.error_missing("field");
     }
-    transform(Remove { field: field? })
+    Some(Box::new(Remove { field: field? }))
 }
 
 impl Transform for Remove {

@@ -6,7 +6,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use crate::field::{Field, Root};
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -15,7 +15,7 @@ struct Retain {
     fields: Vec<Field>,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The fields that stay. Of body, attributes and resource, each that no field begins \
                with stays whole.";
     let texts = fields.string_list("fields", &[], doc);
@@ -32,7 +32,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
             }
         }
     }
-    transform(Retain { fields: retained })
+    Some(Box::new(Retain { fields: retained }))
 }
 
 impl Transform for Retain {

@@ -8,7 +8,7 @@ use sluice_otlp::AnyValue;
 use super::Routes;
 use crate::expression::{Expression, Template};
 use crate::field::put;
-use crate::operator::{Refused, Stage, Work};
+use crate::operator::{Refused, Stage};
 use crate::read;
 use crate::record::Record;
 
@@ -48,7 +48,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Routes> {
     }
     let (conditions, routes): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let router = Router { routes: conditions.into() };
-    Some((Arc::new(move || Work::Stage(Box::new(router.clone()))), routes))
+    Some((Box::new(router), routes))
 }
 
 fn read_route(fields: &mut Fields<'_>) -> Option<(Condition, Route)> {

@@ -243,7 +243,11 @@ fn retain_keeps_what_it_names() {
         (
             "type: retain, fields: [body.nested.a, attributes.foo]",
             full.clone(),
-            json!({"body": {"nested": {"a": 1}}, "attributes": {"foo": "bar"}, "resource": full["resource"]}),
+            with(
+                json!({"body": {"nested": {"a": 1}}, "attributes": {"foo": "bar"}}),
+                "resource",
+                full["resource"].clone(),
+            ),
         ),
         (
             "type: retain, fields: [resource.foo, resource.missing]",

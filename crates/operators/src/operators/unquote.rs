@@ -4,7 +4,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use crate::field::Field;
-use crate::operator::{Build, Transform, transform};
+use crate::operator::Transform;
 use crate::read;
 use crate::record::Record;
 
@@ -13,11 +13,11 @@ struct Unquote {
     field: Field,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<Build> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The string, in double quotes with escapes, or in backquotes without. Without the \
                field, the record stays as it is.";
     let field = read::field(fields, "field", doc);
-    transform(Unquote { field: field? })
+    Some(Box::new(Unquote { field: field? }))
 }
 
 impl Transform for Unquote {

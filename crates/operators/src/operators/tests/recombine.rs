@@ -159,7 +159,8 @@ fn bytes_are_combined_before_they_are_text() {
         record.body = AnyValue::Bytes(bytes.to_vec());
         record
     };
-    let operator = "- {type: recombine, combine_field: body, is_last_entry: attributes.x == 1, combine_with: ''}";
+    let operator = "- {type: recombine, combine_field: body, \
+                    is_last_entry: attributes.x == 1, combine_with: ''}";
     let out = run(operator, [of(b"\xe5\xbe"), of(b"\x90"), of(b"\xff")]);
     assert_eq!(shown(&out), ["\u{5f90}\u{FFFD}"]);
 }
@@ -167,7 +168,8 @@ fn bytes_are_combined_before_they_are_text() {
 /// Guarantee: records of two streams are never one, and each result has its whole range.
 #[test]
 fn streams_are_kept_apart() {
-    let operator = "- {type: recombine, combine_field: body, is_last_entry: body == 'end', overwrite_with: newest}";
+    let operator = "- {type: recombine, combine_field: body, \
+                    is_last_entry: body == 'end', overwrite_with: newest}";
     let (mut chain, mut out) = (chain(operator), Vec::new());
     for (stream, start, text) in [(1, 10, "a"), (2, 20, "b"), (1, 12, "end"), (2, 22, "end")] {
         let origin = Origin { stream, range: start..start + text.len() as u64 };
@@ -191,7 +193,8 @@ fn a_record_without_text_leaves_as_it_is() {
 /// Batches leave when they are old, however many records they get meanwhile.
 #[test]
 fn old_batches_leave() {
-    let operator = "- {type: recombine, combine_field: body, is_first_entry: body == 'start', force_flush_period: 1s}";
+    let operator = "- {type: recombine, combine_field: body, \
+                    is_first_entry: body == 'start', force_flush_period: 1s}";
     let (mut chain, mut out) = (chain(operator), Vec::new());
     let mut at = Duration::from_secs(100);
     chain.flush(at, &mut out);
