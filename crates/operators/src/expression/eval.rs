@@ -198,15 +198,6 @@ impl<'a> Machine<'a> {
                 }
                 return (function.call)(self, &mut arguments);
             }
-            Kind::Method(method, of) => {
-                let of = self.eval(of)?;
-                match method.call(&of) {
-                    Some(value) => value,
-                    None => {
-                        return failed(format!("{} has no method {method:?}", of.type_name()));
-                    }
-                }
-            }
             Kind::Each(each, nodes) => return self.each(*each, nodes),
         })
     }
@@ -325,12 +316,7 @@ impl<'a> Machine<'a> {
             _ => Val::Nil,
         };
         let (mut found, mut kept) = (0_usize, Vec::new());
-        let is_backward = matches!(each, Each::FindLast | Each::FindLastIndex);
-        let mut numbered: Vec<(usize, Val<'a>)> = items.into_iter().enumerate().collect();
-        if is_backward {
-            numbered.reverse();
-        }
-        for (index, item) in numbered {
+        for (index, item) in items.into_iter().enumerate() {
             if each == Each::Reduce && nodes.len() < 3 && index == 0 {
                 accumulator = item;
                 continue;
@@ -364,10 +350,7 @@ impl<'a> Machine<'a> {
                 (Each::All, false) => return Ok(Val::Bool(false)),
                 (Each::Any, true) => return Ok(Val::Bool(true)),
                 (Each::None, true) => return Ok(Val::Bool(false)),
-                (Each::Find | Each::FindLast, true) => return Ok(item),
-                (Each::FindIndex | Each::FindLastIndex, true) => {
-                    return Ok(Val::Int(index as i64));
-                }
+                (Each::Find, true) => return Ok(item),
                 (Each::Filter, true) => kept.push(item.into_value()),
                 (_, holds) => found += usize::from(holds),
             }

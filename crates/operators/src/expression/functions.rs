@@ -1,7 +1,6 @@
 //! The functions of the language that take values.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::env;
 use std::ops::RangeInclusive;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +10,7 @@ use sluice_otlp::AnyValue;
 
 use super::arithmetic::{as_float, as_int};
 use super::eval::{Machine, Outcome, failed};
-use super::value::{Val, equal, order};
+use super::value::Val;
 
 pub(super) struct Function {
     pub name: &'static str,
@@ -28,7 +27,8 @@ impl std::fmt::Debug for Function {
 }
 
 /// Functions of the Collector's language that are not here.
-pub(super) const ABSENT: [&str; 21] = [
+pub(super) const ABSENT: [&str; 36] = [
+    "abs",
     "bitand",
     "bitnand",
     "bitnot",
@@ -37,19 +37,33 @@ pub(super) const ABSENT: [&str; 21] = [
     "bitshr",
     "bitushr",
     "bitxor",
+    "ceil",
+    "concat",
     "date",
+    "findIndex",
+    "findLast",
+    "findLastIndex",
+    "flatten",
+    "floor",
     "fromBase64",
     "fromJSON",
     "fromPairs",
     "groupBy",
+    "max",
     "mean",
     "median",
+    "min",
+    "reverse",
+    "round",
     "sort",
     "sortBy",
+    "splitAfter",
+    "take",
     "timezone",
     "toBase64",
     "toJSON",
     "toPairs",
+    "uniq",
 ];
 
 const TEXT: Option<&str> = Some("a string");
@@ -62,7 +76,7 @@ macro_rules! function {
     };
 }
 
-static FUNCTIONS: [Function; 39] = [
+static FUNCTIONS: [Function; 27] = [
     function!("len", 1..=1, NUMBER, |_, of| match &of[0] {
         Val::Text(text) => Ok(count(text.chars().count())),
         Val::Bytes(bytes) => Ok(count(bytes.len())),
@@ -112,8 +126,7 @@ static FUNCTIONS: [Function; 39] = [
     }),
     function!("upper", 1..=1, TEXT, |machine, of| machine.text(text(&of[0])?.to_uppercase())),
     function!("lower", 1..=1, TEXT, |machine, of| machine.text(text(&of[0])?.to_lowercase())),
-    function!("split", 2..=3, ARRAY, |machine, of| split(machine, of, false)),
-    function!("splitAfter", 2..=3, ARRAY, |machine, of| split(machine, of, true)),
+    function!("split", 2..=3, ARRAY, |machine, of| split(machine, of)),
     function!("replace", 3..=4, TEXT, |machine, of| {
         let (whole, old, new) = (text(&of[0])?, text(&of[1])?, text(&of[2])?);
         let most = of.get(3).map(as_int).transpose()?.filter(|most| *most >= 0);
@@ -155,15 +168,6 @@ static FUNCTIONS: [Function; 39] = [
     function!("hasSuffix", 2..=2, None, |_, of| {
         Ok(Val::Bool(text(&of[0])?.ends_with(text(&of[1])?)))
     }),
-    function!("max", 1..=64, NUMBER, |_, of| extreme(of, Ordering::Greater)),
-    function!("min", 1..=64, NUMBER, |_, of| extreme(of, Ordering::Less)),
-    function!("abs", 1..=1, NUMBER, |_, of| match of[0] {
-        Val::Int(value) => Ok(Val::Int(value.wrapping_abs())),
-        ref other => Ok(Val::Float(as_float(other)?.abs())),
-    }),
-    function!("ceil", 1..=1, NUMBER, |_, of| Ok(Val::Float(as_float(&of[0])?.ceil()))),
-    function!("floor", 1..=1, NUMBER, |_, of| Ok(Val::Float(as_float(&of[0])?.floor()))),
-    function!("round", 1..=1, NUMBER, |_, of| Ok(Val::Float(as_float(&of[0])?.round()))),
     function!("now", 0..=0, Some("a time"), |_, _| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Val::Time(since.as_nanos() as i128))
@@ -195,12 +199,6 @@ static FUNCTIONS: [Function; 39] = [
         let from = take(of, 0);
         Ok(machine.member(from, &key).unwrap_or(Val::Nil))
     }),
-    function!("take", 2..=2, ARRAY, |machine, of| {
-        let most = as_int(&of[1])?;
-        array(&of[0])?;
-        let list = take(of, 0);
-        machine.slice(list, 0, most.max(0))
-    }),
     function!("keys", 1..=1, ARRAY, |machine, of| {
         let keys: Vec<_> =
             map(&of[0])?.iter().map(|(key, _)| AnyValue::String(key.clone())).collect();
@@ -209,33 +207,6 @@ static FUNCTIONS: [Function; 39] = [
     function!("values", 1..=1, ARRAY, |machine, of| {
         let values: Vec<_> = map(&of[0])?.iter().map(|(_, value)| value.clone()).collect();
         machine.array(values)
-    }),
-    function!("reverse", 1..=1, ARRAY, |machine, of| {
-        let reversed: Vec<_> = array(&of[0])?.iter().rev().cloned().collect();
-        machine.array(reversed)
-    }),
-    function!("uniq", 1..=1, ARRAY, |machine, of| {
-        let mut unique: Vec<AnyValue> = Vec::new();
-        for item in array(&of[0])? {
-            machine.spend(unique.len())?;
-            let is_there = |other: &AnyValue| equal(&Val::of(other), &Val::of(item));
-            if !unique.iter().any(is_there) {
-                unique.push(item.clone());
-            }
-        }
-        machine.array(unique)
-    }),
-    function!("concat", 1..=64, ARRAY, |machine, of| {
-        let mut all = Vec::new();
-        for part in of.iter() {
-            all.extend_from_slice(array(part)?);
-        }
-        machine.array(all)
-    }),
-    function!("flatten", 1..=1, ARRAY, |machine, of| {
-        let mut flat = Vec::new();
-        flatten(array(&of[0])?, &mut flat);
-        machine.array(flat)
     }),
 ];
 
@@ -285,7 +256,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-fn split<'a>(machine: &mut Machine<'a>, of: &[Val<'a>], keeps: bool) -> Outcome<Val<'a>> {
+fn split<'a>(machine: &mut Machine<'a>, of: &[Val<'a>]) -> Outcome<Val<'a>> {
     let (whole, at) = (text(&of[0])?, text(&of[1])?);
     let most = of.get(2).map(as_int).transpose()?.unwrap_or(-1);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -300,41 +271,10 @@ fn split<'a>(machine: &mut Machine<'a>, of: &[Val<'a>], keeps: bool) -> Outcome<
         };
         let Some(end) = end else { break };
         machine.charge(32 + end)?;
-        let kept = if keeps { end + at.len() } else { end };
-        parts.push(AnyValue::String(rest[..kept].to_owned()));
+        parts.push(AnyValue::String(rest[..end].to_owned()));
         rest = &rest[end + at.len()..];
     }
     let has_last = most > 0 && !(at.is_empty() && rest.is_empty());
     parts.extend(has_last.then(|| AnyValue::String(rest.to_owned())));
     machine.array(parts)
-}
-
-fn extreme<'a>(of: &[Val<'a>], wanted: Ordering) -> Outcome<Val<'a>> {
-    let mut found: Option<Val<'a>> = None;
-    for value in of {
-        let value = match value {
-            Val::Array(items) => {
-                let inner: Vec<_> = items.iter().map(Val::of).collect();
-                match extreme(&inner, wanted)? {
-                    Val::Nil => continue,
-                    value => Val::owned(value.into_value()),
-                }
-            }
-            Val::Int(_) | Val::Float(_) => value.clone(),
-            other => return failed(format!("a number is needed, not {}", other.type_name())),
-        };
-        if found.as_ref().is_none_or(|found| order(&value, found) == Some(wanted)) {
-            found = Some(value);
-        }
-    }
-    Ok(found.unwrap_or(Val::Nil))
-}
-
-fn flatten(items: &[AnyValue], flat: &mut Vec<AnyValue>) {
-    for item in items {
-        match item {
-            AnyValue::Array(inner) => flatten(inner, flat),
-            other => flat.push(other.clone()),
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The language of `if`, `expr` and `EXPR(…)`: that of the Collector, which is expr-lang/expr.
 //!
-//! `lexer`, `parser` and `tree` read a text once; `eval`, `arithmetic`, `functions` and `methods`
-//! evaluate it for a record, borrowing from it: a condition allocates only if a function does.
+//! `lexer`, `parser` and `tree` read a text once; `eval`, `arithmetic` and `functions` evaluate
+//! it for a record, borrowing from it: a condition allocates only if a function does.
 //!
 //! An evaluation is bounded in steps, memory and depth. A name that is nothing is nil, as in the
 //! Collector, with a warning.
@@ -10,7 +10,6 @@ mod arithmetic;
 mod eval;
 mod functions;
 mod lexer;
-mod methods;
 mod parser;
 mod tree;
 mod value;
@@ -26,6 +25,12 @@ use self::tree::Node;
 use self::value::Val;
 pub(crate) use self::value::{same_maps, weight};
 use crate::record::Record;
+
+/// The functions of the language that are here, but for a second name of one, in any order.
+pub(crate) fn function_names() -> impl Iterator<Item = &'static str> {
+    let names = functions::names().filter(|name| *name != "os_env_func");
+    names.chain(tree::EACH.iter().map(|(name, _)| *name))
+}
 
 const TEXT_LIMIT: usize = 16 << 10;
 

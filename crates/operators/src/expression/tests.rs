@@ -113,10 +113,7 @@ fn expressions_have_the_values_of_the_collector() {
         ("float('1.5') + float(1)", json!(2.5)),
         ("string(1) + string(1.0) + string(nil) + string(true)", json!("11<nil>true")),
         ("string([1, 'a']) + string({b: 1, a: [2]})", json!("[1 a]map[a:[2] b:1]")),
-        (
-            "string(1e21) + ' ' + string(1e20) + ' ' + string(0.00001)",
-            json!("1e+21 100000000000000000000 1e-05"),
-        ),
+        ("string(1e21) + ' ' + string(1e20) + ' ' + string(0.00001)", json!("1e+21 1e+20 1e-05")),
         ("string(1.5) + string(b'ab')", json!("1.5[97 98]")),
         (
             "[type(1), type(1.5), type('a'), type(nil), type([]), type({})]",
@@ -132,24 +129,16 @@ fn expressions_have_the_values_of_the_collector() {
         ("split('ab', '')", json!(["a", "b"])),
         ("split('', ',')", json!([""])),
         ("split('a,b', ',', 0)", json!([])),
-        ("splitAfter('a,b', ',')", json!(["a,", "b"])),
         ("replace('aaa', 'a', 'b', 2) + replace('xyx', 'x', '')", json!("bbay")),
         ("repeat('ab', 3)", json!("ababab")),
         ("join(['a', 'b'], '-') + join(['c'])", json!("a-bc")),
         ("indexOf('abcabc', 'c') + lastIndexOf('abcabc', 'c') + indexOf('a', 'z')", json!(6)),
         ("hasPrefix('abc', 'ab') and hasSuffix('abc', 'bc')", json!(true)),
-        ("max(1, 2.5, [7]) + min(3, 1)", json!(8)),
-        ("abs(-3) + ceil(1.2) + floor(1.8) + round(1.5)", json!(8.0)),
         (
             "[first(body.list), last(body.list), first([]), get(body.list, 9), get(nil, 'a')]",
             json!([3, 2, null, null, null]),
         ),
-        ("take(body.list, 2)", json!([3, 1])),
         ("keys({a: 1, b: 2}) == ['a', 'b'] and values({a: 1}) == [1]", json!(true)),
-        ("reverse([1, 2])", json!([2, 1])),
-        ("uniq([1, 2, 1.0])", json!([1, 2])),
-        ("concat([1], [2, 3])", json!([1, 2, 3])),
-        ("flatten([1, [2, [3]]])", json!([1, 2, 3])),
         // Predicates.
         (
             "all(body.list, # > 0) and any(body.list, {# == 3}) and none(body.list, # > 3)",
@@ -161,8 +150,6 @@ fn expressions_have_the_values_of_the_collector() {
         ("count(body.list, # > 1) + count([true, false])", json!(3)),
         ("sum(body.list) + sum(body.users, .age)", json!(56)),
         ("find(body.list, # < 3)", json!(1)),
-        ("[findIndex(body.list, # < 3), findLastIndex(body.list, # < 3)]", json!([1, 2])),
-        ("findLast(body.list, # < 3)", json!(2)),
         ("find(body.list, # > 9)", Json::Null),
         ("reduce(1..4, #acc * #)", json!(24)),
         ("reduce(body.list, #acc + #, 10)", json!(16)),
@@ -171,15 +158,9 @@ fn expressions_have_the_values_of_the_collector() {
             json!([{"age": 30, "name": "ann"}]),
         ),
         // Times.
-        ("timestamp.Unix()", json!(1_700_000_000)),
         ("string(timestamp)", json!("2023-11-14 22:13:20 +0000 UTC")),
-        (
-            "[timestamp.Year(), timestamp.Month(), timestamp.Day(), timestamp.Hour()]",
-            json!([2023, 11, 14, 22]),
-        ),
         ("now() > timestamp and timestamp + duration('1h') > timestamp", json!(true)),
         ("(now() - timestamp) > duration('24h')", json!(true)),
-        ("duration('1h30m').Minutes()", json!(90.0)),
         (
             "string(duration('1h0m0.5s')) + string(duration('90s')) + string(duration('-3ms'))",
             json!("1h0m0.5s1m30s-3ms"),
@@ -227,7 +208,10 @@ fn wrong_expressions_are_refused_with_their_place() {
         ("trim('a', 'b', 'c')", "`trim` takes 1 to 2 arguments, not 3 (line 1, column 1)"),
         ("filter(body)", "`filter` needs an array and a predicate (line 1, column 1)"),
         ("# > 1", "`#` is not expected here (line 1, column 1)"),
-        ("timestamp.Format('x')", "there is no method `Format` (line 1, column 11)"),
+        (
+            "timestamp.Unix()",
+            "the method `Unix` is not in this build of Sluice (line 1, column 11)",
+        ),
         ("let x = 1", "`;` is expected, not the end (line 1, column 10)"),
     ];
     for (text, expected) in cases {
@@ -261,7 +245,6 @@ fn failures_say_what_is_needed() {
         ),
         ("lower(1)", "`lower(1)`: a string is needed, not int"),
         ("int('x')", "`int('x')`: `x` is no whole number"),
-        ("body.text.Unix()", "`body.text.Unix()`: string has no method Unix"),
         (
             "reduce([], #acc)",
             "`reduce([], #acc)`: `reduce` of an empty array needs an initial value",
@@ -285,7 +268,7 @@ fn evaluations_are_bounded() {
         "replace(repeat('a', 4000), '', repeat('b', 4000))",
         "sum(1..100000, sum(1..100000, #))",
         "reduce(1..1000, [#acc])",
-        "reduce(1..30, concat(#acc, #acc), 1..100)",
+        "reduce(1..30, [#acc, #acc], 1..100)",
         &doubled,
     ] {
         let expression = Expression::compile(text);
@@ -405,30 +388,12 @@ fn expressions() -> impl Strategy<Value = String> {
             "??",
         ]);
         let one = prop::sample::select(vec![
-            "len", "string", "int", "float", "upper", "abs", "keys", "values", "reverse", "uniq",
-            "flatten", "max", "first", "last", "sum", "count", "join", "type", "trim", "round",
+            "len", "string", "int", "float", "upper", "keys", "values", "first", "last", "sum",
+            "count", "join", "type", "trim", "lower",
         ]);
-        let two = prop::sample::select(vec![
-            "split",
-            "repeat",
-            "get",
-            "take",
-            "concat",
-            "indexOf",
-            "trim",
-            "splitAfter",
-            "min",
-        ]);
+        let two = prop::sample::select(vec!["split", "repeat", "get", "indexOf", "trim"]);
         let each = prop::sample::select(vec![
-            "filter",
-            "map",
-            "all",
-            "any",
-            "count",
-            "sum",
-            "find",
-            "findLastIndex",
-            "reduce",
+            "filter", "map", "all", "any", "count", "sum", "find", "reduce",
         ]);
         let (a, b, c) = (inner.clone(), inner.clone(), inner.clone());
         prop_oneof![
@@ -447,7 +412,7 @@ fn expressions() -> impl Strategy<Value = String> {
 }
 
 fn each_of() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["filter", "none", "one", "findIndex", "findLast", "map"])
+    prop::sample::select(vec!["filter", "none", "one", "map"])
 }
 
 proptest! {

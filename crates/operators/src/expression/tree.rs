@@ -4,7 +4,6 @@ use sluice_config::Pattern;
 use sluice_otlp::AnyValue;
 
 use super::functions::Function;
-use super::methods::Method;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -52,7 +51,6 @@ pub(super) enum Kind {
     Let(Box<[Node; 2]>),
     Sequence(Vec<Node>),
     Call(&'static Function, Vec<Node>),
-    Method(Method, Box<Node>),
     /// A function that evaluates a predicate for each item: array, predicate, initial value.
     Each(Each, Vec<Node>),
 }
@@ -118,30 +116,25 @@ pub(super) enum Each {
     Count,
     Sum,
     Find,
-    FindIndex,
-    FindLast,
-    FindLastIndex,
     Reduce,
 }
 
+pub(super) const EACH: [(&str, Each); 10] = [
+    ("all", Each::All),
+    ("any", Each::Any),
+    ("none", Each::None),
+    ("one", Each::One),
+    ("filter", Each::Filter),
+    ("map", Each::Map),
+    ("count", Each::Count),
+    ("sum", Each::Sum),
+    ("find", Each::Find),
+    ("reduce", Each::Reduce),
+];
+
 impl Each {
     pub(super) fn named(name: &str) -> Option<Each> {
-        Some(match name {
-            "all" => Each::All,
-            "any" => Each::Any,
-            "none" => Each::None,
-            "one" => Each::One,
-            "filter" => Each::Filter,
-            "map" => Each::Map,
-            "count" => Each::Count,
-            "sum" => Each::Sum,
-            "find" => Each::Find,
-            "findIndex" => Each::FindIndex,
-            "findLast" => Each::FindLast,
-            "findLastIndex" => Each::FindLastIndex,
-            "reduce" => Each::Reduce,
-            _ => return None,
-        })
+        EACH.iter().find(|(known, _)| *known == name).map(|(_, each)| *each)
     }
 }
 

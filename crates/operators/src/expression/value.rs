@@ -197,7 +197,7 @@ pub(super) fn order(one: &Val<'_>, other: &Val<'_>) -> Option<Ordering> {
     }
 }
 
-/// A number as Go's `%v` shows it: with an exponent below 1e-4 and from 1e21.
+/// A number as Go's `%v` shows it: with an exponent below 1e-4 and from 1e6.
 fn float_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -208,7 +208,7 @@ fn float_text(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return value.to_string();
     }
     let sign = if exponent < 0 { '-' } else { '+' };

@@ -6,12 +6,14 @@ use sluice_config::{Fields, OptionDoc};
 
 use super::{Read, kinds};
 use crate::chain::describe_common;
+use crate::expression::function_names;
 
 const HEAD: &str = include_str!("document/head.md");
 
 /// The page in Markdown, from the same calls that read the options.
 pub fn document() -> String {
-    let mut page = HEAD.to_owned();
+    let functions: Vec<_> = function_names().map(|name| format!("`{name}`")).collect();
+    let mut page = HEAD.replace("FUNCTIONS", &(functions.join(", ") + "."));
     let common = Fields::describe(|fields| describe_common(fields, true));
     table(&mut page, &common);
     let mut sorted: Vec<_> = kinds().collect();

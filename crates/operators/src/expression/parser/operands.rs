@@ -6,7 +6,6 @@ use sluice_otlp::AnyValue;
 use super::{Parser, highest};
 use crate::expression::functions::{self, ABSENT};
 use crate::expression::lexer::{Fault, Step, Token, fault};
-use crate::expression::methods::Method;
 use crate::expression::tree::{Each, Kind, Node, Pointer, Unary, Variable};
 
 /// The precedence of `not` and of signs.
@@ -253,17 +252,12 @@ impl<'t> Parser<'t> {
             kind => (false, Node { kind, ..node }),
         };
         let below = inner.height;
-        let member = if self.sign() == "(" {
-            let Some(method) = Method::named(name) else {
-                return fault(key_at, format!("there is no method `{name}`"));
-            };
-            self.advance();
-            self.expect(")")?;
-            self.node(key_at, below, Kind::Method(method, Box::new(inner)))?
-        } else {
-            let key = Box::new(self.literal(key_at, AnyValue::String(name.to_owned()))?);
-            self.node(at, below, Kind::Member { of: Box::new(inner), key, is_optional })?
-        };
+        if self.sign() == "(" {
+            return fault(key_at, format!("the method `{name}` is not in this build of Sluice"));
+        }
+        let key = Box::new(self.literal(key_at, AnyValue::String(name.to_owned()))?);
+        let kind = Kind::Member { of: Box::new(inner), key, is_optional };
+        let member = self.node(at, below, kind)?;
         if !is_chain && !is_optional {
             return Ok(member);
         }
