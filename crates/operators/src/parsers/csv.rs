@@ -144,9 +144,8 @@ impl Transform for CsvParser {
 /// on with the last field, and empty lines outside of quotes are left out.
 fn read_row(text: &str, delimiter: char, lazy: bool) -> Result<Vec<String>, String> {
     let mut fields: Vec<String> = Vec::new();
-    let mut lines = text.lines();
+    let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     while let Some(mut line) = lines.next() {
-        line = line.strip_suffix('\r').unwrap_or(line);
         if line.is_empty() {
             continue;
         }
@@ -188,7 +187,7 @@ fn read_row(text: &str, delimiter: char, lazy: bool) -> Result<Vec<String>, Stri
 /// behind the delimiter, or nothing at the end of a line.
 fn read_quoted<'t>(
     quoted: &'t str,
-    lines: &mut std::str::Lines<'t>,
+    lines: &mut impl Iterator<Item = &'t str>,
     delimiter: char,
     lazy: bool,
     field: &mut String,

@@ -89,7 +89,16 @@ fn split_scheme(text: &str) -> Result<(&str, &str), &'static str> {
 fn split_port(host: &str) -> Result<(&str, &str), &'static str> {
     let (host, port) = match host.strip_prefix('[') {
         Some(address) => address.rsplit_once(']').ok_or("its host has no `]`")?,
-        None => host.split_at(host.rfind(':').unwrap_or(host.len())),
+        None => {
+            let in_host = |byte: u8| {
+                is_unreserved(byte) || !byte.is_ascii() || b"!$&'()*+,;=<>\"%".contains(&byte)
+            };
+            let (host, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+            if !host.bytes().all(in_host) {
+                return Err("its host has a character that must be escaped");
+            }
+            (host, port)
+        }
     };
     let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
     let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));

@@ -9,7 +9,10 @@ use crate::operator::Stage;
 use crate::parsers::time::rfc3339;
 use crate::record::{Origin, Record};
 
-const PATH: &str = "/var/log/pods/some_kube-scheduler-kind-control-plane_49cc7c1fd3702c40b2686ea7486091d3/kube-scheduler44/1.log";
+const PATH: &str = concat!(
+    "/var/log/pods/some_kube-scheduler-kind-control-plane_49cc7c1fd3702c40b2686ea7486091d3",
+    "/kube-scheduler44/1.log"
+);
 const DOCKER: &str =
     r#"{"log":"INFO: log line here","stream":"stdout","time":"2029-03-30T08:31:20.545192187Z"}"#;
 
