@@ -35,9 +35,9 @@ impl Pattern {
         &self.text
     }
 
-    /// The pattern as the `regex` crate writes it.
-    pub fn translated(&self) -> &str {
-        self.regex.as_str()
+    /// The compiled pattern, for callers that keep their own buffers.
+    pub fn regex(&self) -> &Regex {
+        &self.regex
     }
 
     /// Whether the pattern matches anywhere in the text. Bytes that are not UTF-8 match nothing.

@@ -21,6 +21,9 @@ pub struct Field {
     pub keys: Vec<String>,
 }
 
+/// Maps within maps to which a path may lead.
+const KEYS_LIMIT: usize = 16;
+
 type Map = Vec<(String, AnyValue)>;
 
 impl Field {
@@ -44,7 +47,11 @@ impl Field {
             Some("resource" | "$resource") => Root::Resource,
             _ => return Err("must begin with `body`, `attributes` or `resource`".to_owned()),
         };
-        Ok(Field { root, keys: keys.collect() })
+        let keys: Vec<String> = keys.collect();
+        if keys.len() > KEYS_LIMIT {
+            return Err(format!("has more than {KEYS_LIMIT} keys"));
+        }
+        Ok(Field { root, keys })
     }
 
     /// The value here. The whole attributes are no value of their own: see [`Field::copied`].
@@ -69,28 +76,26 @@ impl Field {
         }
     }
 
-    /// Puts the value here. Maps on the way are made where there are none.
+    /// Puts the value here; a map is merged into a map that is there. Maps on the way are made
+    /// where there are none.
     ///
     /// # Errors
     /// The whole attributes or resource can only be a map.
     pub fn set(&self, record: &mut Record, value: AnyValue) -> Result<(), String> {
         let Some((last, way)) = self.keys.split_last() else {
-            return match (self.root, value) {
-                (Root::Body, value) => {
-                    record.body = value;
-                    Ok(())
+            let root = match self.root {
+                Root::Body => {
+                    merge(&mut record.body, value);
+                    return Ok(());
                 }
-                (Root::Attributes, AnyValue::Map(map)) => {
-                    map.into_iter()
-                        .for_each(|(key, value)| put(&mut record.attributes, key, value));
-                    Ok(())
-                }
-                (Root::Resource, AnyValue::Map(map)) => {
-                    map.into_iter().for_each(|(key, value)| put(&mut record.resource, key, value));
-                    Ok(())
-                }
-                _ => Err("attributes and resource can only be set to a map".to_owned()),
+                Root::Attributes => &mut record.attributes,
+                Root::Resource => &mut record.resource,
             };
+            let AnyValue::Map(map) = value else {
+                return Err("attributes and resource can only be set to a map".to_owned());
+            };
+            map.into_iter().for_each(|(key, value)| put(root, key, value));
+            return Ok(());
         };
         let root = match self.root {
             Root::Body => made_map(&mut record.body),
@@ -98,7 +103,7 @@ impl Field {
             Root::Resource => &mut record.resource,
         };
         let map = way.iter().fold(root, |map, key| made_map(entry(map, key)));
-        put(map, last.clone(), value);
+        merge(entry(map, last), value);
         Ok(())
     }
 
@@ -152,6 +157,16 @@ fn entry<'m>(map: &'m mut Map, key: &str) -> &'m mut AnyValue {
         map.len() - 1
     });
     &mut map[place].1
+}
+
+/// Replaces the value; of two maps, only the keys that the new one has.
+fn merge(place: &mut AnyValue, value: AnyValue) {
+    match (place, value) {
+        (AnyValue::Map(map), AnyValue::Map(new)) => {
+            new.into_iter().for_each(|(key, value)| put(map, key, value));
+        }
+        (place, value) => *place = value,
+    }
 }
 
 /// Sets the key's value, whether or not it is there.
@@ -232,6 +247,12 @@ mod tests {
         assert_eq!(deep.take(&mut record), Some(AnyValue::Int(2)));
         assert_eq!(deep.take(&mut record), None);
         assert!(Field::attributes().set(&mut record, AnyValue::Int(1)).is_err());
+        let map = |key: &str| AnyValue::Map(vec![(key.to_owned(), AnyValue::Int(3))]);
+        let shallow = Field::parse("attributes.m").unwrap();
+        shallow.set(&mut record, map("one")).unwrap();
+        shallow.set(&mut record, map("two")).unwrap();
+        let AnyValue::Map(merged) = shallow.get(&record).unwrap() else { panic!("a map") };
+        assert_eq!(merged.len(), 2);
         assert_eq!(Field::body().take(&mut record), Some(AnyValue::String("text".into())));
     }
 }

@@ -8,9 +8,21 @@
 //! Records know nothing of files. An [`Origin`] tells the receiver which range of its source a
 //! record is made of, so that a record which an operator holds keeps the checkpoint back.
 
+mod chain;
+mod encode;
+mod expression;
 mod field;
 mod operator;
+mod operators;
+mod parsers;
+mod read;
 mod record;
 
+pub use chain::{Chain, ChainConfig, Counts, Failure};
+pub use encode::{Encoded, encode};
 pub use field::{Field, Root};
+pub use operators::document;
 pub use record::{Origin, Record};
+
+#[cfg(test)]
+mod testing;

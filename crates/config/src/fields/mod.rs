@@ -150,7 +150,8 @@ impl<'a> Fields<'a> {
         entry.inspect(|entry| mark_secret(reading.diagnostics, &entry.value))
     }
 
-    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+    /// Reports a finding at a place of its own, such as one that [`Fields::span_of`] gave.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
         if let Mode::Reading(reading) = &mut self.mode {
             reading.diagnostics.push(diagnostic);
         }

@@ -18,10 +18,15 @@ impl<'a> Fields<'a> {
     /// A component of the Collector without effect here: all its options are accepted, with one
     /// warning that says why.
     pub fn whole_has_no_effect(&mut self, why: &str) {
+        self.accept_rest();
+        self.warn(&format!("has no effect: {why}"));
+    }
+
+    /// Accepts all options of a section that is wrong as a whole, which an error has said.
+    pub fn accept_rest(&mut self) {
         if let Mode::Reading(reading) = &mut self.mode {
             reading.known.extend(reading.entries.iter().map(|entry| entry.key.clone()));
         }
-        self.warn(&format!("has no effect: {why}"));
     }
 
     /// An option that a later release will have. Setting it is an error, except to nothing: null,

@@ -176,7 +176,7 @@ fn read_multiline(fields: &mut Fields<'_>) -> Option<Boundary> {
 /// A pattern of the Collector, for bytes.
 fn bytes_pattern(text: &str) -> Result<Regex, String> {
     let pattern = Pattern::new(text)?;
-    Regex::new(pattern.translated()).map_err(|error| error.to_string().replace('\n', " "))
+    Regex::new(pattern.regex().as_str()).map_err(|error| error.to_string().replace('\n', " "))
 }
 
 fn read_compression(fields: &mut Fields<'_>) -> Compression {

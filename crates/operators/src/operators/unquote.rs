@@ -1,0 +1,94 @@
+//! `unquote` takes a string out of its quotes.
+
+use sluice_config::Fields;
+use sluice_otlp::AnyValue;
+
+use crate::field::Field;
+use crate::operator::Transform;
+use crate::read;
+use crate::record::Record;
+
+#[derive(Clone)]
+struct Unquote {
+    field: Field,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
+    let doc = "The string, in double quotes with escapes, or in backquotes without. Without the \
+               field, the record stays as it is.";
+    let field = read::field(fields, "field", doc);
+    Some(Box::new(Unquote { field: field? }))
+}
+
+impl Transform for Unquote {
+    fn apply(&mut self, record: &mut Record) -> Result<(), String> {
+        let unquoted = match self.field.get(record) {
+            None => return Ok(()),
+            Some(AnyValue::String(text)) => unquoted(text).ok_or("the text is not in quotes")?,
+            Some(_) => return Err("the field is not a string".to_owned()),
+        };
+        self.field.set(record, AnyValue::String(unquoted))
+    }
+}
+
+/// The text of a Go literal. What is not UTF-8 becomes replacement characters.
+fn unquoted(text: &str) -> Option<String> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let inside = text.get(1..)?.strip_suffix(quote)?;
+    if quote == '`' {
+        return (!inside.contains('`')).then(|| inside.replace('\r', ""));
+    }
+    let (mut out, mut rest, mut count) = (Vec::with_capacity(inside.len()), inside, 0);
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        count += 1;
+        match character {
+            '\n' => return None,
+            '\\' => rest = escape(rest, quote, &mut out)?,
+            _ if character == quote => return None,
+            _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    if quote == '\'' && count != 1 {
+        return None;
+    }
+    Some(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Reads an escape, whose backslash was read; answers the rest.
+fn escape<'t>(text: &'t str, quote: char, out: &mut Vec<u8>) -> Option<&'t str> {
+    let kind = text.chars().next()?;
+    let rest = &text[kind.len_utf8()..];
+    let simple = match kind {
+        'a' => 7,
+        'b' => 8,
+        'f' => 12,
+        'n' => b'\n',
+        'r' => b'\r',
+        't' => b'\t',
+        'v' => 11,
+        '\\' => b'\\',
+        '\'' | '"' if kind == quote => kind as u8,
+        'x' => return byte(rest, 2, 16, out),
+        '0'..='7' => return byte(text, 3, 8, out),
+        'u' | 'U' => {
+            let digits = if kind == 'u' { 4 } else { 8 };
+            let code = number(rest, digits, 16)?;
+            out.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut [0; 4]).as_bytes());
+            return Some(&rest[digits..]);
+        }
+        _ => return None,
+    };
+    out.push(simple);
+    Some(rest)
+}
+
+fn byte<'t>(text: &'t str, digits: usize, radix: u32, out: &mut Vec<u8>) -> Option<&'t str> {
+    out.push(u8::try_from(number(text, digits, radix)?).ok()?);
+    Some(&text[digits..])
+}
+
+fn number(text: &str, digits: usize, radix: u32) -> Option<u32> {
+    let digits = text.get(..digits).filter(|text| text.chars().all(|it| it.is_digit(radix)))?;
+    u32::from_str_radix(digits, radix).ok()
+}

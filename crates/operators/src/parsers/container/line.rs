@@ -1,0 +1,118 @@
+//! One line of a log file of a container.
+
+use sluice_otlp::AnyValue;
+
+use crate::parsers::json_text::{Json, Numbers};
+use crate::parsers::parser::{Map, excerpt};
+use crate::parsers::time::rfc3339;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Format {
+    Docker,
+    Containerd,
+    Crio,
+}
+
+#[derive(Debug)]
+pub(super) struct Line<'t> {
+    pub(super) time_ns: i64,
+    pub(super) stream: Stream,
+    pub(super) log: Log<'t>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+    /// Docker's, of any kind.
+    Other(AnyValue),
+}
+
+#[derive(Debug)]
+pub(super) enum Log<'t> {
+    /// The log is the text from there, in bytes; the tag `F` ends a log.
+    Behind { start: usize, tag: &'t str },
+    /// The log, and the other members of Docker's object.
+    Text(AnyValue, Map),
+}
+
+impl Stream {
+    pub(super) fn into_value(self) -> AnyValue {
+        match self {
+            Stream::Stdout => AnyValue::String("stdout".to_owned()),
+            Stream::Stderr => AnyValue::String("stderr".to_owned()),
+            Stream::Other(value) => value,
+        }
+    }
+}
+
+impl<'t> Line<'t> {
+    /// # Errors
+    /// The line does not have the format, or without one, any of the three.
+    pub(super) fn read(text: &'t str, format: Option<Format>) -> Result<Line<'t>, String> {
+        match format {
+            Some(Format::Docker) => Line::docker(text),
+            None if text.starts_with('{') => Line::docker(text),
+            _ => {
+                let wrong = || match format {
+                    Some(Format::Crio) => format!("{} is no line of CRI-O", excerpt(text)),
+                    Some(_) => format!("{} is no line of containerd", excerpt(text)),
+                    None => format!("{} is no line of a container", excerpt(text)),
+                };
+                Line::cri(text, format).ok_or_else(wrong)?
+            }
+        }
+    }
+
+    /// `TIME STREAM TAG LOG`. Only CRI-O writes times with an offset. Nothing if the line has
+    /// another form; an error if only its time is wrong.
+    fn cri(text: &'t str, format: Option<Format>) -> Option<Result<Line<'t>, String>> {
+        let (time, behind) = text.split_once(' ')?;
+        let is_utc = time.ends_with('Z');
+        let fits = match format {
+            Some(Format::Containerd) => is_utc,
+            Some(_) => !is_utc,
+            None => true,
+        };
+        let stream = match behind.get(..7)? {
+            "stdout " => Stream::Stdout,
+            "stderr " => Stream::Stderr,
+            _ => return None,
+        };
+        let behind = &behind[7..];
+        let tag_end = memchr::memchr(b' ', behind.as_bytes()).unwrap_or(behind.len());
+        let log_start = (tag_end + 1).min(behind.len());
+        let log = &behind[log_start..];
+        if !fits || memchr::memchr(b'\n', log.as_bytes()).is_some() {
+            return None;
+        }
+        let Some(time_ns) = rfc3339(time) else {
+            return Some(Err(format!("{} is not a time", excerpt(time))));
+        };
+        let log = Log::Behind { start: text.len() - log.len(), tag: &behind[..tag_end] };
+        Some(Ok(Line { time_ns, stream, log }))
+    }
+
+    fn docker(text: &'t str) -> Result<Line<'t>, String> {
+        let mut json = Json::new(text, Numbers::Doubles);
+        let mut map = json.object()?;
+        json.end()?;
+        let mut take = |key: &str| {
+            let place = map.iter().position(|(name, _)| name == key);
+            let missing = || format!("the line has no `{key}`, as lines of Docker have");
+            Ok::<AnyValue, String>(map.swap_remove(place.ok_or_else(missing)?).1)
+        };
+        let time = match take("time")? {
+            AnyValue::String(time) => rfc3339(&time).ok_or_else(|| excerpt(&time)),
+            _ => Err("`time`".to_owned()),
+        };
+        let time_ns = time.map_err(|time| format!("{time} is not a time"))?;
+        let log = take("log")?;
+        let stream = match take("stream")? {
+            AnyValue::String(name) if name == "stdout" => Stream::Stdout,
+            AnyValue::String(name) if name == "stderr" => Stream::Stderr,
+            value => Stream::Other(value),
+        };
+        Ok(Line { time_ns, stream, log: Log::Text(log, map) })
+    }
+}

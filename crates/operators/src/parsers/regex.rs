@@ -1,0 +1,57 @@
+//! `regex_parser`: the named groups of a regular expression become a map.
+
+use sluice_config::{Fields, Pattern};
+use sluice_otlp::AnyValue;
+
+use super::parser::{Map, Parser, excerpt};
+use crate::operator::Transform;
+use crate::record::Record;
+
+#[derive(Clone)]
+struct RegexParser {
+    parser: Parser,
+    pattern: Pattern,
+    /// Index and name of the groups with a name.
+    groups: Vec<(usize, String)>,
+    /// Kept, so that a match allocates only its result.
+    places: regex::CaptureLocations,
+}
+
+pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
+    let parser = Parser::read(fields);
+    let doc = "In the syntax of Go (RE2). Each group with a name, `(?P<name>…)`, becomes a key.";
+    let pattern = fields.parsed("regex", "regular expression, required", None, doc, Pattern::new);
+    if !fields.is_given("regex") {
+        fields.error_missing("regex");
+    }
+    fields.section("cache", "Results of earlier matches.", |fields| {
+        fields.no_effect("size", "matching costs less than a cache");
+    });
+    let pattern = pattern?;
+    let names = (1..).zip(pattern.group_names());
+    let groups: Vec<(usize, String)> =
+        names.filter_map(|(index, name)| Some((index, name?.to_owned()))).collect();
+    if groups.is_empty() {
+        fields.error_at("regex", "has no named group, as in `(?P<name>…)`");
+        return None;
+    }
+    let places = pattern.regex().capture_locations();
+    Some(Box::new(RegexParser { parser: parser?, pattern, groups, places }))
+}
+
+impl Transform for RegexParser {
+    fn apply(&mut self, record: &mut Record) -> Result<(), String> {
+        let RegexParser { parser, pattern, groups, places } = self;
+        parser.apply(record, |text| {
+            if pattern.regex().captures_read(places, text).is_none() {
+                return Err(format!("the regular expression does not match {}", excerpt(text)));
+            }
+            let mut map = Map::with_capacity(groups.len());
+            for (index, name) in groups.iter() {
+                let range = places.get(*index).map_or(0..0, |(start, end)| start..end);
+                map.push((name.clone(), AnyValue::String(text[range].to_owned())));
+            }
+            Ok(AnyValue::Map(map))
+        })
+    }
+}
