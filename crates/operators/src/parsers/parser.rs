@@ -9,7 +9,7 @@ use super::scope_name::ScopeName;
 use super::severity::Severity;
 use super::time::Time;
 use super::trace::Trace;
-use crate::field::{Field, Root, put};
+use crate::field::{Field, Root};
 use crate::record::Record;
 
 pub(super) type Map = Vec<(String, AnyValue)>;
@@ -216,7 +216,7 @@ fn extend(to: &Field, record: &mut Record, value: AnyValue) -> Result<(), String
 
 /// Adds the entries; a key that is there gets the new value. Both maps have each key once.
 pub(super) fn merge(into: &mut Map, from: Map) {
-    /// Up to so many comparisons, a search costs less than a table of places.
+    /// Comparisons up to which a search costs less than a table of places.
     const FEW: usize = 1024;
     if into.is_empty() {
         *into = from;
@@ -244,6 +244,7 @@ pub(super) fn merge(into: &mut Map, from: Map) {
 
 /// Leaves of each key the last entry, as a map of Go does.
 pub(super) fn keep_last(map: &mut Map) {
+    /// Entries up to which comparing all pairs costs less than a table.
     const FEW: usize = 24;
     let few_are_unique = |map: &Map| {
         let is_new = |(place, (key, _)): (usize, &(String, AnyValue))| {
@@ -269,6 +270,6 @@ pub(super) fn keep_last(map: &mut Map) {
 pub(super) fn set(map: &mut Map, key: &str, value: AnyValue) {
     match map.iter_mut().find(|(name, _)| name == key) {
         Some((_, place)) => *place = value,
-        None => put(map, key.to_owned(), value),
+        None => map.push((key.to_owned(), value)),
     }
 }
