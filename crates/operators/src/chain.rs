@@ -2,6 +2,7 @@
 
 mod config;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sluice_config::Fields;
@@ -124,12 +125,17 @@ impl Chain {
         }
     }
 
-    /// The lowest offset of this stream that a held record is made of: no checkpoint may pass it.
-    pub fn held_from(&self, stream: u64) -> Option<u64> {
+    /// The streams of which records are held, each with the lowest offset that a held record is
+    /// made of: no checkpoint may pass it.
+    pub fn held(&self) -> HashMap<u64, u64> {
         let mut origins: Vec<Origin> = Vec::new();
         stages(&self.operators).for_each(|stage| stage.held(&mut origins));
-        let its = origins.into_iter().filter(|origin| origin.stream == stream);
-        its.map(|origin| origin.range.start).min()
+        let mut lowest = HashMap::new();
+        for Origin { stream, range } in origins {
+            let start = lowest.entry(stream).or_insert(range.start);
+            *start = range.start.min(*start);
+        }
+        lowest
     }
 
     /// Drops the records that are held of this stream, as it will be read again from there.

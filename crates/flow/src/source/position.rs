@@ -27,11 +27,18 @@ struct Stream {
     next: u64,
     /// End of the last range.
     end: u64,
-    /// Starts of the ranges under way, with their numbers: a range that is read again has another
-    /// one, and the former has no effect any more.
-    unresolved: BTreeMap<u64, u64>,
+    /// The ranges under way, by their starts.
+    unresolved: BTreeMap<u64, UnderWay>,
     /// The lowest start of the ranges that were dropped without being resolved.
     interrupted: Option<u64>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// A range that is read again has another number, and the former has no effect any more.
+    number: u64,
+    /// Positions that are not resolved.
+    positions: u32,
 }
 
 impl Stream {
@@ -54,13 +61,14 @@ impl Positions {
         let mut stream = self.stream.lock();
         assert!(range.start >= stream.end, "ranges are submitted in order");
         let number = stream.next;
-        stream.unresolved.insert(range.start, number);
+        stream.unresolved.insert(range.start, UnderWay { number, positions: 1 });
         (stream.end, stream.next) = (range.end, number + 1);
         Position {
             stream: self.stream.clone(),
             start: range.start,
             number,
             is_resolved: AtomicBool::new(false),
+            also: Vec::new(),
         }
     }
 
@@ -99,32 +107,64 @@ pub struct Position {
     start: u64,
     number: u64,
     is_resolved: AtomicBool,
+    also: Vec<Position>,
 }
 
 impl Position {
-    /// This process can no longer lose any of the range. Only the first call has an effect.
-    pub fn resolve(&self) {
-        if !self.is_resolved.swap(true, Ordering::AcqRel) {
-            self.change(|stream, start| {
-                stream.unresolved.remove(&start);
-            });
+    /// Another position of the same range: the range is resolved when all of its positions are. For
+    /// a range of which a part goes into a later request.
+    pub fn share(&self) -> Position {
+        let mut stream = self.stream.lock();
+        if let Some(range) = self.under_way(&mut stream) {
+            range.positions += 1;
+        }
+        Position {
+            stream: self.stream.clone(),
+            start: self.start,
+            number: self.number,
+            is_resolved: AtomicBool::new(false),
+            also: Vec::new(),
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Stream, u64)) {
-        let mut stream = self.stream.lock();
-        if stream.unresolved.get(&self.start) == Some(&self.number) {
-            change(&mut stream, self.start);
+    /// One position for a request in which all of these have a part, in its own stream or others.
+    /// `None` of none.
+    pub fn of_all(mut positions: Vec<Position>) -> Option<Position> {
+        let mut last = positions.pop()?;
+        last.also.append(&mut positions);
+        Some(last)
+    }
+
+    /// This process can no longer lose any of the range. Only the first call has an effect.
+    pub fn resolve(&self) {
+        if self.is_resolved.swap(true, Ordering::AcqRel) {
+            return;
         }
+        let mut stream = self.stream.lock();
+        if let Some(range) = self.under_way(&mut stream) {
+            range.positions -= 1;
+            if range.positions == 0 {
+                stream.unresolved.remove(&self.start);
+            }
+        }
+        drop(stream);
+        self.also.iter().for_each(Position::resolve);
+    }
+
+    /// The range, unless it is resolved or read again.
+    fn under_way<'s>(&self, stream: &'s mut Stream) -> Option<&'s mut UnderWay> {
+        stream.unresolved.get_mut(&self.start).filter(|range| range.number == self.number)
     }
 }
 
 impl Drop for Position {
     fn drop(&mut self) {
-        if !*self.is_resolved.get_mut() {
-            self.change(|stream, start| {
-                stream.interrupted = Some(stream.interrupted.map_or(start, |it| it.min(start)));
-            });
+        if *self.is_resolved.get_mut() {
+            return;
+        }
+        let (mut stream, start) = (self.stream.lock(), self.start);
+        if self.under_way(&mut stream).is_some() {
+            stream.interrupted = Some(stream.interrupted.map_or(start, |it| it.min(start)));
         }
     }
 }
@@ -182,6 +222,27 @@ mod tests {
         assert_eq!((positions.lowest_unresolved(), positions.is_interrupted()), (10, false));
         again.resolve();
         assert_eq!(positions.lowest_unresolved(), 25);
+    }
+
+    /// Scenario: a part of a range goes into a later request, with ranges of another stream.
+    /// Guarantee: the range is resolved with both requests, and read again if one is dropped.
+    #[test]
+    fn a_range_in_two_requests_is_resolved_with_both() {
+        let (positions, others) = (Positions::starting_at(0), Positions::starting_at(0));
+        let first = positions.begin(0..10);
+        let (rest, other) = (first.share(), others.begin(0..5));
+        let later = Position::of_all(vec![rest, other]).expect("there are two");
+        first.resolve();
+        drop(first);
+        assert_eq!((positions.lowest_unresolved(), positions.is_interrupted()), (0, false));
+        later.resolve();
+        assert_eq!((positions.lowest_unresolved(), others.lowest_unresolved()), (10, 5));
+        let second = positions.begin(10..20);
+        drop(Position::of_all(vec![second.share(), others.begin(5..6)]));
+        second.resolve();
+        assert_eq!((positions.is_interrupted(), others.is_interrupted()), (true, true));
+        assert_eq!((positions.rewind(), others.rewind()), (10, 5));
+        assert!(Position::of_all(Vec::new()).is_none());
     }
 
     /// Scenario: a range is dropped while earlier ones are under way. Guarantee: those are not read

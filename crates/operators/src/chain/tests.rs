@@ -193,15 +193,18 @@ fn held_records_keep_their_checkpoint_back() {
     }
     assert_eq!(bodies(&out), ["a b"]);
     assert_eq!(out[0].origin, Origin { stream: 1, range: 0..3 });
-    assert_eq!([1, 2, 3].map(|stream| chain.held_from(stream)), [Some(3), Some(5), None]);
+    assert_eq!(
+        [1, 2, 3].map(|stream| chain.held().get(&stream).copied()),
+        [Some(3), Some(5), None]
+    );
     chain.forget(1);
-    assert_eq!([1, 2].map(|stream| chain.held_from(stream)), [None, Some(5)]);
+    assert_eq!([1, 2].map(|stream| chain.held().get(&stream).copied()), [None, Some(5)]);
     out.clear();
     chain.flush(Duration::from_secs(4), &mut out);
     assert_eq!(out.len(), 0);
     chain.flush(Duration::from_secs(5), &mut out);
     assert_eq!(bodies(&out), ["c"]);
-    assert_eq!((chain.held_bytes(), chain.held_from(2)), (0, None));
+    assert_eq!((chain.held_bytes(), chain.held().get(&2).copied()), (0, None));
 }
 
 /// Guarantee: a chain holds at most 4 MiB; beyond, the oldest leave.

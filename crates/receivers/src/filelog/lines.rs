@@ -1,7 +1,7 @@
-//! Records of files as OTLP log records: the seam for operators.
+//! Lines of files as requests of OTLP log records.
 //!
 //! A line is written straight from the window that it was read into. Where it is not that simple, a
-//! [`Record`] is made of it and encoded; operators will work on that record in between.
+//! [`Record`] is made of it and encoded. With operators, they work on that record in between.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +12,7 @@ use sluice_otlp::wire::{write_len_field, write_varint};
 use sluice_tail::{Charset, FileId, Line};
 
 use super::FilelogConfig;
+use super::operators::Operators;
 
 /// A request is full with this many bytes.
 pub(super) const REQUEST_BYTES: usize = 256 << 10;
@@ -26,7 +27,9 @@ pub(super) struct Lines {
     charset: Charset,
     includes_number: bool,
     includes_offset: bool,
-    /// The encoded resource, as a field of `ResourceLogs`.
+    operators: Option<Operators>,
+    /// Attributes of the resource, and the same as a field of `ResourceLogs`.
+    resource_attributes: Attributes,
     resource: Vec<u8>,
     /// The request in the making: room for its header, then records.
     out: Vec<u8>,
@@ -48,6 +51,9 @@ impl Lines {
             charset: config.options.splitter.charset,
             includes_number: config.files.record_number,
             includes_offset: config.files.record_offset,
+            operators: (!config.operators.is_empty())
+                .then(|| Operators::new(config.operators.build())),
+            resource_attributes: config.resource.clone(),
             resource,
             out: Vec::new(),
             items: 0,
@@ -64,20 +70,26 @@ impl Lines {
         self.observed_ns = since.as_nanos() as i64;
         self.file = file;
         self.items = 0;
-        self.out = Vec::with_capacity(HEADER_BYTES + self.resource.len() + REQUEST_BYTES / 4);
-        self.out.resize(HEADER_BYTES + self.resource.len(), 0);
+        if self.operators.is_none() {
+            self.out = Vec::with_capacity(HEADER_BYTES + self.resource.len() + REQUEST_BYTES / 4);
+            self.out.resize(HEADER_BYTES + self.resource.len(), 0);
+        }
         if self.attributes != *attributes {
             self.encoded = encode_attributes(attributes, 6);
             self.attributes = attributes.clone();
         }
     }
 
+    pub(super) fn operators(&mut self) -> Option<&mut Operators> {
+        self.operators.as_mut()
+    }
+
     pub(super) fn is_full(&self) -> bool {
-        self.out.len() >= REQUEST_BYTES
+        self.operators.as_ref().map_or(self.out.len(), Operators::bytes) >= REQUEST_BYTES
     }
 
     pub(super) fn items(&self) -> u32 {
-        self.items
+        self.operators.as_ref().map_or(self.items, Operators::items)
     }
 
     pub(super) fn push(&mut self, line: Line<'_>) {
@@ -87,7 +99,8 @@ impl Lines {
             Charset::Utf8Raw => str::from_utf8(&text).is_ok(),
             _ => true,
         };
-        if is_text && !self.includes_number && !self.includes_offset {
+        let is_plain = self.operators.is_none() && !self.includes_number && !self.includes_offset;
+        if is_text && is_plain {
             self.items += 1;
             let value_len = 1 + varint_len(text.len()) + text.len();
             let length = 9 + 1 + varint_len(value_len) + value_len + self.encoded.len();
@@ -111,7 +124,10 @@ impl Lines {
             Err(error) => AnyValue::Bytes(error.into_bytes()),
         };
         let record = self.record(body, line);
-        self.push_record(&record);
+        match &mut self.operators {
+            Some(operators) => operators.push(record, line.text.len()),
+            None => self.push_record(&record),
+        }
     }
 
     /// The record of a line.
@@ -119,6 +135,9 @@ impl Lines {
         let range = line.offset..line.offset + line.text.len() as u64;
         let mut record = Record::new(body, self.observed_ns, Origin { stream: self.file.0, range });
         record.attributes.clone_from(&self.attributes);
+        if self.operators.is_some() {
+            record.resource.clone_from(&self.resource_attributes);
+        }
         let mut add = |name: &str, value: u64| {
             record.attributes.push((name.to_owned(), AnyValue::Int(value as i64)));
         };
@@ -164,6 +183,9 @@ impl Lines {
 
     /// The request. Its header is written right before the records, so that none is moved.
     pub(super) fn finish(&mut self) -> Bytes {
+        if let Some(operators) = &mut self.operators {
+            return operators.finish();
+        }
         let mut out = std::mem::take(&mut self.out);
         let room = HEADER_BYTES + self.resource.len();
         let records_len = out.len() - room;

@@ -24,6 +24,10 @@ pub struct Counters {
     pub lost_files: AtomicU64,
     pub lost_bytes: AtomicU64,
     pub failed_checkpoints: AtomicU64,
+    pub operator_errors: AtomicU64,
+    pub dropped_records: AtomicU64,
+    pub filtered_records: AtomicU64,
+    pub let_go_records: AtomicU64,
 }
 
 impl Counters {
@@ -80,5 +84,17 @@ pub(super) const METRICS: Table<Counters> = Table {
         row!(Counter "sluice_filelog_failed_checkpoints",
             |it: &Counters| it.failed_checkpoints.value(),
             "Checkpoints that could not be written."),
+        row!(Counter "sluice_filelog_operator_errors",
+            |it: &Counters| it.operator_errors.value(),
+            "Failures of operators on records."),
+        row!(Counter "sluice_filelog_dropped_records",
+            |it: &Counters| it.dropped_records.value(),
+            "Records that were dropped as `on_error` says."),
+        row!(Counter "sluice_filelog_filtered_records",
+            |it: &Counters| it.filtered_records.value(),
+            "Records that a `filter` dropped, or that no route of a `router` took."),
+        row!(Counter "sluice_filelog_incomplete_records",
+            |it: &Counters| it.let_go_records.value(),
+            "Records that left an operator before they were whole, as operators held too much."),
     ],
 };

@@ -13,6 +13,7 @@ mod attributes;
 mod config;
 mod lines;
 mod metrics;
+mod operators;
 mod progress;
 mod reader;
 

@@ -52,6 +52,11 @@ impl Progress {
         Progress { positions: under_way, checkpoint, saved, saving, next_look, is_failing }
     }
 
+    /// Whether a range of the file was refused, so that it is read again.
+    pub(super) fn is_interrupted(&self, id: FileId) -> bool {
+        self.positions.get(&id).is_some_and(Positions::is_interrupted)
+    }
+
     /// Whether the file has to be read again from an earlier offset: the place is set.
     pub(super) fn resume(&mut self, tail: &mut Tail, id: FileId) {
         if let Some(positions) = self.positions.get(&id).filter(|it| it.is_interrupted()) {

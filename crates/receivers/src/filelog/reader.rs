@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
+use sluice_flow::source::{
+    ArrivedBody, Ingress, IngressRoute, Permit, Position, Receipt, Refusal, Request,
+};
+use sluice_operators::Counts;
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
 use tokio::io::unix::AsyncFd;
@@ -16,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::attributes::FileAttributes;
 use super::lines::{Attributes, Lines, REQUEST_BYTES};
 use super::metrics::Counters;
+use super::operators::FLUSH_INTERVAL;
 use super::progress::Progress;
 use crate::receiver::Streams;
 
@@ -41,6 +45,11 @@ pub(super) struct Reader {
     stop: CancellationToken,
     /// The longest window that was admitted, if one was refused for good.
     window_limit: Option<usize>,
+    /// When records that operators hold are looked at.
+    next_flush: Instant,
+    holds: bool,
+    /// Of the operators, as counted last.
+    counts: Counts,
 }
 
 /// Reads carefully from `start` on.
@@ -63,6 +72,7 @@ impl Reader {
         stop: CancellationToken,
     ) -> Reader {
         let (attributes, poison, window_limit) = (HashMap::new(), HashMap::new(), None);
+        let (next_flush, holds, counts) = (Instant::now(), false, Counts::default());
         Reader {
             tail,
             progress,
@@ -74,6 +84,9 @@ impl Reader {
             counters,
             stop,
             window_limit,
+            next_flush,
+            holds,
+            counts,
         }
     }
 
@@ -83,11 +96,15 @@ impl Reader {
         let changes = changes.and_then(|fd| AsyncFd::new(fd).ok());
         while !self.stop.is_cancelled() {
             self.look();
+            if Instant::now() >= self.next_flush {
+                self.flush().await;
+            }
             match self.tail.next(Instant::now()) {
                 Some(id) => self.turn(id).await,
                 None => self.wait(changes.as_ref()).await,
             }
         }
+        self.flush_at_end();
         self.progress.end(&mut self.tail, &self.counters).await
     }
 
@@ -113,6 +130,7 @@ impl Reader {
     async fn wait(&self, changes: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
         let due = self.tail.next_due();
         let due = self.progress.next_look().map_or(due, |look| due.min(look));
+        let due = if self.holds { due.min(self.next_flush) } else { due };
         let changed = async {
             match changes {
                 Some(changes) => {
@@ -150,6 +168,11 @@ impl Reader {
             return;
         }
         let Some(id) = self.tail.turn(id, Instant::now()) else { return };
+        if self.progress.is_interrupted(id)
+            && let Some(operators) = self.lines.operators()
+        {
+            operators.forget(id);
+        }
         self.progress.resume(&mut self.tail, id);
         let is_over = match self.read(id).await {
             Ok(is_over) => is_over,
@@ -183,9 +206,10 @@ impl Reader {
                 requests += 1;
                 self.tail.progressed(id, now);
                 let items = self.lines.items();
-                let position = Some(self.progress.begin(id, range.clone()));
+                let position = self.progress.begin(id, range.clone());
+                let position = self.settled(id, range.end, position);
                 if items == 0 {
-                    position.iter().for_each(sluice_flow::source::Position::resolve);
+                    position.iter().for_each(Position::resolve);
                 } else {
                     let payload = Payload::identity(self.lines.finish());
                     permit.grow_to(payload.bytes.len())?;
@@ -208,6 +232,94 @@ impl Reader {
             }
         }
         Ok(false)
+    }
+
+    /// The position of the request that is made now, at the end of a range.
+    fn settled(&mut self, id: FileId, end: u64, position: Position) -> Option<Position> {
+        let Some(operators) = self.lines.operators() else { return Some(position) };
+        operators.end_range(id, end, &position);
+        let mut positions = operators.released();
+        positions.push(position);
+        operators.tell_failure(Instant::now());
+        self.holds = operators.held_bytes() > 0;
+        let counts = operators.counts();
+        for (counter, now, before) in [
+            (&self.counters.operator_errors, counts.errors, self.counts.errors),
+            (&self.counters.dropped_records, counts.dropped, self.counts.dropped),
+            (&self.counters.filtered_records, counts.filtered, self.counts.filtered),
+            (&self.counters.let_go_records, counts.let_go, self.counts.let_go),
+        ] {
+            Counters::add(counter, now - before);
+        }
+        self.counts = counts;
+        Position::of_all(positions)
+    }
+
+    /// Submits records that operators have held for their time.
+    async fn flush(&mut self) {
+        self.next_flush = Instant::now() + FLUSH_INTERVAL;
+        let Some(operators) = self.lines.operators() else { return };
+        let bytes = operators.held_bytes();
+        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
+        let arrived = ArrivedBody::default();
+        let admitted = tokio::select! {
+            admitted = route.admit(bytes + REQUEST_BYTES, &arrived) => admitted,
+            () = self.stop.cancelled() => return,
+        };
+        match admitted {
+            Ok(permit) => {
+                if let Some(receipt) = self.submit_held(route, permit, false) {
+                    let mut receipt = receipt;
+                    self.pause(receipt.paced()).await;
+                }
+            }
+            Err(Refusal::Retry { delay, .. }) => self.pause(tokio::time::sleep(delay)).await,
+            Err(_) => self.pause(tokio::time::sleep(PAUSE)).await,
+        }
+    }
+
+    /// Lets go all that operators hold, if there is room for it at once; otherwise it is read again
+    /// by the receiver that goes on here.
+    fn flush_at_end(&mut self) {
+        let Some(operators) = self.lines.operators() else { return };
+        let bytes = operators.held_bytes();
+        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
+        if let Ok(permit) = route.admit_at_once(bytes + REQUEST_BYTES) {
+            drop(self.submit_held(route, permit, true));
+        }
+    }
+
+    fn submit_held(
+        &mut self,
+        route: Arc<dyn IngressRoute>,
+        mut permit: Permit,
+        is_end: bool,
+    ) -> Option<Receipt> {
+        let operators = self.lines.operators()?;
+        operators.flush(is_end);
+        self.holds = operators.held_bytes() > 0;
+        let items = operators.items();
+        let position = Position::of_all(operators.released());
+        if items == 0 {
+            position.iter().for_each(Position::resolve);
+            return None;
+        }
+        let payload = Payload::identity(operators.finish());
+        // What is refused here is read again, as its positions end unresolved.
+        permit.grow_to(payload.bytes.len()).ok()?;
+        permit.shrink_to(payload.bytes.len());
+        let request = Request { payload, items, metadata: Arc::default(), position };
+        match route.submit(request, permit) {
+            Ok(receipt) => {
+                Counters::add(&self.counters.accepted_records, u64::from(items));
+                Some(receipt)
+            }
+            Err(refusal) => {
+                Counters::add(&self.counters.refused_requests, 1);
+                tracing::warn!(?refusal, "records that operators held are refused: read again");
+                None
+            }
+        }
     }
 
     /// Waits until deliveries want more. Returns whether that took time.

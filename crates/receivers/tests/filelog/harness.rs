@@ -27,7 +27,7 @@ use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedRece
 pub(crate) struct Engine {
     pub(crate) records: std::sync::Mutex<Vec<LogRecord>>,
     /// Positions of requests that are not resolved.
-    held: std::sync::Mutex<Vec<Position>>,
+    pub(crate) held: std::sync::Mutex<Vec<Position>>,
     pub(crate) holds: AtomicBool,
     /// Requests are not admitted.
     pub(crate) is_closed: AtomicBool,
@@ -132,7 +132,7 @@ impl IngressRoute for Door {
         if chance(&engine.refusals) {
             return Err(refusal());
         }
-        let position = request.position.expect("can be read again");
+        let position = request.position;
         let decoded = ExportLogsServiceRequest::decode(request.payload.bytes).expect("is OTLP");
         let scopes = decoded.resource_logs.into_iter().flat_map(|it| it.scope_logs);
         let records: Vec<LogRecord> = scopes.flat_map(|it| it.log_records).collect();
@@ -149,9 +149,9 @@ impl IngressRoute for Door {
         }
         engine.records.lock().expect("is whole").extend(records);
         if engine.holds.load(Ordering::SeqCst) {
-            engine.held.lock().expect("is whole").push(position);
+            engine.held.lock().expect("is whole").extend(position);
         } else {
-            position.resolve();
+            position.iter().for_each(Position::resolve);
         }
         Ok(Receipt { pace, answer: None })
     }
@@ -185,7 +185,7 @@ impl Scene {
 
     pub(crate) async fn serve(&mut self) {
         let logs = self.folder.path().join("logs");
-        let include = match self.options.contains("include") {
+        let include = match self.options.contains("include:") {
             true => String::new(),
             false => format!("include: ['{}/*'], ", logs.display()),
         };

@@ -2,5 +2,6 @@
 
 mod delivery;
 mod harness;
+mod operators;
 mod restarts;
 mod rotation;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 use sluice_config::{Fields, Pattern, Value};
+use sluice_operators::{Chain, ChainConfig};
 use sluice_otlp::AnyValue;
 use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
 
@@ -14,12 +15,13 @@ use super::attributes::FileAttributes;
 
 const MIB: u64 = 1 << 20;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FilelogConfig {
     pub options: Options,
     pub files: FileAttributes,
     /// Attributes of the resource of all records.
     pub resource: Vec<(String, AnyValue)>,
+    pub operators: ChainConfig,
     /// The extension in whose directory the checkpoint is.
     pub storage: Option<String>,
 }
@@ -79,8 +81,10 @@ impl FilelogConfig {
         let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
                    `buffer.directory`; without that in memory only.";
         let storage = fields.non_empty_string("storage", doc);
-        fields.not_yet("operators", "records are not parsed");
-        fields.not_yet("header", "it needs operators");
+        let doc = "Operators that parse and change each record, in this order: see \
+                   [operators](../../../../docs/operators.md).";
+        let operators = Chain::read(fields, "operators", doc);
+        fields.not_yet("header", "the first lines of a file are records as all others");
         let options = Options {
             include,
             exclude,
@@ -97,7 +101,7 @@ impl FilelogConfig {
             deletes,
             locks,
         };
-        FilelogConfig { options, files, resource, storage }
+        FilelogConfig { options, files, resource, operators, storage }
     }
 }
 

@@ -1,0 +1,113 @@
+//! Operators between the files and the engine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::harness::{Engine, Scene, until};
+
+const CONTAINER: &str = "poll_interval: 50ms, \
+    operators: [{type: container, add_metadata_from_filepath: false}]";
+
+fn part(stream: &str, tag: &str, text: &str) -> String {
+    format!("2026-01-02T03:04:05.000000006Z {stream} {tag} {text}\n")
+}
+
+/// Scenario: a record is a sequence of lines, and nothing comes behind the last one. Guarantee: it
+/// arrives after its time, with the time and severity that operators read, and is not read again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_combined_and_parsed() {
+    let options = "poll_interval: 50ms, include_file_name: false, operators: [\
+        {type: recombine, combine_field: body, is_first_entry: 'body matches \"^[{]\"', \
+         force_flush_period: 300ms}, \
+        {type: json_parser, timestamp: {parse_from: attributes.at, layout: '%Y-%m-%d'}, \
+         severity: {parse_from: attributes.level}}, \
+        {type: remove, field: body}]";
+    let mut scene = Scene::start(options).await;
+    scene.append("a", "{\"at\": \"2026-01-02\",\n\"level\":\n\"warn\"}\n");
+    scene.until_lines(1).await;
+    scene.restart().await;
+    scene.append("a", "{\"at\": \"2026-01-03\", \"level\": \"error\"}\n");
+    scene.until_lines(2).await;
+    let records = scene.engine.records.lock().expect("is whole");
+    let figures: Vec<_> =
+        records.iter().map(|it| (it.time_unix_nano, it.severity_number)).collect();
+    const DAY_NS: u64 = 86_400_000_000_000;
+    assert_eq!(figures, [(20_455 * DAY_NS, 13), (20_456 * DAY_NS, 17)]);
+}
+
+/// Scenario: the first part of a line of one stream waits for its end, lines of another stream
+/// behind it arrive, and the receiver ends where nothing is taken any more. Guarantee: the next one
+/// reads from the first part on, and the line arrives whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_waits_for_its_end_holds_the_checkpoint_back() {
+    let mut scene = Scene::start(CONTAINER).await;
+    let first = part("stdout", "P", "one-");
+    scene.append("a", &(part("stderr", "F", "before") + &first + &part("stderr", "F", "other")));
+    scene.until_lines(2).await;
+    // A second, so that a checkpoint is written.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    scene.engine.is_closed.store(true, Ordering::SeqCst);
+    scene.stop().await;
+    scene.engine.is_closed.store(false, Ordering::SeqCst);
+    scene.append("a", &part("stdout", "F", "two"));
+    scene.serve().await;
+    until("the line arrives", || scene.engine.lines().contains_key("one-two")).await;
+    let lines = scene.engine.lines();
+    assert_eq!(lines.keys().collect::<Vec<_>>(), ["before", "one-two", "other"]);
+    assert_eq!(lines["one-two"], 1);
+}
+
+/// Scenario: lines of two streams come in parts, mixed, in several files. The engine refuses and
+/// loses some requests, and the receiver is restarted. Guarantee: each line arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_in_parts_arrive_whatever_happens() {
+    let (refusals, drops) = (AtomicU64::new(20), AtomicU64::new(10));
+    let engine = Engine { refusals, drops, ..Engine::default() };
+    let mut scene = Scene::start_with(CONTAINER, engine).await;
+    let mut expected = Vec::new();
+    for round in 0..40 {
+        for file in ["a", "b", "c"] {
+            let name = |stream| format!("{file} {stream} {round}");
+            let [out, err] = ["stdout", "stderr"].map(name);
+            let text = part("stdout", "P", &format!("{out}-"))
+                + &part("stderr", "P", &format!("{err}-"))
+                + &part("stderr", "P", "middle-")
+                + &part("stdout", "F", "end")
+                + &part("stderr", "F", "end");
+            scene.append(file, &text);
+            expected.extend([format!("{out}-end"), format!("{err}-middle-end")]);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if round % 10 == 9 {
+            scene.restart().await;
+        }
+    }
+    until("all lines arrive", || {
+        let lines = scene.engine.lines();
+        expected.iter().all(|line| lines.contains_key(line))
+    })
+    .await;
+    assert_eq!(scene.counters.operator_errors.load(Ordering::Relaxed), 0);
+}
+
+/// Scenario: half of the records are no JSON. Guarantee: `on_error` says what becomes of them, and
+/// they are counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_of_operators_are_counted_and_handled_as_configured() {
+    for (on_error, arrives) in [("send", 200), ("drop_quiet", 100)] {
+        let options = format!(
+            "poll_interval: 50ms, operators: [{{type: json_parser, on_error: {on_error}}}]"
+        );
+        let scene = Scene::start(&options).await;
+        let lines: String =
+            (0..100).map(|index| format!("{{\"n\": {index}}}\nno {index}\n")).collect();
+        scene.append("a", &lines);
+        scene.until_lines(arrives).await;
+        until("failures are counted", || {
+            scene.counters.operator_errors.load(Ordering::Relaxed) == 100
+        })
+        .await;
+        let dropped = scene.counters.dropped_records.load(Ordering::Relaxed);
+        assert_eq!((scene.engine.count(), dropped), (arrives, 200 - arrives as u64));
+    }
+}
