@@ -133,7 +133,7 @@ proptest! {
         }
     }
 
-    /// What serde writes is read with the same values.
+    /// JSON that serde writes is read with the same values.
     #[test]
     fn json_is_read_as_serde_reads_it(value in json_values()) {
         let object = serde_json::json!({ "value": value });

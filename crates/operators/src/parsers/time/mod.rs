@@ -10,7 +10,7 @@ use sluice_otlp::AnyValue;
 use self::layout::Item;
 use self::parts::{Parts, Zone};
 pub(super) use self::zone::Location;
-use super::parser::{excerpt, kind_of, read_source, shown, text_at, value_at};
+use super::values::{excerpt, kind_of, read_source, shown, text_at, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
@@ -217,10 +217,8 @@ impl Unit {
 }
 
 impl Parts<'_> {
-    /// Nanoseconds since 1970. `now_ns` decides the year of a time without one.
-    ///
-    /// # Errors
-    /// The day does not exist, the zone is unknown, or the time does not fit.
+    /// Nanoseconds since 1970. `now_ns` decides the year of a time without one. An error if the day
+    /// does not exist, the zone is unknown, or the time does not fit.
     fn unix_ns(&self, location: &Location, now_ns: i64) -> Result<i64, String> {
         let (month, day) = self.month_and_day()?;
         let unix = |year| self.unix(location, year, month, day);
