@@ -24,7 +24,6 @@ struct Recombine {
     options: Options,
     /// In the order in which they were begun.
     batches: VecDeque<Batch>,
-    now: Duration,
 }
 
 #[derive(Clone)]
@@ -49,7 +48,8 @@ struct Batch {
     combined: Vec<u8>,
     records: usize,
     has_matched: bool,
-    since: Duration,
+    /// When a flush saw it first.
+    since: Option<Duration>,
     /// Bytes that it takes, roughly.
     weight: usize,
 }
@@ -101,8 +101,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
         max_bytes,
         max_sources,
     };
-    let (batches, now) = (VecDeque::new(), Duration::ZERO);
-    Some(Box::new(Recombine { expression: first.or(last)?, is_first, options, batches, now }))
+    let batches = VecDeque::new();
+    Some(Box::new(Recombine { expression: first.or(last)?, is_first, options, batches }))
 }
 
 type Out = Vec<(usize, Record)>;
@@ -147,7 +147,7 @@ impl Recombine {
                     }
                 }
                 let (combined, weight) = (Vec::new(), record_weight(&record));
-                let (records, has_matched, since) = (1, false, self.now);
+                let (records, has_matched, since) = (1, false, None);
                 let batch = Batch { source, record, combined, records, has_matched, since, weight };
                 self.batches.push_back(batch);
                 self.batches.len() - 1
@@ -212,12 +212,15 @@ impl Stage for Recombine {
     }
 
     fn flush(&mut self, now: Duration, out: &mut Out) {
-        self.now = now;
-        while let Some(oldest) = self.batches.front()
-            && now.saturating_sub(oldest.since) >= self.options.flush_after
-        {
-            self.emit(0, out);
+        for batch in &mut self.batches {
+            batch.since.get_or_insert(now);
         }
+        let is_due = |batch: &Batch| {
+            let held = batch.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            now == Duration::MAX || held >= self.options.flush_after
+        };
+        let due = self.batches.iter().take_while(|batch| is_due(batch)).count();
+        (0..due).for_each(|_| self.emit(0, out));
     }
 
     fn longest(&self) -> usize {
