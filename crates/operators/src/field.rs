@@ -162,7 +162,7 @@ fn entry<'m>(map: &'m mut Map, key: &str) -> &'m mut AnyValue {
 /// Adds entries. A key that is there gets the new value; if `is_deep`, a map there is extended by a
 /// map. Both maps have each key once.
 pub(crate) fn merge_maps(into: &mut Map, from: Map, is_deep: bool) {
-    /// Up to this many comparisons, a search costs less than a table of places.
+    /// Comparisons up to which a search costs less than a table of places.
     const FEW: usize = 1024;
     if into.is_empty() {
         *into = from;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use crate::field::{Field, Root, put};
+use crate::field::{Field, Root};
 use crate::record::Record;
 
 pub(super) type Map = Vec<(String, AnyValue)>;
@@ -98,6 +98,7 @@ pub(super) fn excerpt(text: &str) -> String {
 
 /// Leaves of each key the last entry, as a map of Go does.
 pub(super) fn keep_last(map: &mut Map) {
+    /// Entries up to which comparing all pairs costs less than a table.
     const FEW: usize = 24;
     let few_are_unique = |map: &Map| {
         let is_new = |(place, (key, _)): (usize, &(String, AnyValue))| {
@@ -123,6 +124,6 @@ pub(super) fn keep_last(map: &mut Map) {
 pub(super) fn set(map: &mut Map, key: &str, value: AnyValue) {
     match map.iter_mut().find(|(name, _)| name == key) {
         Some((_, place)) => *place = value,
-        None => put(map, key.to_owned(), value),
+        None => map.push((key.to_owned(), value)),
     }
 }

@@ -257,6 +257,9 @@ fn times_that_do_not_fit_their_layout_are_refused_with_the_place() {
         let error = time(&layout("gotime", format, "UTC"), text(body)).unwrap_err();
         assert!(error.contains(expected), "{body} by {format}: {error}");
     }
+    // The Collector tries this one again and again, without an end.
+    let error = time(&layout("strptime", "%m %Y", "UTC"), text(" 60 2024")).unwrap_err();
+    assert_eq!(error, "` 60 2024` does not fit the layout `%m %Y`: no month at `60 2024`");
     let error = time(&layout("gotime", "3:04PM", ""), AnyValue::Int(1)).unwrap_err();
     assert_eq!(error, "`body` is an integer, not a text");
 }

@@ -217,7 +217,7 @@ impl Unit {
 }
 
 impl Parts<'_> {
-    /// Nanoseconds since 1970. `now_ns` decides the year of a time without one. An error if the day
+    /// Nanoseconds since 1970. `now_ns` decides the year of a time without one. An error: the day
     /// does not exist, the zone is unknown, or the time does not fit.
     fn unix_ns(&self, location: &Location, now_ns: i64) -> Result<i64, String> {
         let (month, day) = self.month_and_day()?;
