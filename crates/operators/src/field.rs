@@ -1,5 +1,6 @@
 //! Paths to a part of a record: `body`, `body.message`, `attributes["log.file.name"]`.
 
+use std::collections::HashMap;
 use std::mem;
 
 use sluice_otlp::AnyValue;
@@ -76,35 +77,34 @@ impl Field {
         }
     }
 
-    /// Puts the value here; a map is merged into a map that is there. Maps on the way are made
-    /// where there are none.
+    /// Puts the value here; a map extends a map that is there. Maps on the way are made where there
+    /// are none.
     ///
     /// # Errors
     /// The whole attributes or resource can only be a map.
     pub fn set(&self, record: &mut Record, value: AnyValue) -> Result<(), String> {
-        let Some((last, way)) = self.keys.split_last() else {
-            let root = match self.root {
-                Root::Body => {
-                    merge(&mut record.body, value);
-                    return Ok(());
-                }
-                Root::Attributes => &mut record.attributes,
-                Root::Resource => &mut record.resource,
-            };
-            let AnyValue::Map(map) = value else {
-                return Err("attributes and resource can only be set to a map".to_owned());
-            };
-            map.into_iter().for_each(|(key, value)| put(root, key, value));
-            return Ok(());
-        };
+        match (value, self.keys.split_last()) {
+            (AnyValue::Map(map), _) => self.extend(record, map, false),
+            (value, Some((last, way))) => put(self.map(record, way), last.clone(), value),
+            (value, None) if self.root == Root::Body => record.body = value,
+            _ => return Err("attributes and resource can only be set to a map".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Adds entries to the map here, as [`merge_maps`] does.
+    pub(crate) fn extend(&self, record: &mut Record, map: Map, is_deep: bool) {
+        merge_maps(self.map(record, &self.keys), map, is_deep);
+    }
+
+    /// The map behind these keys, which is made if there is none.
+    fn map<'r>(&self, record: &'r mut Record, keys: &[String]) -> &'r mut Map {
         let root = match self.root {
             Root::Body => made_map(&mut record.body),
             Root::Attributes => &mut record.attributes,
             Root::Resource => &mut record.resource,
         };
-        let map = way.iter().fold(root, |map, key| made_map(entry(map, key)));
-        merge(entry(map, last), value);
-        Ok(())
+        keys.iter().fold(root, |map, key| made_map(entry(map, key)))
     }
 
     /// Takes the value out of the record.
@@ -159,13 +159,34 @@ fn entry<'m>(map: &'m mut Map, key: &str) -> &'m mut AnyValue {
     &mut map[place].1
 }
 
-/// Replaces the value; of two maps, only the keys that the new one has.
-fn merge(place: &mut AnyValue, value: AnyValue) {
-    match (place, value) {
-        (AnyValue::Map(map), AnyValue::Map(new)) => {
-            new.into_iter().for_each(|(key, value)| put(map, key, value));
+/// Adds entries. A key that is there gets the new value; if `is_deep`, a map there is extended by a
+/// map. Both maps have each key once.
+pub(crate) fn merge_maps(into: &mut Map, from: Map, is_deep: bool) {
+    /// Comparisons up to which a search costs less than a table of places.
+    const FEW: usize = 1024;
+    if into.is_empty() {
+        *into = from;
+        return;
+    }
+    // Keys of `from` are unique, so that only those that were there can be met again.
+    let known = into.len();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let has_table = known.saturating_mul(from.len()) > FEW;
+    if has_table {
+        places = into.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
+    }
+    for (key, value) in from {
+        let place = match has_table {
+            true => places.get(&key).copied(),
+            false => into[..known].iter().position(|(name, _)| *name == key),
+        };
+        match (place, value) {
+            (Some(place), AnyValue::Map(map)) if is_deep => {
+                merge_maps(made_map(&mut into[place].1), map, false);
+            }
+            (Some(place), value) => into[place].1 = value,
+            (None, value) => into.push((key, value)),
         }
-        (place, value) => *place = value,
     }
 }
 
@@ -254,5 +275,30 @@ mod tests {
         let AnyValue::Map(merged) = shallow.get(&record).unwrap() else { panic!("a map") };
         assert_eq!(merged.len(), 2);
         assert_eq!(Field::body().take(&mut record), Some(AnyValue::String("text".into())));
+    }
+
+    /// Guarantee: many keys are merged as few are, and in a time that does not grow with their
+    /// square.
+    #[test]
+    fn large_maps_are_merged_as_small_ones() {
+        let of = |keys: std::ops::Range<usize>, value: i64| -> Map {
+            keys.map(|key| (key.to_string(), AnyValue::Int(value))).collect()
+        };
+        for (known, new) in [(10, 20), (200_000, 300_000)] {
+            let mut map = of(0..known, 1);
+            merge_maps(&mut map, of(known / 2..new, 2), false);
+            assert_eq!(map.len(), new);
+            assert_eq!(
+                [&map[known / 2 - 1].1, &map[known / 2].1],
+                [&AnyValue::Int(1), &AnyValue::Int(2)]
+            );
+        }
+        let nested = |map: Map| vec![("k".to_owned(), AnyValue::Map(map))];
+        for (is_deep, len) in [(true, 2), (false, 1)] {
+            let mut map = nested(of(0..1, 1));
+            merge_maps(&mut map, nested(of(1..2, 1)), is_deep);
+            let AnyValue::Map(inner) = &map[0].1 else { panic!("a map") };
+            assert_eq!(inner.len(), len);
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sluice_config::{Fields, Span};
+
 use crate::record::{Origin, Record};
 
 /// An operator that works on one record at a time: a parser, `move`, `add`.
@@ -83,4 +85,32 @@ impl Clone for Box<dyn Stage> {
     fn clone(&self) -> Box<dyn Stage> {
         (**self).cloned()
     }
+}
+
+/// A kind of operators.
+pub(crate) struct Kind {
+    /// The `type` in the configuration.
+    pub(crate) name: &'static str,
+    /// Its purpose in sentences, for the documentation.
+    pub(crate) summary: &'static str,
+    pub(crate) read: Read,
+}
+
+/// Reads the options of an operator but those that all operators have (`id`, `type`, `output`,
+/// `if`, `on_error`). Nothing if they are wrong, which the diagnostics say.
+#[derive(Clone, Copy)]
+pub(crate) enum Read {
+    Transform(fn(&mut Fields<'_>) -> Option<Box<dyn Transform>>),
+    Stage(fn(&mut Fields<'_>) -> Option<Box<dyn Stage>>),
+    /// It has an output for each of its routes, and neither `output` nor `if` nor `on_error`.
+    Router(fn(&mut Fields<'_>) -> Option<Routes>),
+}
+
+/// A router, and its routes in the order of its ways out.
+pub(crate) type Routes = (Box<dyn Stage>, Vec<Route>);
+
+/// Names of operators to which records go, and where the file has them.
+pub(crate) struct Route {
+    pub outputs: Vec<String>,
+    pub span: Option<Span>,
 }

@@ -75,9 +75,6 @@ pub(crate) fn warn<'s>(
 pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
     match &node.value {
         Value::Scalar(scalar) => Some(match scalar.value {
-            _ if scalar.expanded && scalar.as_boolean().is_none() && scalar.is_null() => {
-                AnyValue::String(scalar.text.clone())
-            }
             ScalarValue::Null => AnyValue::Empty,
             ScalarValue::Boolean(value) => AnyValue::Bool(value),
             ScalarValue::Integer(value) => AnyValue::Int(value.try_into().ok()?),

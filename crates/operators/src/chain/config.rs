@@ -6,8 +6,8 @@ use sluice_config::{Diagnostic, Fields, Span, nearest};
 
 use super::ChainConfig;
 use crate::expression::Expression;
-use crate::operator::Work;
-use crate::operators::{Kind, Read, Route, kinds};
+use crate::operator::{Kind, Read, Route, Work};
+use crate::operators::kinds;
 use crate::read;
 
 /// Operators of one chain.

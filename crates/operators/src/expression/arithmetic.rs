@@ -10,6 +10,9 @@ use super::tree::{Binary, Comparison};
 use super::value::{Val, equal, order};
 use sluice_otlp::AnyValue;
 
+/// Steps for compiling a pattern that the text of the expression does not give.
+const PATTERN_STEPS: usize = 1000;
+
 pub(super) fn as_int(value: &Val<'_>) -> Outcome<i64> {
     match value {
         Val::Int(value) | Val::Duration(value) => Ok(*value),
@@ -62,6 +65,7 @@ pub(super) fn combine<'a>(
             Val::Bool(false)
         }
         Binary::Matches => {
+            machine.spend(PATTERN_STEPS)?;
             let pattern = Pattern::new(text(&other)?).or_else(failed)?;
             Val::Bool(matches(&pattern, &one)?)
         }

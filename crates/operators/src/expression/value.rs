@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use sluice_otlp::{AnyValue, civil_time};
@@ -173,12 +174,22 @@ fn same(one: &AnyValue, other: &AnyValue) -> bool {
 }
 
 pub(crate) fn same_maps(one: &[(String, AnyValue)], other: &[(String, AnyValue)]) -> bool {
+    const FEW: usize = 32;
+    let mut table: Option<HashMap<&str, &AnyValue>> = None;
     one.len() == other.len()
         && one.iter().enumerate().all(|(place, (key, value))| {
             // Two maps that came the same way have the same order.
-            let beside = other.get(place).filter(|(name, _)| name == key);
-            let found = beside.or_else(|| other.iter().find(|(name, _)| name == key));
-            found.is_some_and(|(_, found)| same(value, found))
+            let found = match &other[place] {
+                (name, found) if name == key => Some(found),
+                _ if other.len() <= FEW => {
+                    other.iter().find(|(name, _)| name == key).map(|(_, found)| found)
+                }
+                _ => {
+                    let entries = || other.iter().map(|(name, it)| (name.as_str(), it)).collect();
+                    table.get_or_insert_with(entries).get(key.as_str()).copied()
+                }
+            };
+            found.is_some_and(|found| same(value, found))
         })
 }
 

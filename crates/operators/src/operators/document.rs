@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use sluice_config::{Fields, OptionDoc};
 
-use super::{Read, kinds};
+use super::kinds;
 use crate::chain::describe_common;
 use crate::expression::function_names;
+use crate::operator::Read;
 
 const HEAD: &str = include_str!("document/head.md");
 

@@ -26,11 +26,8 @@ impl Transform for Flatten {
             None => return Err("the field does not exist".to_owned()),
         }
         let Some(AnyValue::Map(map)) = self.field.take(record) else { return Ok(()) };
-        let around = &self.field.keys[..self.field.keys.len().saturating_sub(1)];
-        for (key, value) in map {
-            let keys = around.iter().cloned().chain([key]).collect();
-            Field { root: self.field.root, keys }.set(record, value)?;
-        }
+        let around = self.field.keys.split_last().map_or(&[][..], |(_, around)| around);
+        Field { root: self.field.root, keys: around.to_vec() }.extend(record, map, true);
         Ok(())
     }
 }

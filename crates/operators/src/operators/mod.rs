@@ -15,35 +15,9 @@ mod retain;
 mod router;
 mod unquote;
 
-pub use document::document;
-pub(crate) use router::Route;
-
-use sluice_config::Fields;
-
-use crate::operator::{Stage, Transform};
+use crate::operator::{Kind, Read};
 use crate::parsers::PARSERS;
-
-/// A kind of operators.
-pub(crate) struct Kind {
-    /// The `type` in the configuration.
-    pub(crate) name: &'static str,
-    /// Its purpose in sentences, for the documentation.
-    pub(crate) summary: &'static str,
-    pub(crate) read: Read,
-}
-
-/// Reads the options of an operator but those that all operators have (`id`, `type`, `output`,
-/// `if`, `on_error`). Nothing if they are wrong, which the diagnostics say.
-#[derive(Clone, Copy)]
-pub(crate) enum Read {
-    Transform(fn(&mut Fields<'_>) -> Option<Box<dyn Transform>>),
-    Stage(fn(&mut Fields<'_>) -> Option<Box<dyn Stage>>),
-    /// It has an output for each of its routes, and neither `output` nor `if` nor `on_error`.
-    Router(fn(&mut Fields<'_>) -> Option<Routes>),
-}
-
-/// A router, and its routes in the order of its ways out.
-pub(crate) type Routes = (Box<dyn Stage>, Vec<Route>);
+pub use document::document;
 
 const fn kind(name: &'static str, summary: &'static str, read: Read) -> Kind {
     Kind { name, summary, read }

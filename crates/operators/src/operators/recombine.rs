@@ -1,5 +1,6 @@
 //! `recombine` makes one record of several that follow each other.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use sluice_config::Fields;
@@ -22,8 +23,7 @@ struct Recombine {
     is_first: bool,
     options: Options,
     /// In the order in which they were begun.
-    batches: Vec<Batch>,
-    now: Duration,
+    batches: VecDeque<Batch>,
 }
 
 #[derive(Clone)]
@@ -48,7 +48,8 @@ struct Batch {
     combined: Vec<u8>,
     records: usize,
     has_matched: bool,
-    since: Duration,
+    /// When a flush saw it first.
+    since: Option<Duration>,
     /// Bytes that it takes, roughly.
     weight: usize,
 }
@@ -100,22 +101,21 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
         max_bytes,
         max_sources,
     };
-    let (batches, now) = (Vec::new(), Duration::ZERO);
-    Some(Box::new(Recombine { expression: first.or(last)?, is_first, options, batches, now }))
+    let batches = VecDeque::new();
+    Some(Box::new(Recombine { expression: first.or(last)?, is_first, options, batches }))
 }
 
 type Out = Vec<(usize, Record)>;
 
 impl Recombine {
-    fn find(&self, source: &[u8], record: &Record) -> Option<usize> {
-        let is_its = |batch: &Batch| {
-            batch.record.origin.stream == record.origin.stream && batch.source == source
-        };
-        self.batches.iter().position(is_its)
+    fn find(&self, source: &[u8], stream: u64) -> Option<usize> {
+        self.batches
+            .iter()
+            .position(|batch| batch.record.origin.stream == stream && batch.source == source)
     }
 
     fn emit(&mut self, place: usize, out: &mut Out) {
-        let Batch { mut record, combined, .. } = self.batches.remove(place);
+        let Some(Batch { mut record, combined, .. }) = self.batches.remove(place) else { return };
         // The field held a text, so that it can hold this one.
         let text = String::from_utf8(combined)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
@@ -126,7 +126,7 @@ impl Recombine {
     /// Puts the record into its batch, which leaves if it is full.
     fn add(&mut self, source: Vec<u8>, record: Record, text: &[u8], matches: bool, out: &mut Out) {
         let options = &self.options;
-        let place = match self.find(&source, &record) {
+        let place = match self.find(&source, record.origin.stream) {
             Some(place) => {
                 let batch = &mut self.batches[place];
                 batch.records += 1;
@@ -147,9 +147,9 @@ impl Recombine {
                     }
                 }
                 let (combined, weight) = (Vec::new(), record_weight(&record));
-                let (records, has_matched, since) = (1, false, self.now);
+                let (records, has_matched, since) = (1, false, None);
                 let batch = Batch { source, record, combined, records, has_matched, since, weight };
-                self.batches.push(batch);
+                self.batches.push_back(batch);
                 self.batches.len() - 1
             }
         };
@@ -195,7 +195,7 @@ impl Stage for Recombine {
         let source = text_of(&self.options.source, &record).unwrap_or_default().to_vec();
         if matches
             && self.is_first
-            && let Some(place) = self.find(&source, &record)
+            && let Some(place) = self.find(&source, record.origin.stream)
         {
             self.emit(place, out);
         }
@@ -205,23 +205,22 @@ impl Stage for Recombine {
         let is_last = matches && !self.is_first;
         let stream = record.origin.stream;
         self.add(source.clone(), record, &text, matches, out);
-        if is_last {
-            let is_its =
-                |batch: &Batch| batch.record.origin.stream == stream && batch.source == source;
-            if let Some(place) = self.batches.iter().position(is_its) {
-                self.emit(place, out);
-            }
+        if is_last && let Some(place) = self.find(&source, stream) {
+            self.emit(place, out);
         }
         Ok(())
     }
 
     fn flush(&mut self, now: Duration, out: &mut Out) {
-        self.now = now;
-        while let Some(oldest) = self.batches.first()
-            && now.saturating_sub(oldest.since) >= self.options.flush_after
-        {
-            self.emit(0, out);
+        for batch in &mut self.batches {
+            batch.since.get_or_insert(now);
         }
+        let is_due = |batch: &Batch| {
+            let held = batch.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            now == Duration::MAX || held >= self.options.flush_after
+        };
+        let due = self.batches.iter().take_while(|batch| is_due(batch)).count();
+        (0..due).for_each(|_| self.emit(0, out));
     }
 
     fn longest(&self) -> usize {

@@ -2,25 +2,18 @@
 
 use std::sync::Arc;
 
-use sluice_config::{Entry, Fields, Span};
+use sluice_config::{Entry, Fields};
 use sluice_otlp::AnyValue;
 
-use super::Routes;
 use crate::expression::{Expression, Template};
 use crate::field::put;
-use crate::operator::{Refused, Stage};
+use crate::operator::{Refused, Route, Routes, Stage};
 use crate::read;
 use crate::record::Record;
 
 pub(super) const DOC: &str = "Sends a record to the outputs of the first route whose expression \
                               holds. A record that no route takes is dropped and counted, unless \
                               there is a `default`.";
-
-/// Names of operators to which records go, and where the file has them.
-pub(crate) struct Route {
-    pub outputs: Vec<String>,
-    pub span: Option<Span>,
-}
 
 #[derive(Clone)]
 struct Router {

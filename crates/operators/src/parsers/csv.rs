@@ -3,7 +3,8 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::parser::{Map, Parser, keep_last, kind_of};
+use super::parser::Parser;
+use super::values::{Map, keep_last, kind_of};
 use crate::operator::Transform;
 use crate::record::Record;
 

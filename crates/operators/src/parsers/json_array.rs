@@ -4,7 +4,8 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use super::json_text::{Json, Numbers};
-use super::parser::{Map, Parser, keep_last};
+use super::parser::Parser;
+use super::values::{Map, keep_last};
 use crate::operator::Transform;
 use crate::record::Record;
 

@@ -3,7 +3,7 @@
 
 use sluice_otlp::AnyValue;
 
-use super::parser::{Map, keep_last};
+use super::values::{Map, keep_last};
 
 /// Values nest this deep: as OTLP, with the request around them, they stay within its limit.
 const DEPTH_LIMIT: usize = 24;

@@ -3,7 +3,8 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::parser::{Map, Parser, excerpt, keep_last};
+use super::parser::Parser;
+use super::values::{Map, excerpt, keep_last};
 use crate::operator::Transform;
 use crate::record::Record;
 

@@ -14,11 +14,12 @@ mod syslog;
 mod time;
 mod trace;
 mod uri;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
-use crate::operators::{Kind, Read};
+use crate::operator::{Kind, Read};
 
 pub(crate) static PARSERS: &[Kind] = &[
     Kind {

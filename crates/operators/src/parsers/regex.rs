@@ -3,7 +3,8 @@
 use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
-use super::parser::{Map, Parser, excerpt};
+use super::parser::Parser;
+use super::values::{Map, excerpt};
 use crate::operator::Transform;
 use crate::record::Record;
 

@@ -2,7 +2,7 @@
 
 use sluice_config::Fields;
 
-use super::parser::{read_source, text_at};
+use super::values::{read_source, text_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sluice_config::{Fields, Node, ScalarValue, Value, nearest};
 use sluice_otlp::AnyValue;
 
-use super::parser::{kind_of, read_source, shown, value_at};
+use super::values::{kind_of, read_source, shown, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;

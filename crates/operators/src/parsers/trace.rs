@@ -3,7 +3,7 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::parser::{excerpt, kind_of, read_source, shown};
+use super::values::{excerpt, kind_of, read_source, shown};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;

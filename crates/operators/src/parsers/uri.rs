@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::parser::{Map, Parser, excerpt};
+use super::parser::Parser;
+use super::values::{Map, excerpt};
 use crate::operator::Transform;
 use crate::record::Record;
 

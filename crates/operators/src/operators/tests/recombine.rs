@@ -197,11 +197,10 @@ fn old_batches_leave() {
                     is_first_entry: body == 'start', force_flush_period: 1s}";
     let (mut chain, mut out) = (chain(operator), Vec::new());
     let mut at = Duration::from_secs(100);
-    chain.flush(at, &mut out);
-    for text in ["start", "a", "b", "c"] {
+    for text in ["start", "a", "b", "c", "d"] {
         records(&[text]).into_iter().for_each(|record| chain.process(record, &mut out));
         at += Duration::from_millis(400);
         chain.flush(at, &mut out);
     }
-    assert_eq!(shown(&out), ["start\na\nb"]);
+    assert_eq!(shown(&out), ["start\na\nb\nc"]);
 }

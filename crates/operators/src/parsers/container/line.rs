@@ -3,8 +3,8 @@
 use sluice_otlp::AnyValue;
 
 use crate::parsers::json_text::{Json, Numbers};
-use crate::parsers::parser::{Map, excerpt};
 use crate::parsers::time::rfc3339;
+use crate::parsers::values::{Map, excerpt};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Format {

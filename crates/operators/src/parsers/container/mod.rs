@@ -17,8 +17,9 @@ use sluice_otlp::AnyValue;
 use self::joining::Joining;
 use self::line::{Format, Line, Log, Stream};
 use self::path::Pod;
-use super::parser::{kind_of, merge, read_source, set, shown};
+use super::values::{kind_of, read_source, set, shown};
 use crate::field::Field;
+use crate::field::merge_maps;
 use crate::operator::{Refused, Stage};
 use crate::record::{Origin, Record};
 
@@ -116,7 +117,7 @@ impl Container {
                 Some((is_stderr, is_last))
             }
             Log::Text(log, others) => {
-                merge(&mut record.attributes, others);
+                merge_maps(&mut record.attributes, others, false);
                 record.body = log;
                 None
             }

@@ -2,7 +2,7 @@
 
 use sluice_otlp::AnyValue;
 
-use crate::parsers::parser::{Map, excerpt, set};
+use crate::parsers::values::{Map, excerpt, set};
 
 /// A path, and the attributes that it stands for.
 #[derive(Clone)]

@@ -8,8 +8,9 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use self::frame::Framing;
-use super::parser::{Map, Parser};
+use super::parser::Parser;
 use super::time::Location;
+use super::values::Map;
 use crate::operator::Transform;
 use crate::record::Record;
 

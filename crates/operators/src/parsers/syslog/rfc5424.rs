@@ -3,8 +3,8 @@
 use sluice_otlp::AnyValue;
 
 use super::{Message, add, word};
-use crate::parsers::parser::{Map, keep_last};
 use crate::parsers::time::rfc3339;
+use crate::parsers::values::{Map, keep_last};
 
 /// `1 TIME HOST APP PROCESS ID [id key="value"] TEXT`
 pub(super) fn read(text: &str) -> Result<Message, String> {

@@ -12,8 +12,7 @@ use sluice_config::read_text;
 use sluice_otlp::AnyValue;
 
 use super::PARSERS;
-use crate::operator::{Stage, Transform};
-use crate::operators::Read;
+use crate::operator::{Read, Stage, Transform};
 use crate::record::{Origin, Record};
 
 /// 2026-11-27T12:00:00Z: the time at which records were read.

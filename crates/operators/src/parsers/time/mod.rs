@@ -10,7 +10,7 @@ use sluice_otlp::AnyValue;
 use self::layout::Item;
 use self::parts::{Parts, Zone};
 pub(super) use self::zone::Location;
-use super::parser::{excerpt, kind_of, read_source, shown, text_at, value_at};
+use super::values::{excerpt, kind_of, read_source, shown, text_at, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
