@@ -35,6 +35,9 @@ impl Tail {
                 Change::Written(path) => {
                     if let Some(id) = self.by_path.get(&path) {
                         self.wake(*id, now);
+                    } else if self.options.exclude_older_than.is_some() {
+                        // It is no longer too old.
+                        self.renamed(&path, now);
                     }
                 }
                 Change::Named(path) if self.options.ordering.is_none() => self.renamed(&path, now),

@@ -181,39 +181,28 @@ impl Tail {
         }
     }
 
-    /// Whether the file begins as another one does that is there and whose name its own is made of:
+    /// Whether the file begins as another one does that is there and of whose name its own is made:
     /// it may be the copy of it before that is truncated, or its compressed form.
     fn is_copy(&mut self, id: FileId, head: &[u8], now: Instant) -> io::Result<bool> {
         let file = &self.files[&id];
         let Some(open) = &file.open else { return Ok(false) };
         let mut original_is_away = false;
-        let mut is_copy = false;
+        let mut originals = Vec::new();
         for other in self.originals(&file.path) {
             let original = &self.files[&other];
-            if other == id || original.mark.offset == 0 || original.place == Place::Missing {
+            if other == id || original.place == Place::Missing || original.held.is_some() {
                 continue;
             }
-            let length = original.head.len as usize;
-            let begins = if head.len() >= length {
-                original.head.begins(head)
-            } else {
-                let reopened;
-                let of = match &original.open {
-                    Some(open) => open,
-                    None => {
-                        let Ok(open) = fs::File::open(&original.path) else { continue };
-                        reopened = open;
-                        &reopened
-                    }
-                };
-                window::peek(of, original.is_gzip, 0, head.len())? == head
-            };
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;
-            if begins && (is_shorter || has_lead(open, file.is_gzip, original)?) {
-                is_copy = true;
+            if begins_as(original, head)? && (is_shorter || has_lead(open, file.is_gzip, original)?)
+            {
+                originals.push(other);
                 original_is_away |= original.place == Place::Away;
             }
         }
+        let is_copy = !originals.is_empty();
+        // It may be truncated already.
+        originals.into_iter().for_each(|original| self.schedule.soon(original));
         let Some(file) = self.files.get_mut(&id) else { return Ok(false) };
         if !is_copy {
             return Ok(false);
@@ -281,6 +270,21 @@ fn derived_from(path: &Path) -> Vec<PathBuf> {
     let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
     let names = cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
     names.map(|name| directory.join(name)).filter(|it| it != path).collect()
+}
+
+/// Whether a content begins, or began when it was read, as these bytes do.
+fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
+    if original.head.len > 0 && original.head.begins(head) {
+        return Ok(true);
+    }
+    let opened = match &original.open {
+        Some(open) => open.try_clone(),
+        None => fs::File::open(original.moved.as_ref().unwrap_or(&original.path)),
+    };
+    let Ok(opened) = opened else { return Ok(false) };
+    let theirs = window::peek(&opened, original.is_gzip, 0, head.len())?;
+    let length = theirs.len().min(head.len());
+    Ok(length > 0 && theirs[..length] == head[..length])
 }
 
 /// Whether the file has the bytes before the place up to which a content was read.

@@ -336,6 +336,44 @@ fn a_short_content_that_is_gone_is_not_taken_for_another() {
 }
 
 #[test]
+fn directories_and_old_files_are_found_when_they_are_there() {
+    let mut scene = Scene::new("later/*/*.log", |options| {
+        options.exclude_older_than = Some(Duration::from_secs(3600));
+    });
+    scene.settle();
+    fs::create_dir_all(scene.path("later/x")).expect("is made");
+    scene.append("later/x/old.log", "o1\n");
+    let old = fs::File::options().write(true).open(scene.path("later/x/old.log"));
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    old.expect("opens").set_modified(long_ago).expect("is set");
+    scene.append("later/x/a.log", "a1\n");
+    scene.pass(Duration::from_secs(1));
+    scene.assert_read(&["a1"]);
+    scene.append("later/x/old.log", "o2\n");
+    scene.settle();
+    scene.assert_read(&["a1", "o1", "o2"]);
+}
+
+/// Scenario: only the newest of the files is meant, and each is written to once more after the next
+/// one is there. Guarantee: what was begun is read to its end.
+#[test]
+fn files_beyond_the_first_of_an_order_are_read_to_their_end() {
+    let sort_by = vec![SortBy { key: "n".into(), kind: SortKind::Numeric, ascending: false }];
+    let pattern = regex::bytes::Regex::new(r"(?P<n>\d+)\.log").ok();
+    let ordering = Ordering { pattern, group_by: None, top: 1, sort_by };
+    let mut scene = Scene::new("*.log", |options| options.ordering = Some(ordering));
+    scene.append("0.log", "never\n");
+    scene.append("1.log", "1 a\n");
+    scene.settle();
+    scene.append("2.log", "2 a\n");
+    scene.append("1.log", "1 b\n");
+    scene.pass(Duration::from_secs(1));
+    scene.append("1.log", "1 c\n");
+    scene.pass(Duration::from_secs(1));
+    scene.assert_read(&["1 a", "1 b", "1 c", "2 a"]);
+}
+
+#[test]
 fn links_are_followed_to_other_targets() {
     let mut scene = Scene::new("*.log", |_| ());
     fs::create_dir(scene.path("d")).expect("is made");

@@ -3,6 +3,7 @@
 //! below; nothing else knows of it.
 
 mod backend;
+mod filelog;
 mod lines;
 mod pages;
 mod records;
@@ -26,6 +27,11 @@ use tokio::process::{Child, Command};
 
 static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[lines::KIND, scrape::KIND]);
 
+/// The kinds of receivers for a configuration: those of the build, or those of these tests.
+fn kinds(config: &str) -> &'static ReceiverKinds {
+    if config.contains("filelog") { &sluice_receivers::RECEIVERS } else { &RECEIVERS }
+}
+
 /// Holds the configuration of a process that runs an engine.
 const CONFIG: &str = "SLUICE_TEST_CONFIG";
 const MEMORY_LIMIT_MIB: u64 = 64;
@@ -46,7 +52,7 @@ fn config(folder: &Path, backend: SocketAddr, ack: &str) -> String {
 async fn start(config: &str) -> Engine {
     for tries_left in (0..100).rev() {
         let (plan, diagnostics) =
-            plan::load_with(&[format!("yaml:{config}")], &SystemEnvironment, &RECEIVERS);
+            plan::load_with(&[format!("yaml:{config}")], &SystemEnvironment, kinds(config));
         let plan = plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false)));
         match Engine::start(plan, None).await {
             Ok(engine) => return engine,

@@ -1,0 +1,112 @@
+//! The cost of ten thousand files: a process of its own, so that its memory is that of the files.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter, Tail, Turn};
+
+const FILES: usize = 10_000;
+const WINDOW_BYTES: usize = sluice_tail::WINDOW_BYTES;
+/// A file takes about 500 bytes and its path twice.
+const MOST_BYTES: u64 = 15 << 20;
+
+fn options(folder: &Path) -> Options {
+    Options {
+        include: vec![Glob::new(&format!("{}/**/*.log", folder.display())).expect("a pattern")],
+        exclude: Vec::new(),
+        exclude_older_than: None,
+        ordering: None,
+        starts_at_end: false,
+        head_bytes: 1000,
+        max_open: 512,
+        poll_interval: Duration::from_millis(200),
+        watches: true,
+        flush_after: Duration::from_millis(500),
+        splitter: Splitter {
+            boundary: Boundary::LineFeed,
+            charset: Charset::Utf8,
+            max_bytes: 1 << 20,
+            truncates: false,
+            keeps_leading: false,
+            keeps_trailing: false,
+        },
+        compression: Compression::None,
+        deletes: false,
+        locks: false,
+    }
+}
+
+/// Reads what there is. Returns lines and bytes.
+fn read(tail: &mut Tail) -> (usize, usize) {
+    let now = Instant::now();
+    tail.look(now);
+    let (mut lines, mut bytes) = (0, 0);
+    while let Some(id) = tail.next(now) {
+        let Some(id) = tail.turn(id, now) else { continue };
+        while tail.fill(id, WINDOW_BYTES, now) == Turn::Lines {
+            tail.begin_range(id);
+            while let Some(line) = tail.line(id) {
+                (lines, bytes) = (lines + 1, bytes + line.text.len() + 1);
+            }
+            let end = tail.end_range(id);
+            tail.resolved(id, end);
+        }
+        tail.end_turn(id, true);
+    }
+    (lines, bytes)
+}
+
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("is Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("is there");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
+}
+
+/// Scenario: ten thousand files with a few lines each, of which later one grows. Guarantee: memory
+/// has a bound, few files are open, and while nothing changes there is nothing to do.
+#[test]
+fn ten_thousand_files_take_little_memory_and_no_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for index in 0..FILES {
+        let directory = folder.path().join(format!("namespace_pod-{}_uid", index / 100));
+        fs::create_dir_all(&directory).expect("is made");
+        let text = format!("file {index}\n").repeat(20);
+        fs::write(directory.join(format!("container-{index}.log")), text).expect("is written");
+    }
+    let before = resident_bytes();
+    let mut tail = Tail::new(options(folder.path()), None, Instant::now());
+    assert_eq!(read(&mut tail).0, FILES * 20);
+    // The directories' watches are new: files are looked for once more.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(read(&mut tail).0, 0);
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < MOST_BYTES, "{grown} bytes");
+    assert!(tail.open_files() <= 512 && tail.present_files() == FILES);
+    let idle = tail.next_due().saturating_duration_since(Instant::now());
+    assert!(idle > Duration::from_secs(10), "something to do in {idle:?}");
+    fs::write(folder.path().join("namespace_pod-5_uid/container-500.log"), {
+        "file 500\n".repeat(20) + "one more\n"
+    })
+    .expect("is written");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(read(&mut tail).0, 1, "only what is new");
+    assert_eq!(tail.known().len(), FILES);
+}
+
+/// Says how fast lines are cut off. Of interest in a release build only.
+#[test]
+#[ignore = "measures"]
+fn measure_reading() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line =
+        "2026-01-01T00:00:00Z INFO request handled path=/api/items status=200 duration=12ms\n";
+    fs::write(folder.path().join("a.log"), line.repeat(5_000_000)).expect("is written");
+    for _ in 0..3 {
+        let mut tail = Tail::new(options(folder.path()), None, Instant::now());
+        let start = Instant::now();
+        let (lines, bytes) = read(&mut tail);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{lines} lines, {:.2} GB/s", bytes as f64 / seconds / 1e9);
+    }
+}
