@@ -94,7 +94,7 @@ async fn reloads_and_an_orderly_end_read_nothing_again() {
     append(folder.path(), "a.log", 0..LINES, "");
     let mut engine = start(&config).await;
     let metrics = engine.metrics_address().expect("there are metrics");
-    let records = async || metric(metrics, "sluice_filelog_records").await;
+    let records = async || metric(metrics, "otelcol_receiver_accepted_log_records").await;
     until("all is read", async || records().await == u64::from(LINES)).await;
     for interval in ["1s", "2s", "3s"] {
         let changed = config.replace("start_at", &format!("poll_interval: {interval}, start_at"));

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_otlp::Signal;
 use sluice_telemetry::exposition::Exposition;
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
@@ -45,9 +46,11 @@ pub(super) const METRICS: Table<Counters> = Table {
     title: "Receiver filelog",
     labels: &["receiver"],
     metrics: &[
-        row!(Counter "sluice_filelog_records",
-            |it: &Counters| it.accepted_records.value(),
-            "Records of files that were accepted. Those of refused requests are read again."),
+        row!(Counter "otelcol_receiver_accepted" by ["transport"],
+            |it: &Counters, series| series.add_items(
+                Signal::Logs.items_name(), &["files"], it.accepted_records.value()),
+            "Items that were accepted.")
+        .by_items(),
         row!(Counter "sluice_filelog_read" in "bytes",
             |it: &Counters| it.read_bytes.value(),
             "Bytes of accepted records, inflated, with the ends of their lines."),

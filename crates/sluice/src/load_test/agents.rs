@@ -124,9 +124,5 @@ fn reason(subject: &Definition, target: Target, error: &anyhow::Error) -> String
     };
     let others = BUILT_IN_NAMES.iter().filter(can).map(|name| format!("--subject {name}"));
     let others = others.collect::<Vec<_>>().join(", ");
-    let lacks = match target {
-        Target::MetricAgent => "scrapes no targets",
-        _ => "tails no files",
-    };
-    format!("Sluice has no agent yet, it {lacks}: -t {target} can be tested with {others}")
+    format!("Sluice scrapes no targets yet: -t {target} can be tested with {others}")
 }
