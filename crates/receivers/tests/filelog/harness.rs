@@ -27,7 +27,7 @@ use sluice_receivers::{BindContext, ReceiverConfig, ReceiverContext, StartedRece
 pub(crate) struct Engine {
     pub(crate) records: std::sync::Mutex<Vec<LogRecord>>,
     /// Positions of requests that are not resolved.
-    held: std::sync::Mutex<Vec<Position>>,
+    pub(crate) held: std::sync::Mutex<Vec<Position>>,
     pub(crate) holds: AtomicBool,
     /// Requests are not admitted.
     pub(crate) is_closed: AtomicBool,
