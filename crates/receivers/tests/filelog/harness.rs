@@ -185,7 +185,7 @@ impl Scene {
 
     pub(crate) async fn serve(&mut self) {
         let logs = self.folder.path().join("logs");
-        let include = match self.options.contains("include") {
+        let include = match self.options.contains("include:") {
             true => String::new(),
             false => format!("include: ['{}/*'], ", logs.display()),
         };
