@@ -137,6 +137,14 @@ impl Tail {
             self.replaced(id, now);
             return Turn::Over;
         }
+        // Bytes behind the place are told by the fingerprint only.
+        if is_first && offset < u64::from(file.head.len) {
+            let head = window::peek(open, file.is_gzip, 0, file.head.len as usize);
+            if !head.is_ok_and(|head| file.head.begins(&head)) {
+                self.changed_unread(id, now);
+                return Turn::Over;
+            }
+        }
         file.is_verified = true;
         if (file.head.len as usize) < self.options.head_bytes
             && file.size > u64::from(file.head.len)
@@ -146,6 +154,17 @@ impl Tail {
             file.head = Head::of(&head);
         }
         Turn::Lines
+    }
+
+    /// The file has another content than the one whose beginning was seen.
+    fn changed_unread(&mut self, id: FileId, now: Instant) {
+        match self.files.get_mut(&id) {
+            Some(file) if file.mark.offset == 0 && file.begun.is_empty() => {
+                (file.is_identified, file.head) = (false, Head::default());
+                self.schedule.soon(id);
+            }
+            _ => self.replaced(id, now),
+        }
     }
 
     /// The next record in the window.

@@ -1,6 +1,6 @@
 //! How lines are delivered.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Engine, Scene, body, until};
@@ -120,8 +120,7 @@ async fn files_that_go_away_while_nothing_is_taken_are_read_afterwards() {
 /// Guarantee: bytes that are no text become a body of bytes with `nop`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_stay_bytes() {
-    let engine = Engine { holds: AtomicBool::new(false), ..Engine::default() };
-    let scene = Scene::start_with("encoding: nop", engine).await;
+    let scene = Scene::start("encoding: nop").await;
     std::fs::write(scene.path("a"), b"a\xff\0\nb").expect("is written");
     scene.until_lines(1).await;
     let records = scene.engine.records.lock().expect("is whole");
