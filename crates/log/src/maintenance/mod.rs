@@ -2,7 +2,7 @@
 //! those that few frames pin. A file that stays is tried again, and its bytes count as used until
 //! it is gone.
 //!
-//! While something is on disk it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
+//! While something is on disk, or the text of the log's user has changed, it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
 //! soon after segments were given up. Safety does not need it: a cursor that was not written costs
 //! repeated deliveries after a crash, a segment that was not removed costs space.
 //!
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::companion;
 use crate::cursors::CursorFiles;
 use crate::disk::remove_if_there;
 use crate::error::{FileError, IoContext as _, Result};
@@ -91,6 +92,7 @@ impl<T: Record> Maintenance<T> {
         }
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
+        self.store_companion();
         let has_gone = !unpinned.is_empty();
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
         self.remove_unneeded(at_the_end);
@@ -106,6 +108,14 @@ impl<T: Record> Maintenance<T> {
         }
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
+        }
+    }
+
+    fn store_companion(&self) {
+        let Home { options, .. } = &self.home;
+        if let Some(kept) = options.companion.as_ref().filter(|it| it.is_changed()) {
+            let stored = companion::store(&*options.disk, &options.directory, &kept.text());
+            kept.stored(stored);
         }
     }
 
@@ -130,7 +140,8 @@ impl<T: Record> Maintenance<T> {
                 || store.cursor_trouble.is_some()
                 || !store.left_files.is_empty()
                 || !self.unremoved.is_empty()
-                || !self.to_set_aside.is_empty();
+                || !self.to_set_aside.is_empty()
+                || self.home.options.companion.as_ref().is_some_and(|it| it.is_changed());
             if has_work && store.ends == Ends::No {
                 return true;
             }
