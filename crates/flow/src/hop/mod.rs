@@ -17,7 +17,7 @@ mod window;
 mod window_tests;
 
 pub use ranges::{Malformed, Ranges, RangesTooLong, Source};
-pub use window::{Found, Limits, Totals, Window};
+pub use window::{Floor, Found, Limits, Totals, Window};
 
 /// The header of a request, and the metadata key of a gRPC call.
 pub const HEADER: &str = "sluice-range";

@@ -16,6 +16,9 @@ const SENT_LIMIT_BYTES: usize = 2048;
 /// A header that is received may have this many ranges, of all its sources.
 const RECEIVED_LIMIT: usize = 4096;
 
+/// Memory of a source beside its ranges.
+const SOURCE_BYTES: usize = 128;
+
 /// A delivery of a log: its frames have places in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
@@ -62,6 +65,24 @@ impl Ranges {
 
     pub fn iter(&self) -> impl Iterator<Item = (Source, &Range<Place>)> {
         self.0.iter().flat_map(|(source, ranges)| ranges.iter().map(|range| (*source, range)))
+    }
+
+    /// Whether they have some place in common.
+    pub fn overlaps(&self, other: &Ranges) -> bool {
+        self.iter().any(|(source, range)| {
+            let of_source = other.0.get(&source).into_iter().flatten();
+            of_source.into_iter().any(|it| it.start < range.end && range.start < it.end)
+        })
+    }
+
+    /// The ranges of each source.
+    pub fn into_sources(self) -> impl Iterator<Item = Ranges> {
+        self.0.into_iter().map(|of_source| Ranges([of_source].into()))
+    }
+
+    /// Memory that they occupy, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.len() * SOURCE_BYTES + self.len() * size_of::<Range<Place>>()
     }
 
     pub fn len(&self) -> usize {
