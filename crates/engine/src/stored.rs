@@ -62,7 +62,8 @@ pub fn encode_identity(log: Option<u128>, ranges: Option<&Ranges>, output: &mut 
 }
 
 impl FrameMetadata {
-    /// Reads the output of [`encode`] and [`encode_identity`]. Fields that a later release appended are left out.
+    /// Reads the output of [`encode`] and [`encode_identity`]. Fields that a later release appended
+    /// are left out.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = bytes;
         match rest.split_off_first() {

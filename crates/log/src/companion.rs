@@ -19,15 +19,15 @@ const CHECKSUM: &str = "crc32c ";
 /// A start reads no more segments than this, the newest ones.
 const SEGMENTS_AT_START: usize = 32;
 
-/// State of the log's user.
+/// State of the log's user. One thread asks for it, without the log's lock.
 pub trait Companion: Send + Sync {
-    /// Whether its text has changed since it was last asked for. Called under the log's lock.
+    /// Whether its text has changed since it was last stored.
     fn is_changed(&self) -> bool;
 
     /// Lines of text, each with its end.
     fn text(&self) -> String;
 
-    /// Whether the last text was written. If not, it has changed still.
+    /// The result for the text that was asked for last.
     fn stored(&self, result: Result<()>);
 }
 

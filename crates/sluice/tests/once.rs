@@ -1,5 +1,5 @@
-//! An agent and a gateway, both of which are killed at random: what the agent has acknowledged is in
-//! the gateway's log, once.
+//! An agent and a gateway, both of which are killed at random: what the agent has acknowledged is
+//! in the gateway's log, once.
 
 mod gateway;
 

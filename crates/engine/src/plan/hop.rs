@@ -24,7 +24,7 @@ impl Plan {
         };
         let instance = match exporter.spreads_requests() {
             true => {
-                "if its name has one address, or no connection to it breaks (`balancer_name: \
+                "X
                  round_robin`)"
             }
             false => "if all requests reach the same instance",

@@ -297,8 +297,8 @@ impl<L> Dispatcher<L> {
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
-    /// Applies that a batch is too large for its exporter to encode, or has too many ranges to name.
-    /// This says nothing of what the backend takes.
+    /// Applies that a batch is too large for its exporter to encode, or has too many ranges to
+    /// name. This says nothing of what the backend takes.
     pub fn note_unpackable(&mut self, batch: Batch<L>, reason: String, now: Instant) -> Verdict<L> {
         self.concurrency.finish(0, now);
         self.halve(batch, Cause::TooLarge, reason)

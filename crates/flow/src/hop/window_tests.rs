@@ -108,7 +108,9 @@ fn step() -> impl Strategy<Value = Step> {
     let part = prop::option::weighted(0.4, (0u32..3, 1u32..4));
     prop_oneof![
         12 => (any::<usize>(), 1usize..6, part, any::<bool>()).prop_map(
-            |(first, frames, part, answer_is_lost)| Step::Send { first, frames, part, answer_is_lost }
+            |(first, frames, part, answer_is_lost)| {
+                Step::Send { first, frames, part, answer_is_lost }
+            }
         ),
         6 => (1usize..4).prop_map(|frames| Step::Sync { frames }),
         2 => (1usize..4).prop_map(|frames| Step::Remove { frames }),

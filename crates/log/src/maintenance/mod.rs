@@ -2,9 +2,10 @@
 //! those that few frames pin. A file that stays is tried again, and its bytes count as used until
 //! it is gone.
 //!
-//! While something is on disk, or the text of the log's user has changed, it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
-//! soon after segments were given up. Safety does not need it: a cursor that was not written costs
-//! repeated deliveries after a crash, a segment that was not removed costs space.
+//! While something is on disk it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
+//! soon after segments were given up. The text of the log's user is stored at each interval, if it
+//! has changed. Safety does not need it: a cursor that was not written costs repeated deliveries
+//! after a crash, a segment that was not removed costs space.
 //!
 //! Invariants
 //! - Cursors are written, and those of removed readers are gone, before segments are removed:
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::companion;
 use crate::cursors::CursorFiles;
@@ -140,11 +141,12 @@ impl<T: Record> Maintenance<T> {
                 || store.cursor_trouble.is_some()
                 || !store.left_files.is_empty()
                 || !self.unremoved.is_empty()
-                || !self.to_set_aside.is_empty()
-                || self.home.options.companion.as_ref().is_some_and(|it| it.is_changed());
+                || !self.to_set_aside.is_empty();
             if has_work && store.ends == Ends::No {
                 return true;
             }
+            // Nothing else is to be done: cursors are not worth a sync.
+            MutexGuard::unlocked(&mut inner, || self.store_companion());
             next = Instant::now() + self.home.options.keep_interval;
         }
     }
