@@ -24,8 +24,8 @@ impl Plan {
         };
         let instance = match exporter.spreads_requests() {
             true => {
-                "X
-                 round_robin`)"
+                "if its name has one address (`balancer_name: round_robin` keeps a retry at its \
+                 address only while the connection stands)"
             }
             false => "if all requests reach the same instance",
         };
