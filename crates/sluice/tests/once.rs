@@ -6,7 +6,7 @@ mod gateway;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gateway::{Gateway, Options, SOON, alone, delaying, eventually, exporter};
 use sluice_flow::hop::{HEADER, Ranges};
@@ -23,6 +23,7 @@ const KEPT: usize = 1 << 20;
 /// A gateway records what it has delivered after this time at most; the rest is for delays of a
 /// busy machine.
 const RECORDED_AFTER: Duration = Duration::from_secs(3);
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
 
 /// The agent and the gateway, with their directories.
 struct Hop {
@@ -37,7 +38,7 @@ struct Hop {
     /// before.
     unrecorded: Vec<std::ops::Range<usize>>,
     /// The number of requests at the backend, at the times at which it was looked at.
-    looks: Vec<(std::time::Instant, usize)>,
+    looks: Vec<(Instant, usize)>,
 }
 
 fn directory(path: &Path, ack: &str, exporter: &str, name: &str) -> String {
@@ -138,13 +139,11 @@ impl Hop {
     }
 
     async fn look_for(&mut self, time: Duration) {
-        let until = std::time::Instant::now() + time;
-        while let left = until.saturating_duration_since(std::time::Instant::now())
-            && !left.is_zero()
-        {
+        let began = Instant::now();
+        while began.elapsed() < time {
             let requests = self.backend.counts().taken_requests as usize;
-            self.looks.push((std::time::Instant::now(), requests));
-            tokio::time::sleep(left.min(Duration::from_millis(50))).await;
+            self.looks.push((Instant::now(), requests));
+            tokio::time::sleep(time.saturating_sub(began.elapsed()).min(LOOKED_EVERY)).await;
         }
     }
 

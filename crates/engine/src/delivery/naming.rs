@@ -12,7 +12,7 @@ use super::prepare::Lease;
 
 /// Where a unit stands among the items that a delivery makes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(crate) struct Name {
     source: Source,
     first_item: u32,
     /// It is all that is made of the frame.

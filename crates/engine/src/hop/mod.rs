@@ -24,7 +24,7 @@ pub(crate) struct Known {
 
 /// What becomes of a request that names its ranges.
 #[derive(Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum Asked {
     New(Mark),
     /// It is acknowledged and not stored.
     Known,
@@ -67,13 +67,13 @@ impl Known {
         self: &Arc<Self>,
         ranges: Ranges,
         promise: Promise,
-    ) -> Result<Arrival, Refusal> {
+    ) -> Result<Asked, Refusal> {
         let Promise { is_answered, is_stored } = promise;
         match self.window.lock().arrive(&ranges, is_answered, is_stored) {
-            Found::Known => Ok(Arrival::Known),
+            Found::Known => Ok(Asked::Known),
             Found::New(floor) => {
                 let (known, is_settled) = (self.clone(), AtomicBool::new(false));
-                Ok(Arrival::New(Mark { known, ranges, floor, is_stored, is_settled }))
+                Ok(Asked::New(Mark { known, ranges, floor, is_stored, is_settled }))
             }
             Found::Arriving => {
                 Err(Refusal::overloaded("an earlier attempt at this request is not answered yet"))

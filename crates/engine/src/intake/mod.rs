@@ -23,10 +23,10 @@ use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
-use crate::ack::{Ack, Awaited};
+use crate::ack::Ack;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
-use crate::hop::Arrival;
+use crate::hop::Asked;
 use crate::large_work::work_on;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
@@ -163,8 +163,8 @@ impl ReceiverRoute {
         let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
         let mark = match request.ranges.take().map(|ranges| self.route.arrive(ranges)) {
             None => None,
-            Some(Ok(Arrival::New(mark))) => Some(Arc::new(mark)),
-            Some(Ok(Arrival::Known)) => return Ok((None, false)),
+            Some(Ok(Asked::New(mark))) => Some(Arc::new(mark)),
+            Some(Ok(Asked::Known)) => return Ok((None, false)),
             Some(Err(refusal)) => return Err(refusal),
         };
         if !self.route.prefix.is_empty() {

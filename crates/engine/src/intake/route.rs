@@ -14,7 +14,7 @@ use crate::ack::Awaited;
 use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Origin};
-use crate::hop::{Arrival, Known, Promise};
+use crate::hop::{Asked, Known, Promise};
 use crate::steps::Step;
 use crate::storage::LogWatch;
 
@@ -47,7 +47,7 @@ impl Route {
 
     /// Looks for a request of another Sluice among those that the log has had. A frame that may be
     /// withdrawn when it is on disk already does not have the ranges there.
-    pub(super) fn arrive(&self, ranges: Ranges) -> Result<Arrival, Refusal> {
+    pub(super) fn arrive(&self, ranges: Ranges) -> Result<Asked, Refusal> {
         let is_stored = self.disk.is_some() && self.awaited.delivered.is_empty();
         self.known.arrive(ranges, Promise { is_answered: !self.waits(), is_stored })
     }
