@@ -22,7 +22,7 @@ pub struct FrameMetadata {
     pub sender: Metadata,
     /// The log that it was appended to first, and where it has its offset.
     pub log: Option<u128>,
-    /// What another Sluice named as the ranges of the frame.
+    /// The ranges of the frame that another Sluice named.
     pub ranges: Option<Ranges>,
 }
 

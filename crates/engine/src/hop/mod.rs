@@ -22,7 +22,7 @@ pub(crate) struct Known {
     has_failed: AtomicBool,
 }
 
-/// What becomes of a request that names its ranges.
+/// The fate of a request that names its ranges.
 #[derive(Debug)]
 pub(crate) enum Asked {
     New(Mark),

@@ -22,7 +22,7 @@ use crate::hop::Known;
 const NEVER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(10);
 
-/// What senders wait for.
+/// The event that senders wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ack {
     Memory,

@@ -6,8 +6,8 @@ use sluice_config::document::Acknowledge;
 use super::{DeliveryPlan, Plan, ReceiverPlan};
 
 impl Plan {
-    /// What another Sluice makes of what a delivery repeats. None for exporters that do not send to
-    /// one.
+    /// The fate at another Sluice of data that a delivery repeats. None for exporters that do not
+    /// send to one.
     pub(super) fn sends_once(&self, delivery: &DeliveryPlan) -> Option<String> {
         let exporter = &self.exporters.get(&delivery.id.exporter)?.config;
         exporter.client()?;

@@ -20,7 +20,7 @@ use crate::plan::{DiskPlan, Plan};
 /// State that all logs share.
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
-    /// What each log has had of other Sluices.
+    /// The ranges of other Sluices that each log has had.
     pub known: [Arc<Known>; 3],
     pub watches: [Arc<LogWatch>; 3],
     /// Memory of all logs.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Place;
 
-/// How much of a range is in others.
+/// The part of a range that others cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cover {
     Nothing,

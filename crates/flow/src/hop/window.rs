@@ -209,7 +209,7 @@ impl Window {
         }
     }
 
-    /// What a start found: on disk, or in a copy of the window.
+    /// Takes ranges that a start found on disk, or in a copy of the window.
     pub fn recover(&mut self, ranges: &Ranges) {
         ranges.0.keys().for_each(|source| self.note_use(*source));
         self.keep(ranges, None);

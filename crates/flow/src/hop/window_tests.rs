@@ -209,10 +209,9 @@ fn request(frames: &[u64], part: Option<(u32, u32)>) -> (Ranges, Vec<Item>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Scenario: frames are sent in any order, in any batches and cuts, again and again, and
-    /// answers are lost; the receiver refuses, syncs, removes segments, copies its window and is
-    /// killed between any two steps. Guarantee: of what it has answered OK it has every item, and
-    /// it never has an item twice.
+    /// Scenario: frames are sent in any batches and cuts, again and again, and answers are lost; the
+    /// receiver refuses, syncs, removes segments and is killed between any two steps. Guarantee: it
+    /// has every item that it has answered OK, and none twice.
     #[test]
     fn an_item_is_stored_once_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
         let mut receiver = Receiver::default();
@@ -225,7 +224,7 @@ proptest! {
             let send = Step::Send { first: frame, frames: 1, part, answer_is_lost: false };
             [send, Step::Sync { frames: 9 }]
         });
-        // What is left of parts is sent at last item by item, as a sender does after a refusal.
+        // At last all is sent item by item, as a sender does after refusals.
         for step in steps.into_iter().chain([Step::Sync { frames: 99 }]).chain(ending) {
             match step {
                 Step::Send { first, frames, part, answer_is_lost } => {
