@@ -8,6 +8,8 @@ use sluice_flow::Refusal;
 use sluice_log::CursorId;
 use tokio::sync::oneshot;
 
+use crate::hop::Mark;
+
 /// Deliveries that a sender waits for, the same for all frames of a route.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
@@ -25,6 +27,8 @@ pub(crate) struct Ack {
     /// Zero too as soon as the frame is durable.
     unresolved: AtomicUsize,
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
+    /// The ranges of the request, which are known if it is answered OK.
+    mark: Option<Arc<Mark>>,
 }
 
 impl Ack {
@@ -35,8 +39,13 @@ impl Ack {
             unresolved: AtomicUsize::new(awaited.unless_durable.len()),
             awaited,
             sender: Mutex::new(Some(sender)),
+            mark: None,
         };
         (ack, receiver)
+    }
+
+    pub(crate) fn settles(&mut self, mark: Option<Arc<Mark>>) {
+        self.mark = mark;
     }
 
     /// A delivery has resolved the frame, or refuses it: then its sender gets the refusal at once.
@@ -87,7 +96,12 @@ impl Ack {
     }
 
     fn answer(&self, answer: Answer) {
-        if let Some(sender) = self.sender.lock().take() {
+        let sender = self.sender.lock().take();
+        if let Some(sender) = sender {
+            // Before the answer: it may be followed by a repeat at once.
+            if let Some(mark) = &self.mark {
+                if answer.is_ok() { mark.keep() } else { mark.forget() }
+            }
             // The sender may have gone away.
             let _ = sender.send(answer);
         }

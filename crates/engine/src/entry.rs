@@ -9,6 +9,7 @@ use sluice_flow::{Frame, Payload, Refusal};
 use sluice_log::{Charge, CursorId, Record, RecordFacts, StoredRecord, Undecodable};
 
 use crate::ack::Ack;
+use crate::hop::Mark;
 use crate::receiving::ReceivingBudget;
 use crate::shared_work::{SharedWork, SharedWorkMemory};
 use crate::stored::{self, FrameMetadata};
@@ -22,6 +23,8 @@ pub(crate) struct Origin {
     pub receiver: String,
     /// Fingerprints of the steps that were run before the log, in order. None of them runs again.
     pub prepared: Vec<u64>,
+    /// The log that gave a frame its offset. None if it is not known.
+    pub log: Option<u128>,
 }
 
 pub(crate) struct Entry {
@@ -32,13 +35,16 @@ pub(crate) struct Entry {
     pub shared: Option<SharedWork>,
     /// Requests may wait there for the disk to take frames like this one.
     pub receiving: Option<Arc<ReceivingBudget>>,
-    /// Set where the source can read the frame again.
+    /// Set where the source can read the frame again, or its ranges are known at once.
     pub source: Option<Source>,
+    /// The ranges that a sending Sluice named.
+    pub mark: Option<Arc<Mark>>,
 }
 
 /// The position of a frame in its source, and the deliveries for which the checkpoint has to wait.
 pub(crate) struct Source {
-    position: Position,
+    position: Option<Position>,
+    mark: Option<Arc<Mark>>,
     /// Deliveries that have neither resolved the frame nor left.
     unresolved: AtomicUsize,
     /// Some delivery has resolved it. If all have left instead, the source has to read it again.
@@ -47,15 +53,25 @@ pub(crate) struct Source {
 
 impl Source {
     /// `deliveries`: the number of deliveries that have to resolve the frame.
-    pub(crate) fn new(position: Position, deliveries: usize) -> Self {
+    pub(crate) fn new(
+        position: Option<Position>,
+        mark: Option<Arc<Mark>>,
+        deliveries: usize,
+    ) -> Self {
         let unresolved = AtomicUsize::new(deliveries);
-        Source { position, unresolved, is_resolved: AtomicBool::new(false) }
+        Source { position, mark, unresolved, is_resolved: AtomicBool::new(false) }
+    }
+
+    /// This process can no longer lose the frame.
+    fn resolve(&self) {
+        self.position.iter().for_each(Position::resolve);
+        self.mark.iter().for_each(|mark| mark.keep());
     }
 
     fn leave(&self, deliveries: usize) {
         let before = self.unresolved.fetch_sub(deliveries, Ordering::SeqCst);
         if before == deliveries && self.is_resolved.load(Ordering::SeqCst) {
-            self.position.resolve();
+            self.resolve();
         }
     }
 }
@@ -68,11 +84,13 @@ impl Entry {
         memory: Arc<SharedWorkMemory>,
     ) -> Self {
         let shared = Some(SharedWork::new(memory));
-        Entry { frame, origin, ack, shared, receiving: None, source: None }
+        Entry { frame, origin, ack, shared, receiving: None, source: None, mark: None }
     }
 
     pub(crate) fn charge(&self) -> Charge {
-        let bytes = self.frame.payload.bytes.len() + self.frame.metadata.headers_bytes();
+        let ranges_bytes = self.mark.as_ref().map_or(0, |mark| mark.ranges().memory_bytes());
+        let headers_bytes = self.frame.metadata.headers_bytes();
+        let bytes = self.frame.payload.bytes.len() + headers_bytes + ranges_bytes;
         Charge { bytes: stored::charge_bytes(bytes), items: u64::from(self.frame.items) }
     }
 
@@ -158,7 +176,10 @@ impl Record for Entry {
     }
 
     fn encode_metadata(&self, output: &mut Vec<u8>) {
-        stored::encode(&self.origin.receiver, &self.origin.prepared, &self.frame.metadata, output);
+        let Origin { receiver, prepared, log } = &*self.origin;
+        stored::encode(receiver, prepared, &self.frame.metadata, output);
+        let mark = self.mark.as_ref().filter(|mark| mark.is_stored);
+        stored::encode_identity(*log, mark.map(|mark| mark.ranges()), output);
     }
 
     fn payload(&self) -> &[u8] {
@@ -186,15 +207,16 @@ impl Record for Entry {
             received_wall: received_wall.unwrap_or_else(SystemTime::now),
             metadata: Arc::new(metadata.sender),
         };
-        let FrameMetadata { receiver, prepared, .. } = metadata;
-        let origin = Arc::new(Origin { receiver, prepared });
-        Ok(Entry { frame, origin, ack: None, shared: None, receiving: None, source: None })
+        let FrameMetadata { receiver, prepared, log, .. } = metadata;
+        let origin = Arc::new(Origin { receiver, prepared, log });
+        let (ack, shared, receiving, source, mark) = Default::default();
+        Ok(Entry { frame, origin, ack, shared, receiving, source, mark })
     }
 
     fn durable(&self) {
         if let Some(source) = &self.source {
             // From now on the log owns it: to read it again would double it.
-            source.position.resolve();
+            source.resolve();
         }
         if let Some(ack) = &self.ack {
             ack.durable();
@@ -233,7 +255,8 @@ mod tests {
     }
 
     fn entry(frame: Frame) -> Entry {
-        let origin = Arc::new(Origin { receiver: "otlp/in".to_owned(), prepared: vec![5, 6] });
+        let origin =
+            Arc::new(Origin { receiver: "otlp/in".to_owned(), prepared: vec![5, 6], log: Some(7) });
         Entry::new(frame, origin, None, Arc::new(SharedWorkMemory::new(0, Arc::default())))
     }
 

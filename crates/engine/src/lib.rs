@@ -10,6 +10,7 @@ mod engine;
 mod entry;
 mod error;
 mod extensions;
+mod hop;
 mod intake;
 mod large_work;
 mod metrics;

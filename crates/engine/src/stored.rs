@@ -2,9 +2,13 @@
 //! `docs/formats/frame-metadata.md`.
 
 use sluice_flow::Metadata;
+use sluice_flow::hop::Ranges;
 use sluice_otlp::{Encoding, Signal};
 
 const VERSION: u8 = 1;
+/// Tags of the fields behind the headers.
+const LOG: u8 = 1;
+const RANGES: u8 = 2;
 /// Bits of a frame's flags that are its signal.
 const SIGNAL_MASK: u8 = 0b11;
 
@@ -16,6 +20,10 @@ pub struct FrameMetadata {
     /// Fingerprints of the processors that were run before the frame was stored, in order.
     pub prepared: Vec<u64>,
     pub sender: Metadata,
+    /// The log that it was appended to first, and where it has its offset.
+    pub log: Option<u128>,
+    /// The ranges of the frame that another Sluice named.
+    pub ranges: Option<Ranges>,
 }
 
 /// Bytes that a frame costs beside its payload: its place in the log and its metadata.
@@ -41,8 +49,21 @@ pub fn encode(receiver: &str, prepared: &[u64], sender: &Metadata, output: &mut 
     }
 }
 
+/// Appends what other processes know a frame by, behind the output of [`encode`].
+pub fn encode_identity(log: Option<u128>, ranges: Option<&Ranges>, output: &mut Vec<u8>) {
+    if let Some(log) = log {
+        output.push(LOG);
+        put_bytes(output, &log.to_le_bytes());
+    }
+    if let Some(ranges) = ranges {
+        output.push(RANGES);
+        put_bytes(output, ranges.to_string().as_bytes());
+    }
+}
+
 impl FrameMetadata {
-    /// Reads the output of [`encode`]. Fields that a later release appended are left out.
+    /// Reads the output of [`encode`] and [`encode_identity`]. Fields that a later release appended
+    /// are left out.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = bytes;
         match rest.split_off_first() {
@@ -103,7 +124,25 @@ fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
     let count = take_len(&mut rest)?;
     let header = |_| Some((take_text(&mut rest)?, take_bytes(&mut rest)?.to_vec()));
     let headers = (0..count).map(header).collect::<Option<_>>()?;
-    Some(FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } })
+    let sender = Metadata { peer, headers };
+    let mut metadata = FrameMetadata { receiver, prepared, sender, log: None, ranges: None };
+    // A release before these fields ends here. What cannot be read is of a later one.
+    while let Some((tag, value)) = take_field(&mut rest) {
+        match tag {
+            LOG => metadata.log = value.try_into().ok().map(u128::from_le_bytes),
+            RANGES => {
+                let text = str::from_utf8(value).ok();
+                metadata.ranges = text.and_then(|text| Ranges::parse(text).ok());
+            }
+            _ => {}
+        }
+    }
+    Some(metadata)
+}
+
+fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let tag = *rest.split_off_first()?;
+    Some((tag, take_bytes(rest)?))
 }
 
 fn take_len(rest: &mut &[u8]) -> Option<usize> {
@@ -123,6 +162,7 @@ fn take_text(rest: &mut &[u8]) -> Option<String> {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use sluice_flow::hop;
 
     use super::*;
 
@@ -137,12 +177,20 @@ mod tests {
                     ("tenant".to_owned(), Vec::new()),
                 ],
             },
+            log: Some(1 << 100),
+            ranges: Some(ranges()),
         }
+    }
+
+    fn ranges() -> Ranges {
+        let source = hop::Source { log: 9, delivery: 8 };
+        Ranges::new([(source, hop::Place::new(3, 0)..hop::Place::behind(4))])
     }
 
     fn encoded(metadata: &FrameMetadata) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode(&metadata.receiver, &metadata.prepared, &metadata.sender, &mut bytes);
+        encode_identity(metadata.log, metadata.ranges.as_ref(), &mut bytes);
         bytes
     }
 
@@ -163,8 +211,11 @@ mod tests {
             prepared in vec(any::<u64>(), 0..4),
             peer: Option<String>,
             headers in vec((any::<String>(), vec(any::<u8>(), 0..20)), 0..4),
+            log: Option<u128>,
+            has_ranges: bool,
         ) {
-            let metadata = FrameMetadata { receiver, prepared, sender: Metadata { peer, headers } };
+            let (sender, ranges) = (Metadata { peer, headers }, has_ranges.then(ranges));
+            let metadata = FrameMetadata { receiver, prepared, sender, log, ranges };
             prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
         }
 
@@ -188,7 +239,10 @@ mod tests {
     #[test]
     fn what_is_cut_off_or_of_another_version_is_refused() {
         let bytes = encoded(&example());
-        for end in 0..bytes.len() {
+        let mut without = Vec::new();
+        let FrameMetadata { receiver, prepared, sender, .. } = example();
+        encode(&receiver, &prepared, &sender, &mut without);
+        for end in 0..without.len() {
             assert!(FrameMetadata::decode(&bytes[..end]).unwrap_err().contains("cut off"), "{end}");
         }
         let refused = |bytes: &[u8]| FrameMetadata::decode(bytes).unwrap_err();
@@ -205,6 +259,12 @@ mod tests {
         };
         let expected = b"\x01\x04\0\0\0otlp\x01\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(encoded(&metadata), expected);
+        let mut identity = Vec::new();
+        encode_identity(Some(5), Some(&ranges()), &mut identity);
+        let log = b"\x01\x10\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let text = ranges().to_string();
+        let of_ranges = [&[2, text.len() as u8, 0, 0, 0][..], text.as_bytes()].concat();
+        assert_eq!(identity, [&log[..], &of_ranges].concat());
         assert_eq!(Encoding::ALL.map(encoding_code), [0, 1, 2, 3]);
         assert_eq!(Signal::ALL.map(flags), [1, 2, 3]);
         assert_eq!(

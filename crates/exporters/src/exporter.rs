@@ -46,6 +46,11 @@ pub trait ExporterConfig: Send + Sync {
         None
     }
 
+    /// Whether requests go to all addresses of a name in turn.
+    fn spreads_requests(&self) -> bool {
+        false
+    }
+
     /// Connections or files that it may have open while this many requests are in flight.
     fn open_files(&self, requests: usize) -> usize {
         if self.client().is_some() { requests } else { 1 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sluice_flow::hop;
 use sluice_flow::{BoxFuture, Exporter, Metadata, Outcome, PackError, Packed};
 use sluice_net::auth::client::ClientAuth;
 use sluice_net::client::{Secrets, TransportError};
@@ -15,6 +16,8 @@ use sluice_otlp::{Encoding, Signal};
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError};
 use crate::outcome;
+
+const RANGE: HeaderName = HeaderName::from_static(hop::HEADER);
 
 /// The outcome of an answer, and whether the backend did not take the credentials.
 pub(crate) type Answered = Result<(Outcome, bool), TransportError>;
@@ -80,6 +83,11 @@ impl<P: Protocol> NetworkExporter<P> {
         {
             return outcome::of_auth_error(error);
         }
+        if let Some(ranges) = &request.ranges
+            && let Ok(value) = HeaderValue::try_from(&**ranges)
+        {
+            headers.to_mut().insert(RANGE, value);
+        }
         match self.protocol.send(request, &headers).await {
             Err(error) => {
                 let secrets = self.protocol.secrets(request.signal, &headers);
@@ -126,6 +134,10 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
 
     fn metadata_keys(&self) -> &[String] {
         self.auth.as_ref().map_or(&[], |auth| auth.metadata_keys())
+    }
+
+    fn names_ranges(&self) -> bool {
+        true
     }
 
     fn refuses(&self, metadata: &Metadata) -> Option<String> {

@@ -6,6 +6,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
 use sluice_config::shown_url;
 use sluice_flow::Outcome;
+use sluice_flow::hop::OVERLAP;
 use sluice_net::auth::client::CredentialsError;
 use sluice_net::client::{Answer, Secrets, TransportError, retry_after};
 use sluice_net::grpc::client::Reply;
@@ -66,6 +67,7 @@ pub(crate) fn of_grpc(reply: &Reply, secrets: &Secrets<'_>) -> Outcome {
         Code::Unimplemented | Code::Unauthenticated | Code::PermissionDenied | Code::NotFound => {
             Outcome::Misconfigured { reason }
         }
+        Code::AlreadyExists if status.message.contains(OVERLAP) => Outcome::Overlaps { reason },
         Code::Unknown | Code::Internal => Outcome::Failed { reason },
         _ => Outcome::Rejected { reason },
     }
@@ -123,6 +125,7 @@ pub(crate) fn of_http(answer: &Answer, secrets: &Secrets<'_>) -> Outcome {
         }
         502..=504 => Outcome::RetryAfter { delay: retry_after(&answer.headers), reason },
         413 => Outcome::TooLarge { reason },
+        409 if reason.contains(OVERLAP) => Outcome::Overlaps { reason },
         300..=399 | 401 | 403 | 404 | 405 | 406 | 407 | 415 | 426 => {
             Outcome::Misconfigured { reason }
         }
@@ -283,6 +286,17 @@ mod tests {
         };
         let Outcome::RetryAfter { delay, .. } = grpc_reply(&reply) else { panic!("is sent again") };
         assert_eq!(delay, Some(RATE_PAUSE));
+    }
+
+    /// Guarantee: only the words of another Sluice make a conflict a request that is known in part.
+    #[test]
+    fn a_conflict_is_an_overlap_by_its_words() {
+        let status = Status::new(Code::AlreadyExists, OVERLAP).encode_details();
+        let outcome = http(409, &[("content-type", "application/x-protobuf")], &status);
+        assert_eq!(kind(&outcome), "overlaps");
+        let body = format!("{{\"code\": 6, \"message\": \"{OVERLAP}\"}}");
+        let outcome = http(409, &[("content-type", "application/json")], body.as_bytes());
+        assert_eq!(kind(&outcome), "overlaps");
     }
 
     /// Scenario: details that backends send beside the status. Guarantee: the delay and the text

@@ -26,6 +26,8 @@ pub struct Packed {
     pub encoding: Encoding,
     /// Request metadata of the senders, for `headers_setter` and the like.
     pub metadata: Arc<Metadata>,
+    /// The text of its [`crate::hop::Ranges`], for another Sluice.
+    pub ranges: Option<Arc<str>>,
 }
 
 impl Packed {
@@ -39,7 +41,8 @@ impl Packed {
         let len_bytes = chunks.iter().map(Bytes::len).sum();
         let copied_bytes = chunks.iter().filter(|it| it.is_unique()).map(Bytes::len).sum();
         let chunks = Arc::from(chunks);
-        Packed { signal, items, chunks, len_bytes, copied_bytes, encoding, metadata }
+        let ranges = None;
+        Packed { signal, items, chunks, len_bytes, copied_bytes, encoding, metadata, ranges }
     }
 }
 
@@ -77,6 +80,8 @@ pub enum Outcome {
     RetryAfter { delay: Option<Duration>, reason: String },
     /// The request exceeds a size limit of the backend: split it.
     TooLarge { reason: String },
+    /// Another Sluice has had a part of the request's ranges: send its parts one by one.
+    Overlaps { reason: String },
     /// The data is not at fault: credentials, path, TLS or the like have to be corrected first.
     Misconfigured { reason: String },
     /// The backend refuses this data for good.
@@ -129,6 +134,11 @@ pub trait Exporter: Send + Sync + 'static {
     /// Request metadata keys (lower case) that it reads. Frames that differ in them never merge.
     fn metadata_keys(&self) -> &[String] {
         &[]
+    }
+
+    /// Whether it sends [`Packed::ranges`].
+    fn names_ranges(&self) -> bool {
+        false
     }
 
     /// Why no request of a sender with this metadata can be sent, however often it is tried.

@@ -37,6 +37,9 @@ mod writer;
 // The thread that reads ahead of readers that have fallen out of memory.
 mod read_ahead;
 
+// Text of the log's user that is kept beside the cursors.
+pub mod companion;
+
 // The thread that stores cursors, and removes, sets aside or rewrites segments.
 mod maintenance;
 

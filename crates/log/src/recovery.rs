@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::companion::Companion;
 use crate::disk::remove_if_there;
 use crate::disk::{DirectoryLock, Disk, LockError, create_directories};
 use crate::error::{FileError, IoContext as _, Result};
@@ -42,6 +43,8 @@ pub struct OpenOptions {
     /// Interval of writing cursors and removing segments without a reader, while something is on
     /// disk. Frames that were resolved since are delivered again after a crash.
     pub keep_interval: Duration,
+    /// Text that is written when cursors are.
+    pub companion: Option<Arc<dyn Companion>>,
     /// The log goes on without a file or a block that the disk has refused for this long: at the
     /// start, and when a reader comes to bad blocks.
     pub read_patience: Duration,
@@ -64,6 +67,7 @@ impl OpenOptions {
             flush_after: Duration::from_millis(20),
             // Half of the second that may be delivered again after a crash: writing takes time too.
             keep_interval: Duration::from_millis(500),
+            companion: None,
             read_patience: READ_PATIENCE,
         }
     }

@@ -67,6 +67,11 @@ pub trait ReceiverConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Whether it knows requests of another Sluice by their ranges.
+    fn knows_ranges(&self) -> bool {
+        false
+    }
+
     /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered`
     /// it has no sender for a backend's final refusal, so that the items concerned become dead
     /// letters.

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Delivery;
 use super::dead_letters::{DeadLetter, dead_letter};
+use super::leased::Leased;
 use super::messages;
-use super::prepare::{Content, Leased, Unsendable};
+use super::prepare::{Content, Unsendable};
 
 /// Pause before the next write after the disk refused one.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! Log lines that say what becomes of data. They promise only what the delivery's policy and limits
 //! keep.
 
-use sluice_flow::Outcome;
-use sluice_flow::dispatch::State;
+use sluice_flow::dispatch::{Cause, State};
 use sluice_flow::overload::Policy;
+use sluice_flow::{Outcome, Refusal};
 
 use super::dead_letters::DeadLetter;
 use super::{Delivery, DeliveryId};
@@ -64,10 +64,22 @@ pub(super) fn log_outcome(delivery: &Delivery, outcome: &Outcome, attempt: &Atte
             let refused = "the backend refuses requests as it is configured, or for a spent quota";
             (reason, format!("{refused}; {then}"))
         }
-        Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
+        // After a crash of one end: nothing is wrong.
+        Outcome::Overlaps { .. } | Outcome::Delivered | Outcome::PartlyRejected { .. } => return,
     };
     let DeliveryId { pipeline, exporter } = &delivery.id;
     tracing::warn!(%pipeline, %exporter, items, reason, "{what}");
+}
+
+/// The answer to a sender that waits.
+pub(super) fn refusal(cause: Cause, reason: String) -> Refusal {
+    match cause {
+        Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason },
+        Cause::Failed => Refusal::Failed { reason },
+        // The backend may take it yet: the sender decides whether it is tried again.
+        Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
+        Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
+    }
 }
 
 /// Why items are dead letters together: cutting them would not help.

@@ -5,7 +5,11 @@
 mod dead_letter_writer;
 mod dead_letters;
 mod filling;
+mod leased;
 mod messages;
+mod naming;
+#[cfg(test)]
+mod naming_tests;
 mod prepare;
 mod sending;
 mod stats;

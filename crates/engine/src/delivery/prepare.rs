@@ -9,48 +9,18 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_flow::dispatch::{Batch, Unit};
 use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
-use sluice_log::Offset;
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
+use super::leased::{Fate, Leased};
+use super::naming::{self, Name};
 use crate::entry::Entry;
 use crate::large_work::work_on;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
 use crate::shared_work::Processed;
 use crate::steps::{self, Chain, Failure, Slices, Unprocessed, inflated};
 
-/// The fate of a part of a frame, the best first. A frame has the worst fate of its parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fate {
-    /// Delivered, or among the dead letters.
-    Taken,
-    /// Dropped, as a policy declares.
-    GivenUp,
-    /// Handed back to its sender, with a refusal.
-    Returned,
-}
-
-/// A frame that a delivery has read from the log, until all that was made of it is resolved.
-pub(crate) struct Leased {
-    pub offset: Offset,
-    pub entry: Arc<Entry>,
-    /// The number of unresolved parts, and the worst fate of the resolved ones.
-    parts: Mutex<(usize, Fate)>,
-}
-
-impl Leased {
-    /// A frame of one part, which stands for all units that are still to be made of it.
-    pub(crate) fn new(offset: Offset, entry: Arc<Entry>) -> Arc<Self> {
-        Arc::new(Leased { offset, entry, parts: Mutex::new((1, Fate::Taken)) })
-    }
-
-    /// Takes note that a part is resolved. The fate of the frame if it was the last.
-    pub(crate) fn resolve_part(&self, fate: Fate) -> Option<Fate> {
-        let (left, worst) = &mut *self.parts.lock();
-        *left -= 1;
-        *worst = fate.max(*worst);
-        (*left == 0).then_some(*worst)
-    }
-}
+/// Units without a name are not sent with those that have one: a repeat could pass for known.
+const UNNAMED_GROUP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The bytes of a unit.
 #[derive(Clone)]
@@ -88,6 +58,8 @@ pub(crate) struct Lease {
     charged: Option<Arc<ChargedCopy>>,
     /// The memory of headers that parts share.
     headers: Option<Arc<Mutex<ChargedMemory>>>,
+    /// None if no exporter asks for it, or the frame has no identity.
+    pub name: Option<Name>,
 }
 
 /// A part of a frame that cannot be sent: it becomes a dead letter.
@@ -109,6 +81,8 @@ pub(crate) struct Feed {
     pub leased: Arc<Leased>,
     /// Index of the next path. The one before it is the present one.
     next_path: usize,
+    /// Items of the present path of which units were made.
+    items_before: u32,
     /// Of the present path: the input of its steps, in slices, if all of it would grow too much.
     slices: Option<(Slices, Lease)>,
     /// A payload that is being cut, and its parts.
@@ -119,7 +93,8 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn new(leased: Arc<Leased>) -> Feed {
-        Feed { leased, next_path: 0, slices: None, cutting: None, has_begun: false }
+        let (next_path, items_before, slices, cutting) = Default::default();
+        Feed { leased, next_path, items_before, slices, cutting, has_begun: false }
     }
 
     /// Nothing comes of the paths that are left.
@@ -127,14 +102,22 @@ impl Feed {
         self.next_path = usize::MAX;
     }
 
+    /// Takes note of items of the present path. Returns the number of those before.
+    fn pass_items(&mut self, items: u32) -> u32 {
+        let after = self.items_before.saturating_add(items);
+        std::mem::replace(&mut self.items_before, after)
+    }
+
     /// Takes note of a unit or dead letter that was made.
     fn begin(&mut self) {
         self.has_begun = true;
-        self.leased.parts.lock().0 += 1;
+        self.leased.add_parts(1);
     }
 }
 
 pub(crate) struct Preparer {
+    /// The delivery's name.
+    pub delivery: String,
     pub exporter: Arc<dyn Exporter>,
     /// Memory that units take beside their frames.
     pub memory: Arc<PrivateMemory>,
@@ -183,13 +166,16 @@ impl Preparer {
             if let Some((lease, parts)) = &mut feed.cutting {
                 let (bytes, items) = (bytes.min(limits.max_bytes), items.min(limits.max_items));
                 match work_on(bytes, items, || parts.next()) {
-                    Some(Ok(part)) => return Some(Ok(self.part(lease, part))),
+                    Some(Ok(part)) => {
+                        let (lease, before) = (lease.clone(), feed.pass_items(part.sizes.items));
+                        return Some(Ok(self.part(&lease, part, before)));
+                    }
                     Some(Err(error)) => return Some(Err(whole(cannot_cut(&error)))),
                     None => feed.cutting = None,
                 }
             }
-            match work_on(bytes, items, || self.next_cut(feed, limits))? {
-                Ok(None) => {}
+            match work_on(bytes, items, || self.next_cut(feed, limits)) {
+                Ok(None) => return None,
                 Ok(Some(Cut::Unit(unit))) => return Some(Ok(unit)),
                 Ok(Some(Cut::Parts(lease, parts))) => feed.cutting = Some((lease, parts)),
                 Err(unsendable) => return Some(Err(unsendable)),
@@ -197,25 +183,30 @@ impl Preparer {
         }
     }
 
-    /// What comes next, and whether it has to be cut. `Some(Ok(None))`: the steps left nothing.
-    fn next_cut(
-        &self,
-        feed: &mut Feed,
-        limits: SplitLimits,
-    ) -> Option<Result<Option<Cut>, Unsendable>> {
-        let Processed { payload, items, charged } = match self.next_processed(feed)? {
-            Ok(processed) => processed,
-            Err(unsendable) => return Some(Err(unsendable)),
-        };
+    /// What the steps make next, and whether it has to be cut. None after the last path.
+    fn next_cut(&self, feed: &mut Feed, limits: SplitLimits) -> Result<Option<Cut>, Unsendable> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;
-        if items == 0 && frame.items > 0 {
-            return Some(Ok(None));
+        while let Some(processed) = self.next_processed(feed).transpose()? {
+            let Processed { payload, items, charged } = processed;
+            if items == 0 && frame.items > 0 {
+                continue;
+            }
+            let (path, content) = (feed.next_path - 1, Content::Whole(payload));
+            let (leased, name) = (leased.clone(), self.name(&leased, path));
+            let lease = Lease { leased, content, path, charged, headers: None, name };
+            let cut = self.cut(lease, items, limits);
+            let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
+            if let Cut::Unit(unit) = &mut cut {
+                let before = feed.pass_items(items);
+                if feed.slices.is_some() {
+                    // Each slice is a part of what the steps make of the frame.
+                    unit.lease.name = name.map(|name| name.part(before));
+                }
+            }
+            return Ok(Some(cut));
         }
-        let (path, content) = (feed.next_path - 1, Content::Whole(payload));
-        let lease = Lease { leased: leased.clone(), content, path, charged, headers: None };
-        let cut = self.cut(lease, items, limits);
-        Some(cut.map(Some).map_err(|reason| Unsendable::whole(frame, reason)))
+        Ok(None)
     }
 
     /// Runs the steps of the frame's paths and returns what comes next. None after the last path.
@@ -237,6 +228,7 @@ impl Preparer {
             }
             let chain = paths.get(feed.next_path)?;
             feed.next_path += 1;
+            feed.items_before = 0;
             let reason = match self.process(entry, chain) {
                 Ok(processed) => return Some(Ok(processed)),
                 Err(Failure::Step(reason)) => reason,
@@ -257,8 +249,8 @@ impl Preparer {
     fn slices(&self, leased: &Arc<Leased>, path: usize) -> Result<(Slices, Lease), String> {
         let frame = &leased.entry.frame;
         let content = Content::Whole(frame.payload.clone());
-        let mut lease =
-            Lease { leased: leased.clone(), content, path, charged: None, headers: None };
+        let (leased, charged, headers, name) = (leased.clone(), None, None, None);
+        let mut lease = Lease { leased, content, path, charged, headers, name };
         self.inflate(&mut lease)?;
         let slices = Slices::new(frame.signal, &lease.content.payload().bytes, frame.items)?;
         Ok((slices, lease))
@@ -280,12 +272,23 @@ impl Preparer {
 
     /// Fingerprints of all steps that were run over the payload of a lease.
     pub(crate) fn steps_done(&self, lease: &Lease) -> Vec<u64> {
-        let entry = &lease.leased.entry;
+        self.steps_of(&lease.leased.entry, lease.path).collect()
+    }
+
+    fn steps_of(&self, entry: &Entry, path: usize) -> impl Iterator<Item = u64> {
         let prepared = &entry.origin.prepared;
-        let chain = self.paths_of(entry).get(lease.path);
+        let chain = self.paths_of(entry).get(path);
         let remaining = chain.map(|chain| chain.remaining(prepared)).unwrap_or_default();
-        let steps = remaining.iter().map(|step| step.fingerprint);
-        prepared.iter().copied().chain(steps).collect()
+        let steps = remaining.into_iter().map(|step| step.fingerprint);
+        prepared.iter().copied().chain(steps)
+    }
+
+    /// The name of all that a path makes of a frame.
+    fn name(&self, leased: &Leased, path: usize) -> Option<Name> {
+        let entry = &leased.entry;
+        let log = entry.origin.log.filter(|_| self.exporter.names_ranges())?;
+        let steps = self.steps_of(entry, path);
+        Some(Name::of_whole(naming::source(log, &self.delivery, path, steps)))
     }
 
     fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, Failure> {
@@ -361,7 +364,10 @@ impl Preparer {
 
     fn unit(&self, mut lease: Lease, items: u32, bytes: usize, alone: bool) -> Unit<Lease> {
         self.charge(&mut lease);
-        let group = group(&self.metadata_keys, &lease.leased.entry.frame.metadata);
+        let mut group = group(&self.metadata_keys, &lease.leased.entry.frame.metadata);
+        if lease.name.is_none() && self.exporter.names_ranges() {
+            group ^= UNNAMED_GROUP;
+        }
         Unit { items, bytes, alone, group, lease }
     }
 
@@ -388,14 +394,17 @@ impl Preparer {
         }
     }
 
-    fn part(&self, lease: &Lease, part: PartRef) -> Unit<Lease> {
+    /// A part of a lease, which begins behind this many of its items.
+    fn part(&self, lease: &Lease, part: PartRef, behind_items: u32) -> Unit<Lease> {
         let Sizes { items, len_bytes, copied_bytes } = part.sizes;
         if let Some(headers) = lease.headers.as_ref().filter(|_| copied_bytes > 0) {
             let mut headers = headers.lock();
             let all_bytes = headers.bytes() + copied_bytes;
             headers.set(all_bytes);
         }
-        let lease = Lease { content: Content::Part(Arc::new(part)), ..lease.clone() };
+        let name = lease.name.map(|name| name.part(behind_items));
+        let content = Content::Part(Arc::new(part));
+        let lease = Lease { content, name, ..lease.clone() };
         self.unit(lease, items, len_bytes, false)
     }
 
@@ -409,12 +418,19 @@ impl Preparer {
         let units = work_on(unit.bytes, unit.items as usize, || {
             self.inflate(&mut lease)?;
             let parts = self.parts(&mut lease, limits)?;
-            let units = parts.map(|part| part.map(|part| self.part(&lease, part)));
+            let mut before = 0;
+            let units = parts.map(|part| {
+                part.map(|part| {
+                    let behind = before;
+                    before += part.sizes.items;
+                    self.part(&lease, part, behind)
+                })
+            });
             units.collect::<Result<Vec<_>, _>>().map_err(|error| cannot_cut(&error))
         })?;
-        let mut parts = lease.leased.parts.lock();
-        parts.0 = parts.0 + units.len() - 1;
-        drop(parts);
+        // It is none any more itself.
+        lease.leased.add_parts(units.len());
+        lease.leased.resolve_part(Fate::Taken);
         Ok(units)
     }
 }

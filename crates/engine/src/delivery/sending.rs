@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 
 use sluice_flow::dispatch::Batch;
-use sluice_flow::{Exporter, Payload};
+use sluice_flow::{Exporter, Outcome, Payload};
 use sluice_otlp::Encoding;
 
 use super::Delivery;
-use super::prepare::{Content, Lease};
+use super::prepare::{Content, Lease, dominant_header_bytes};
 use crate::private_memory::ChargedMemory;
 
 impl Delivery {
@@ -46,4 +46,16 @@ pub(super) fn packing_bytes(batch: &Batch<Lease>, exporter: &dyn Exporter) -> us
     let inflated = payloads().filter(is_packed).map(|it| it.uncompressed_len_bytes);
     let packed_bytes = batch.bytes * exporter.packing_factor();
     packed_bytes + inflated.sum::<usize>() + contents().map(Content::copied_bytes).sum::<usize>()
+}
+
+/// Whether parts of a refused request can be sent alone. `returns`: rejections go to the senders,
+/// and no frame is cut for them.
+pub(super) fn can_be_cut(outcome: &Outcome, batch: &Batch<Lease>, returns: bool) -> bool {
+    match &batch.units[..] {
+        [unit] if matches!(outcome, Outcome::TooLarge { .. }) => {
+            unit.items > 1 && dominant_header_bytes(unit).is_none()
+        }
+        [unit] => unit.items > 1 && !returns,
+        units => units.len() > 1,
+    }
 }

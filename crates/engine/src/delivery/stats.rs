@@ -13,8 +13,8 @@ use tokio::task::Id;
 use super::filling::Forecast;
 
 /// Reasons by which outcomes are counted, in the order of [`Stats::count_outcome`].
-pub(crate) const OUTCOMES: [&str; 6] =
-    ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected"];
+pub(crate) const OUTCOMES: [&str; 7] =
+    ["delivered", "partly_rejected", "retry", "too_large", "misconfigured", "rejected", "overlaps"];
 
 /// Why items became dead letters, in the order of [`Stats::count_dead`].
 pub(crate) const CAUSES: [&str; 5] =
@@ -62,6 +62,7 @@ impl Stats {
             Outcome::TooLarge { .. } => 3,
             Outcome::Misconfigured { .. } => 4,
             Outcome::Rejected { .. } | Outcome::Failed { .. } => 5,
+            Outcome::Overlaps { .. } => 6,
         };
         self.requests[index].fetch_add(1, Ordering::Relaxed);
     }

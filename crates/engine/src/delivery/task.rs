@@ -9,17 +9,19 @@ use futures_util::future::OptionFuture;
 use sluice_flow::dispatch::{
     Batch, Cause, DispatchPolicy, Dispatcher, Refused, State, Unit, Verdict,
 };
+use sluice_flow::hop::RangesTooLong;
 use sluice_flow::overload::Workload;
-use sluice_flow::{Outcome, Packed, Refusal};
+use sluice_flow::{Outcome, Packed};
 use sluice_log::Next;
 use sluice_otlp::SplitLimits;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::dead_letter_writer::{DeadLetterWriter, Unwritten};
-use super::prepare::{Fate, Feed, Lease, Leased, Preparer, contents, dominant_header_bytes, pack};
-use super::sending::packing_bytes;
-use super::{Delivery, DeliveryId, Stop, messages};
+use super::leased::{Fate, Leased};
+use super::prepare::{Feed, Lease, Preparer, contents, dominant_header_bytes, pack};
+use super::sending::{can_be_cut, packing_bytes};
+use super::{Delivery, DeliveryId, Stop, messages, naming};
 use crate::large_work::{requeue, work_on};
 use crate::private_memory::ChargedMemory;
 
@@ -136,7 +138,7 @@ impl Task {
                 && let Some(batch) = self.dispatcher.next(now)
             {
                 if let Some(batch) = self.without_deserted(batch, now) {
-                    self.send(batch);
+                    self.send_or_cut(batch, now);
                 }
                 progressed = true;
             }
@@ -259,7 +261,18 @@ impl Task {
         self.apply(Verdict::Dead { units, cause, reason: reason.to_owned() });
     }
 
-    fn send(&mut self, mut batch: Batch<Lease>) {
+    fn send_or_cut(&mut self, batch: Batch<Lease>, now: Instant) {
+        match naming::header(&batch, &*self.preparer.exporter) {
+            Ok(ranges) => self.send(batch, ranges),
+            Err(RangesTooLong) => {
+                let reason = "its ranges do not fit into a header".to_owned();
+                let verdict = self.dispatcher.note_unpackable(batch, reason, now);
+                self.apply(verdict);
+            }
+        }
+    }
+
+    fn send(&mut self, mut batch: Batch<Lease>, ranges: Option<Arc<str>>) {
         let exporter = self.preparer.exporter.clone();
         let packed = batch.packed.take();
         self.packed_waiting.give_back(packed.as_ref().map_or(0, |it| it.copied_bytes));
@@ -280,7 +293,7 @@ impl Task {
             let pack = || pack(exporter.as_ref(), signal, items, sources, metadata);
             let pack = || work_on(batch_bytes, items as usize, pack);
             let packed = match packed.map_or_else(pack, Ok) {
-                Ok(packed) => packed,
+                Ok(packed) => Packed { ranges, ..packed },
                 Err(error) => return (None, error.into()),
             };
             delivery.lower(&mut charged, packed.copied_bytes);
@@ -413,16 +426,9 @@ impl Task {
             }
             let returned = &self.delivery.stats.returned_items;
             returned.fetch_add(u64::from(unit.items), Ordering::Relaxed);
-            let reason = reason.to_owned();
-            let refusal = match cause {
-                Cause::Rejected | Cause::TooLarge => Refusal::Rejected { reason },
-                Cause::Failed => Refusal::Failed { reason },
-                // The backend may take it yet: the sender decides whether it is tried again.
-                Cause::NotRetried { asked: Some(delay) } => Refusal::Retry { delay, reason },
-                Cause::GivenUp | Cause::NotRetried { asked: None } => Refusal::overloaded(reason),
-            };
+            let refusal = Err(messages::refusal(cause, reason.to_owned()));
             // The sender gets the refusal at once, whatever the fate of the other parts.
-            unit.lease.leased.entry.resolve(self.delivery.cursor, Err(refusal));
+            unit.lease.leased.entry.resolve(self.delivery.cursor, refusal);
             self.resolve_part(&unit.lease.leased, Fate::Returned);
         }
     }
@@ -486,14 +492,7 @@ impl Task {
     }
 
     fn log_outcome(&self, outcome: &Outcome, batch: &Batch<Lease>, is_returned: bool) {
-        // Under `return_rejections` a frame is never cut.
-        let can_be_cut = match &batch.units[..] {
-            [unit] if matches!(outcome, Outcome::TooLarge { .. }) => {
-                unit.items > 1 && dominant_header_bytes(unit).is_none()
-            }
-            [unit] => unit.items > 1 && !self.dispatcher.returns_rejections(),
-            units => units.len() > 1,
-        };
+        let can_be_cut = can_be_cut(outcome, batch, self.dispatcher.returns_rejections());
         let attempt = messages::Attempt { items: batch.items, can_be_cut, is_returned };
         messages::log_outcome(&self.delivery, outcome, &attempt);
     }

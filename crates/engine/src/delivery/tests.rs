@@ -136,6 +136,7 @@ pub(super) fn start_with(
     dispatch: DispatchPolicy,
 ) -> watch::Sender<Stop> {
     let preparer = Preparer {
+        delivery: delivery.id.to_string(),
         exporter: Arc::new(backend),
         memory: delivery.private.clone(),
         metadata_keys: Vec::new(),

@@ -129,6 +129,7 @@ impl Engine {
                 let exporter = exporters[&planned.id.exporter].exporter.clone();
                 let receivers = self.intakes.iter().map(|(id, it)| (id.clone(), it.receiver()));
                 let preparer = Preparer {
+                    delivery: planned.id.to_string(),
                     memory: running.delivery.private.clone(),
                     metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),
                     exporter,
@@ -319,7 +320,8 @@ mod tests {
         let route = engine.intakes["otlp"].route(Signal::Traces).expect("there is one");
         let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
         let payload = Payload::identity(Bytes::from_static(b"payload"));
-        let request = Request { payload, items: 1, metadata: Arc::default(), position: None };
+        let request =
+            Request { payload, items: 1, metadata: Arc::default(), position: None, ranges: None };
         route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");
     }
 

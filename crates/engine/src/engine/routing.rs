@@ -38,6 +38,7 @@ impl Engine {
         let origin = Origin {
             receiver: receiver.to_owned(),
             prepared: prefix.iter().map(|step| step.fingerprint).collect(),
+            log: Some(self.storage.log(signal).instance()),
         };
         let disk = plan.disk.as_ref().map(|disk| RouteDisk {
             unwritten_limit_bytes: disk.tail_bytes,
@@ -62,6 +63,7 @@ impl Engine {
             passes_through: passes_through.filter(|_| prefix.is_empty()).collect(),
             prefix,
             log: self.storage.log(signal).clone(),
+            known: self.storage.known[signal as usize].clone(),
             backlog: self.backlog.clone(),
             deliveries: running.iter().map(|running| running.delivery.clone()).collect(),
             readers: running.iter().map(|running| running.delivery.cursor).collect(),

@@ -1,6 +1,8 @@
 //! The engine as a receiver sees it: admission, steps that all deliveries share, append, receipt.
 
 mod admission;
+#[cfg(test)]
+mod hop_tests;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -21,9 +23,10 @@ use sluice_net::server::ServerResources;
 use sluice_otlp::{Encoding, Signal};
 use tokio::sync::oneshot;
 
-use crate::ack::{Ack, Awaited};
+use crate::ack::Ack;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Source};
+use crate::hop::Asked;
 use crate::large_work::work_on;
 use crate::receiving::{ReceivingBudget, RouteMemory, WaitingMemory};
 use crate::shared_work::{Processed, SharedWorkMemory};
@@ -158,6 +161,12 @@ impl ReceiverRoute {
         permit: &mut Permit,
     ) -> Result<(Option<Answer>, bool), Refusal> {
         let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
+        let mark = match request.ranges.take().map(|ranges| self.route.arrive(ranges)) {
+            None => None,
+            Some(Ok(Asked::New(mark))) => Some(Arc::new(mark)),
+            Some(Ok(Asked::Known)) => return Ok((None, false)),
+            Some(Err(refusal)) => return Err(refusal),
+        };
         if !self.route.prefix.is_empty() {
             work_on(bytes, items, || self.prepare(&mut request, permit))?;
             if request.payload.bytes.len() > bytes {
@@ -166,10 +175,11 @@ impl ReceiverRoute {
             }
         }
         self.check_storable(request.payload.bytes.len())?;
-        let Request { payload, items, metadata, position } = request;
+        let Request { payload, items, metadata, position, .. } = request;
         if items == 0 {
             // Nothing is left of it that could be lost.
             position.iter().for_each(Position::resolve);
+            mark.iter().for_each(|mark| mark.keep());
             return Ok((None, false));
         }
         let frame = Frame {
@@ -181,15 +191,20 @@ impl ReceiverRoute {
             metadata,
         };
         let route = &self.route;
-        let waits = *route.awaited != Awaited::default();
-        let (ack, answer) = waits.then(|| Ack::new(route.awaited.clone())).unzip();
+        let (mut ack, answer) = route.waits().then(|| Ack::new(route.awaited.clone())).unzip();
+        let of_source = mark.clone().filter(|_| ack.is_none());
+        ack.iter_mut().for_each(|ack| ack.settles(mark.clone()));
+        let has_source = position.is_some() || of_source.is_some();
         let entry = Arc::new(Entry {
             receiving: route.disk.as_ref().map(|_| self.door.receiving.clone()),
-            source: position.map(|position| Source::new(position, route.readers.len())),
+            source: has_source.then(|| Source::new(position, of_source, route.readers.len())),
+            mark: mark.clone(),
             ..Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
         });
         let charge = entry.charge();
         let appended = route.log.append(entry.clone(), charge, &route.readers);
+        mark.iter().for_each(|mark| mark.note_appended(appended.offset));
+        drop(mark);
         entry.not_appended_for(&appended.gone);
         drop(entry);
         let has_readers = appended.gone.len() < route.readers.len();

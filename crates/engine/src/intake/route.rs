@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_flow::Refusal;
+use sluice_flow::hop::Ranges;
 use sluice_flow::overload::admission::{self, Arrival, Obstacle, Patience};
 use sluice_flow::overload::{DeliveryState, delay, disk};
 use sluice_log::{Appended, CursorId, Log};
@@ -13,6 +14,7 @@ use crate::ack::Awaited;
 use crate::backlog::Backlog;
 use crate::delivery::Delivery;
 use crate::entry::{Entry, Origin};
+use crate::hop::{Asked, Known, Promise};
 use crate::steps::Step;
 use crate::storage::LogWatch;
 
@@ -22,6 +24,8 @@ pub(crate) struct Route {
     pub prefix: Vec<Arc<Step>>,
     pub origin: Arc<Origin>,
     pub log: Arc<Log<Entry>>,
+    /// The ranges of other Sluices that the log has had.
+    pub known: Arc<Known>,
     pub backlog: Arc<Backlog>,
     pub deliveries: Arc<[Arc<Delivery>]>,
     pub readers: Arc<[CursorId]>,
@@ -36,6 +40,18 @@ pub(crate) struct Route {
 }
 
 impl Route {
+    /// Senders wait for deliveries or the disk.
+    pub(super) fn waits(&self) -> bool {
+        *self.awaited != Awaited::default()
+    }
+
+    /// Looks for a request of another Sluice among those that the log has had. A frame that may be
+    /// withdrawn when it is on disk already does not have the ranges there.
+    pub(super) fn arrive(&self, ranges: Ranges) -> Result<Asked, Refusal> {
+        let is_stored = self.disk.is_some() && self.awaited.delivered.is_empty();
+        self.known.arrive(ranges, Promise { is_answered: !self.waits(), is_stored })
+    }
+
     fn states(&self, now: Instant) -> impl Iterator<Item = (&Delivery, DeliveryState)> + Clone {
         let is_cpu_bound = self.backlog.is_cpu_bound();
         self.deliveries.iter().map(move |delivery| (&**delivery, delivery.state(now, is_cpu_bound)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use sluice_flow::hop::Totals;
 use sluice_log::{Holding, Log, LogStats};
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
@@ -20,6 +21,7 @@ use crate::storage::Storage;
 pub(super) struct Sample {
     log: Arc<Log<Entry>>,
     stats: LogStats,
+    known: Totals,
     stored_bytes: u64,
     /// Zero in memory, where nothing is to be written.
     unwritten_bytes: u64,
@@ -31,6 +33,7 @@ pub(super) fn write(exposition: &mut Exposition<'_>, storage: &Storage) {
         let log = storage.log(signal);
         let sample = Sample {
             stats: log.stats(),
+            known: storage.known[signal as usize].totals(),
             stored_bytes: log.stored_bytes(),
             unwritten_bytes: if log.is_on_disk() { log.unwritten_bytes() } else { 0 },
             is_in_trouble: log.trouble().is_some(),
@@ -48,7 +51,7 @@ impl Sample {
     }
 }
 
-/// All but the first three are zero where telemetry is in memory only.
+/// All but the first six are zero where telemetry is in memory only.
 pub(super) const LOGS: Table<Sample> = Table {
     title: "Logs",
     labels: &["signal"],
@@ -57,6 +60,16 @@ pub(super) const LOGS: Table<Sample> = Table {
             "Bytes of frames in memory that a delivery still needs."),
         row!(Gauge "sluice_log_unwritten" in "bytes" = unwritten_bytes,
             "Bytes of frames in memory that a delivery still needs and that are not on disk."),
+        row!(Counter "sluice_log_repeated_requests" = known.repeated_requests,
+            "Requests of other Sluices that the log has had: they were acknowledged and not stored \
+             again."),
+        row!(Gauge "sluice_log_known_sources" = known.sources,
+            "Deliveries of other Sluices whose repeated requests the log would know."),
+        row!(Gauge "sluice_log_known_ranges" = known.ranges,
+            "Ranges of them that the log remembers."),
+        row!(Counter "sluice_log_forgotten_ranges" = known.evicted_ranges,
+            "Ranges that were forgotten to make room for newer ones: repeated, they would be \
+             stored again."),
         row!(Gauge "sluice_log_trouble" = is_in_trouble,
             "1 while reading from or writing to the disk fails."),
         row!(Gauge "sluice_log_disk" in "bytes" = stats.disk_bytes,

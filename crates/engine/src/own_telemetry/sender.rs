@@ -133,6 +133,7 @@ impl Sender {
             // It may be corrected while the process runs.
             Outcome::Misconfigured { reason } => Sent::Again { delay: None, reason },
             Outcome::TooLarge { reason }
+            | Outcome::Overlaps { reason }
             | Outcome::Rejected { reason }
             | Outcome::Failed { reason } => Sent::Refused { reason },
         }

@@ -30,7 +30,11 @@ impl Plan {
         for delivery in &self.deliveries {
             let (promise, batches) = (self.promise(delivery), batching(delivery));
             let retries = self.retrying(delivery);
-            let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}\n", delivery.id);
+            let _ = writeln!(text, "{}\n  {promise}\n  {batches}\n  {retries}", delivery.id);
+            if let Some(once) = self.sends_once(delivery) {
+                let _ = writeln!(text, "  {once}");
+            }
+            text.push('\n');
         }
         text
     }
@@ -97,6 +101,9 @@ impl Plan {
                     "{} receives at {address} ({protocol}; {tls}; {auth}; requests up to {most})",
                     receiver.id
                 );
+            }
+            if let Some(once) = self.stores_once(receiver) {
+                let _ = writeln!(text, "{once}");
             }
         }
         for (id, exporter) in &self.exporters {

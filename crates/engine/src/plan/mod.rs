@@ -7,6 +7,7 @@ mod describe;
 mod disk;
 mod dispatch;
 mod files;
+mod hop;
 mod own_telemetry;
 mod ports;
 mod read;

@@ -14,11 +14,14 @@ pub(crate) use watch::{LogWatch, watch};
 use crate::delivery::{DeadLetters, DeliveryId, OnDisk};
 use crate::entry::Entry;
 use crate::error::{Result, StartError};
+use crate::hop::Known;
 use crate::plan::{DiskPlan, Plan};
 
 /// State that all logs share.
 pub(crate) struct Storage {
     pub logs: [Arc<Log<Entry>>; 3],
+    /// The ranges of other Sluices that each log has had.
+    pub known: [Arc<Known>; 3],
     pub watches: [Arc<LogWatch>; 3],
     /// Memory of all logs.
     pub memory: Arc<MemoryUse>,
@@ -37,7 +40,9 @@ impl Storage {
         let Some(disk) = plan.disk.clone() else {
             let memory = Arc::<MemoryUse>::default();
             let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
-            return Ok(Storage { logs, watches: Default::default(), memory, directory: None });
+            let known = Signal::ALL.map(|signal| Arc::new(Known::in_memory(signal)));
+            let (watches, directory) = Default::default();
+            return Ok(Storage { logs, known, watches, memory, directory });
         };
         opening(move || open_directory(&disk)).await?
     }
@@ -163,25 +168,32 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage> {
         StartError(format!("buffer.directory: {error}{remedy}"))
     })?;
     let memory = Arc::<MemoryUse>::default();
-    let mut logs = Vec::new();
+    let (mut logs, mut windows) = (Vec::new(), Vec::new());
     for signal in Signal::ALL {
+        let directory = path.join(signal.as_str());
+        let (known, from) = Known::open(&*disk, &directory, signal);
         let options = OpenOptions {
             segment_bytes: plan.segment_bytes,
             memory: memory.clone(),
             memory_limit_bytes: plan.tail_bytes,
             read_ahead_bytes: plan.read_ahead_bytes,
             flush_after: plan.flush_after,
-            ..OpenOptions::new(disk.clone(), path.join(signal.as_str()), signal.as_str())
+            companion: Some(known.clone()),
+            ..OpenOptions::new(disk.clone(), &directory, signal.as_str())
         };
         let failed = |error| StartError(format!("the log of {signal} cannot be opened: {error}"));
         let (log, recovered) = Log::open(options).map_err(failed)?;
         tell(signal, &recovered);
+        known.opened(&*disk, &directory, log.head(), from);
         logs.push(Arc::new(log));
+        windows.push(known);
     }
     let logs = logs.try_into().unwrap_or_else(|_| unreachable!("there is a log a signal"));
+    let known = windows.try_into().unwrap_or_else(|_| unreachable!("and a window"));
     let directory =
         OwnedDirectory { path: path.clone(), segment_bytes: plan.segment_bytes, _lock: lock };
-    Ok(Storage { logs, watches: Default::default(), memory, directory: Some(directory) })
+    let (watches, directory) = (Default::default(), Some(directory));
+    Ok(Storage { logs, known, watches, memory, directory })
 }
 
 fn tell(signal: Signal, found: &Recovered) {

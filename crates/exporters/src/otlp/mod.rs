@@ -4,6 +4,7 @@ mod config;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,6 +34,10 @@ const ADDRESSES: usize = 8;
 impl ExporterConfig for OtlpConfig {
     fn client(&self) -> Option<&ClientOptions> {
         Some(&self.client)
+    }
+
+    fn spreads_requests(&self) -> bool {
+        self.channel.balancer == Balancer::RoundRobin
     }
 
     /// Requests share connections.
@@ -115,7 +120,14 @@ impl Protocol for Grpc {
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
         let signal = request.signal;
         let uri = &self.uris[signal as usize];
-        let request = Call { uri, headers, encoding: request.encoding, chunks: &request.chunks };
+        let Packed { encoding, chunks, ranges, .. } = request;
+        // A retry has to reach the instance that may have had the first attempt.
+        let keeps_to = ranges.as_ref().map(|ranges| {
+            let mut hasher = DefaultHasher::new();
+            ranges.hash(&mut hasher);
+            hasher.finish()
+        });
+        let request = Call { uri, headers, encoding: *encoding, chunks, keeps_to };
         let reply = call(&self.channel, request, ANSWER_LIMIT_BYTES).await?;
         let outcome = outcome::of_grpc(&reply, &self.secrets(signal, headers));
         Ok((outcome, reply.status.code == Code::Unauthenticated))

@@ -26,6 +26,7 @@ fn reason(outcome: Outcome) -> String {
         Outcome::Misconfigured { reason }
         | Outcome::Rejected { reason }
         | Outcome::Failed { reason }
+        | Outcome::Overlaps { reason }
         | Outcome::PartlyRejected { reason, .. }
         | Outcome::RetryAfter { reason, .. } => reason,
         other => panic!("{other:?}"),

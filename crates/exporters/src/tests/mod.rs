@@ -86,6 +86,7 @@ pub(crate) fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Misconfigured { .. } => "misconfigured",
         Outcome::Rejected { .. } => "rejected",
         Outcome::Failed { .. } => "failed",
+        Outcome::Overlaps { .. } => "overlaps",
     }
 }
 

@@ -282,6 +282,12 @@ impl<L> Dispatcher<L> {
                 return self.hold(batch, reason, retry::HOLD_BACKOFF, at);
             }
             Outcome::TooLarge { reason } => return self.too_large(batch, reason),
+            Outcome::Overlaps { reason } => {
+                if self.state != State::Open {
+                    self.open(now);
+                }
+                return self.halve(batch, Cause::Rejected, reason);
+            }
             Outcome::Rejected { reason } => {
                 return self.rejected(batch, Cause::Rejected, reason, at);
             }
@@ -291,8 +297,8 @@ impl<L> Dispatcher<L> {
         Verdict::Delivered { units: batch.units, rejected_items, reason }
     }
 
-    /// Applies that a batch is too large for its exporter to encode. This says nothing of what the
-    /// backend takes.
+    /// Applies that a batch is too large for its exporter to encode, or has too many ranges to
+    /// name. This says nothing of what the backend takes.
     pub fn note_unpackable(&mut self, batch: Batch<L>, reason: String, now: Instant) -> Verdict<L> {
         self.concurrency.finish(0, now);
         self.halve(batch, Cause::TooLarge, reason)

@@ -378,3 +378,33 @@ fn no_more_is_refused_than_was_sent() {
     let verdict = dispatcher.note_outcome(batch, refused, now, 0.5);
     assert!(matches!(verdict, Verdict::Delivered { rejected_items: 3, .. }), "{verdict:?}");
 }
+
+/// Scenario: after a crash another Sluice has had a part of a batch. Guarantee: its parts go out at
+/// once, in order, down to what is known or new as a whole, and none is held to be at fault.
+#[test]
+fn a_batch_that_is_known_in_part_goes_out_in_parts() {
+    let (mut dispatcher, now) = (Dispatcher::new(policy()), Instant::now());
+    (0..5).for_each(|id| dispatcher.offer(unit(id, 1, 10), now));
+    let (mut sent, mut taken) = (Vec::new(), Vec::new());
+    while let Some(batch) = dispatcher.next(now) {
+        let ids: Vec<_> = batch.units.iter().map(|unit| unit.lease).collect();
+        let is_known: BTreeSet<bool> = ids.iter().map(|id| *id < 3).collect();
+        sent.push(ids);
+        let outcome = match is_known.len() {
+            1 => Outcome::Delivered,
+            _ => Outcome::Overlaps { reason: "known".into() },
+        };
+        if let Verdict::Delivered { units, .. } = dispatcher.note_outcome(batch, outcome, now, 0.5)
+        {
+            taken.extend(units.iter().map(|unit| unit.lease));
+        }
+    }
+    assert_eq!(sent, [vec![0, 1, 2, 3, 4], vec![0, 1], vec![2, 3, 4], vec![2], vec![3, 4]]);
+    assert_eq!(taken, [0, 1, 2, 3, 4]);
+    assert!(dispatcher.is_idle() && *dispatcher.state() == State::Open);
+    dispatcher.offer(unit(5, 9, 10), now);
+    let batch = dispatcher.next(now).expect("one unit");
+    let overlaps = Outcome::Overlaps { reason: "known".into() };
+    let verdict = dispatcher.note_outcome(batch, overlaps, now, 0.5);
+    assert!(matches!(verdict, Verdict::Divide { limits, .. } if limits.max_items == 5));
+}

@@ -30,6 +30,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use crate::export::BoxFuture;
 use crate::frame::{Metadata, Payload};
+use crate::hop::Ranges;
 
 pub trait Ingress: Send + Sync + 'static {
     /// The present route of the signal's data: one snapshot, to be kept for the life of one
@@ -102,6 +103,9 @@ pub struct Request {
     pub metadata: Arc<Metadata>,
     /// Range of a source that can be read again. `None` for other sources.
     pub position: Option<Position>,
+    /// Ranges of the sending Sluice: what the log has had of them is not stored again. `None` for
+    /// other senders.
+    pub ranges: Option<Ranges>,
 }
 
 /// Memory for requests on their way from their source to the log.
@@ -213,6 +217,8 @@ pub enum Refusal {
     Invalid { reason: String },
     /// The sole backend refused it for good (`buffer.ack: delivered`): the sender gets the reason.
     Rejected { reason: String },
+    /// The log has had a part of the request's [`Ranges`]: the sender cuts it. ALREADY_EXISTS, 409.
+    Overlaps,
     /// The sole backend reports an error of its own: UNKNOWN, 500.
     Failed { reason: String },
 }

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use sluice_net::grpc::Code;
 use sluice_otlp::{Encoding, Signal};
 
-use super::scan::Item;
+use super::scan::{Item, scan};
 use crate::identity::{Identity, SEQUENCE_LIMIT, SequenceSet, Stamp};
 use crate::latency::{new_histogram, record};
 
@@ -47,6 +47,16 @@ pub struct Received {
     /// Inflated.
     pub body: Bytes,
     pub is_json: bool,
+}
+
+impl Received {
+    /// The items of a protobuf request. Those of unknown origin are left out.
+    pub fn identities(&self) -> Vec<Identity> {
+        let mut items = Vec::new();
+        // It was taken: it can be read.
+        let _ = scan(self.signal, &self.body, &mut items);
+        items.into_iter().flatten().map(|stamp| stamp.identity).collect()
+    }
 }
 
 pub struct Store {

@@ -133,7 +133,7 @@ impl CursorFile {
 }
 
 /// Creates or replaces a file, all at once. Durable when this returns.
-pub(super) fn replace_file(
+pub(crate) fn replace_file(
     disk: &dyn Disk,
     path: &Path,
     write: impl FnOnce(&dyn DiskFile, &Path) -> Result<()>,

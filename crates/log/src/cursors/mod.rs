@@ -19,7 +19,7 @@ pub use file::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, CursorFile, TEMPORARY_EXTENSION, damaged_slots, escape,
     file_name,
 };
-pub(crate) use file::{UNREAD_OFFSETS, cursor_paths, unescape};
+pub(crate) use file::{UNREAD_OFFSETS, cursor_paths, replace_file, unescape};
 pub(crate) use files::{CursorFiles, FoundCursors, is_unknown, read_list};
 
 /// Above this many the lowest are joined: the offsets between them count as not taken.

@@ -40,7 +40,9 @@ use crate::disk::{BadBlocks, CallKind, Calls};
 use crate::error::{IoContext as _, Result};
 use crate::format::FileKind;
 use crate::recovery::OpenOptions;
-use crate::segment::{ScanOptions, SegmentScan, SegmentWriter, SetAside, Unremoved, new_header};
+use crate::segment::{
+    ScanOptions, SegmentScan, SegmentWriter, SetAside, Unremoved, new_header, random_u64,
+};
 use crate::types::{Charge, CursorId, DiskTrouble, Holding, LogStats, MemoryUse, Offset};
 
 use segments::Segments;
@@ -60,6 +62,7 @@ const LEFT_MAX: usize = 4;
 /// An append-only sequence of shared entries with one cursor a reader.
 pub struct Log<T> {
     shared: Arc<Shared<T>>,
+    instance: u128,
 }
 
 /// State that the log and its threads share.
@@ -185,7 +188,14 @@ impl<T> Log<T> {
             read_ahead_wake: Condvar::new(),
             maintenance_wake: Condvar::new(),
         };
-        Log { shared: Arc::new(shared) }
+        let [high, low] = [(); 2].map(|()| u128::from(random_u64()));
+        Log { shared: Arc::new(shared), instance: high << 64 | low }
+    }
+
+    /// A random id of this log in this process: after a crash, offsets that no file names are given
+    /// again.
+    pub fn instance(&self) -> u128 {
+        self.instance
     }
 
     /// Changes when frames are written, how much memory frames on disk may use, and how much is

@@ -214,6 +214,11 @@ impl<T> Log<T> {
         Appended { offset, gone, over_budget }
     }
 
+    /// The offset that the next entry gets.
+    pub fn head(&self) -> Offset {
+        self.shared.inner.lock().slots.head()
+    }
+
     /// Leases the next entry for a reader until it is resolved. Never waits for the disk.
     pub fn read(&self, id: CursorId) -> Next<T> {
         let mut inner = self.shared.inner.lock();

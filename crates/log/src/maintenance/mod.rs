@@ -3,8 +3,9 @@
 //! it is gone.
 //!
 //! While something is on disk it runs at each interval ([`crate::OpenOptions::keep_interval`]) and
-//! soon after segments were given up. Safety does not need it: a cursor that was not written costs
-//! repeated deliveries after a crash, a segment that was not removed costs space.
+//! soon after segments were given up. The text of the log's user is stored at each interval, if it
+//! has changed. Safety does not need it: a cursor that was not written costs repeated deliveries
+//! after a crash, a segment that was not removed costs space.
 //!
 //! Invariants
 //! - Cursors are written, and those of removed readers are gone, before segments are removed:
@@ -21,8 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
+use crate::companion;
 use crate::cursors::CursorFiles;
 use crate::disk::remove_if_there;
 use crate::error::{FileError, IoContext as _, Result};
@@ -91,6 +93,7 @@ impl<T: Record> Maintenance<T> {
         }
         let unpinned = self.take_unpinned(at_the_end);
         self.files.lock().store(&self.shared, &self.home, at_the_end);
+        self.store_companion();
         let has_gone = !unpinned.is_empty();
         self.unremoved.extend(unpinned.into_iter().map(Run::of));
         self.remove_unneeded(at_the_end);
@@ -106,6 +109,14 @@ impl<T: Record> Maintenance<T> {
         }
         if !at_the_end && Instant::now() >= self.rewrite_at {
             self.rewrite();
+        }
+    }
+
+    fn store_companion(&self) {
+        let Home { options, .. } = &self.home;
+        if let Some(kept) = options.companion.as_ref().filter(|it| it.is_changed()) {
+            let stored = companion::store(&*options.disk, &options.directory, &kept.text());
+            kept.stored(stored);
         }
     }
 
@@ -134,6 +145,8 @@ impl<T: Record> Maintenance<T> {
             if has_work && store.ends == Ends::No {
                 return true;
             }
+            // Nothing else is to be done: cursors are not worth a sync.
+            MutexGuard::unlocked(&mut inner, || self.store_companion());
             next = Instant::now() + self.home.options.keep_interval;
         }
     }

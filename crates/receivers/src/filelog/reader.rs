@@ -214,7 +214,8 @@ impl Reader {
                     let payload = Payload::identity(self.lines.finish());
                     permit.grow_to(payload.bytes.len())?;
                     permit.shrink_to(payload.bytes.len());
-                    let request = Request { payload, items, metadata: Arc::default(), position };
+                    let metadata = Arc::default();
+                    let request = Request { payload, items, metadata, position, ranges: None };
                     let receipt = match route.submit(request, permit) {
                         Ok(receipt) => receipt,
                         Err(refusal) => return Err(self.refused(id, range.start, items, refusal)),
@@ -308,7 +309,8 @@ impl Reader {
         // What is refused here is read again, as its positions end unresolved.
         permit.grow_to(payload.bytes.len()).ok()?;
         permit.shrink_to(payload.bytes.len());
-        let request = Request { payload, items, metadata: Arc::default(), position };
+        let metadata = Arc::default();
+        let request = Request { payload, items, metadata, position, ranges: None };
         match route.submit(request, permit) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use sluice_flow::Metadata;
+use sluice_flow::hop::{self, Ranges};
 use sluice_flow::source::{Ingress, IngressRoute, Permit, Request};
 use sluice_net::auth::server::{AuthError, ServerAuth};
 use sluice_net::compress::Packing;
@@ -20,6 +21,8 @@ use super::inspect::{Inspected, Inspector, Work};
 use super::refusal::{Refused, RefusedReason};
 use super::senders::Sender;
 use super::waiting::{Body, Waits};
+
+const RANGE: HeaderName = HeaderName::from_static(hop::HEADER);
 
 /// The format of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,7 @@ pub(super) struct Incoming<'a> {
 struct ReadRequest {
     route: Arc<dyn IngressRoute>,
     metadata: Arc<Metadata>,
+    ranges: Option<Ranges>,
     work: Work,
     permit: Permit,
 }
@@ -60,6 +64,12 @@ struct ReadRequest {
 pub(super) fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers::sole(headers, &CONTENT_TYPE).ok()??;
     value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
+}
+
+/// The ranges that another Sluice names. Those that this release does not understand are ignored.
+fn ranges_of(headers: &HeaderMap) -> Option<Ranges> {
+    let value = headers::sole(headers, &RANGE).ok()??;
+    Ranges::parse(value.to_str().ok()?).ok()
 }
 
 impl Ingest {
@@ -117,7 +127,9 @@ impl Ingest {
                 let metadata = sender.metadata(&head, keys, &mut permit)?;
                 let limit_bytes = self.config.limit_bytes;
                 let work = Work::new(&*route, signal, format, packing, bytes, limit_bytes);
-                Ok(ReadRequest { route, metadata, work, permit })
+                let ranges = ranges_of(&head.headers);
+                ranges.iter().try_for_each(|it| permit.grow(it.memory_bytes()))?;
+                Ok(ReadRequest { route, metadata, ranges, work, permit })
             };
             let read = read.await;
             drop((head, body));
@@ -162,7 +174,7 @@ impl Ingest {
         arrived: ReadRequest,
         counters: &SignalCounters,
     ) -> Result<(u32, usize), (Refused, u32)> {
-        let ReadRequest { route, metadata, work, permit } = arrived;
+        let ReadRequest { route, metadata, ranges, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
         let (inspected, permit) = inspected.map_err(|refused| (refused, 0))?;
@@ -176,7 +188,7 @@ impl Ingest {
             // It was admitted as it came: the backlogs may have no room for what it inflates to.
             route.admit_at_once(0).map_err(|refusal| (refusal.into(), items))?;
         }
-        let request = Request { payload, items, metadata, position: None };
+        let request = Request { payload, items, metadata, position: None, ranges };
         let submitted = route.submit(request, permit);
         drop(turn);
         let accepted = match submitted {
@@ -184,5 +196,28 @@ impl Ingest {
             Err(refusal) => Err(refusal),
         };
         accepted.map(|()| (items, len_bytes)).map_err(|refusal| (refusal.into(), items))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    /// Guarantee: what is not understood is stored as if it had no ranges. A request is not refused
+    /// for it.
+    #[test]
+    fn ranges_that_are_not_understood_are_ignored() {
+        let text = "1;00000000000000000000000000000001.0000000000000007:9+4";
+        let other = "1;00000000000000000000000000000001.0000000000000007:9+5";
+        let of = |values: &[&str]| {
+            let values = values.iter().map(|value| HeaderValue::from_str(value).expect("a value"));
+            ranges_of(&values.map(|value| (RANGE, value)).collect())
+        };
+        assert_eq!(of(&[text]).map(|ranges| ranges.to_string()).as_deref(), Some(text));
+        for values in [&[][..], &["2;later"], &["bytes=0-9"], &["\u{fc}"], &[text, other]] {
+            assert_eq!(of(values), None, "{values:?}");
+        }
     }
 }

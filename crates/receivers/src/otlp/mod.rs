@@ -57,6 +57,10 @@ impl ReceiverConfig for OtlpConfig {
         self.ports().filter_map(|(_, shared, _)| shared.authenticator.as_deref()).collect()
     }
 
+    fn knows_ranges(&self) -> bool {
+        true
+    }
+
     fn listening(&self) -> Vec<Listening<'_>> {
         let listening = self.ports().map(|(transport, shared, _)| {
             let limit_option = match transport {

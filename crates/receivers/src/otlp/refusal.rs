@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::http::StatusCode;
 use sluice_flow::Refusal;
+use sluice_flow::hop::OVERLAP;
 use sluice_net::auth::server::AuthError;
 use sluice_net::compress::DecompressError;
 use sluice_net::grpc::{Code, FrameError, Status};
@@ -23,6 +24,7 @@ pub enum RefusedReason {
     Overloaded,
     TooLarge,
     NeverFits,
+    Overlaps,
     Invalid,
     Rejected,
     Failed,
@@ -33,7 +35,7 @@ pub enum RefusedReason {
 }
 
 /// Each reason as a metric's label, and its answer over gRPC and HTTP.
-const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 12] = {
+const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 13] = {
     use RefusedReason::*;
     const UNSUPPORTED: StatusCode = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     [
@@ -42,6 +44,7 @@ const ANSWERS: [(RefusedReason, &str, Code, StatusCode); 12] = {
         (Overloaded, "overloaded", Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
         (TooLarge, "too_large", Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
         (NeverFits, "never_fits", Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
+        (Overlaps, "overlaps", Code::AlreadyExists, StatusCode::CONFLICT),
         (Invalid, "invalid", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Rejected, "rejected", Code::InvalidArgument, StatusCode::BAD_REQUEST),
         (Failed, "failed", Code::Unknown, StatusCode::INTERNAL_SERVER_ERROR),
@@ -87,6 +90,9 @@ impl RefusedReason {
             }
             RefusedReason::NeverFits => {
                 "send smaller requests, or raise the memory limit: these can never be taken"
+            }
+            RefusedReason::Overlaps => {
+                "after a crash the sending Sluice sends anew: it cuts the request by itself"
             }
             RefusedReason::Invalid => "mend the senders: what they send is no valid OTLP",
             RefusedReason::Rejected => "the backend refuses this data for good: mend the senders",
@@ -152,6 +158,7 @@ impl From<Refusal> for Refused {
         let (reason, message, retry_delay) = match refusal {
             Refusal::Retry { delay, reason } => (RefusedReason::Overloaded, reason, Some(delay)),
             Refusal::TooLarge { reason } => (RefusedReason::NeverFits, reason, None),
+            Refusal::Overlaps => (RefusedReason::Overlaps, OVERLAP.to_owned(), None),
             Refusal::Invalid { reason } => (RefusedReason::Invalid, reason, None),
             Refusal::Rejected { reason } => (RefusedReason::Rejected, reason, None),
             Refusal::Failed { reason } => (RefusedReason::Failed, reason, None),

@@ -162,6 +162,7 @@ async fn the_engines_other_refusals_are_final() {
         (Refusal::Rejected { reason: "x".to_owned() }, Code::InvalidArgument, 400),
         (Refusal::Failed { reason: "x".to_owned() }, Code::Unknown, 500),
         (Refusal::TooLarge { reason: "x".to_owned() }, Code::ResourceExhausted, 413),
+        (Refusal::Overlaps, Code::AlreadyExists, 409),
     ] {
         let receiver = Receiver::start(
             BOTH,

@@ -37,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) cpus: Vec<usize>,
     /// The hard and the soft limit on open files.
     pub(crate) open_files: Option<u64>,
+    /// The address of OTLP over gRPC, for one that follows another.
+    pub(crate) grpc: Option<SocketAddr>,
 }
 
 /// A running gateway. Its receiver `otlp`, metrics and health check are configured here, all else
@@ -58,6 +60,7 @@ impl Gateway {
 
     pub(crate) async fn start_with(config: &str, options: Options) -> Gateway {
         let [grpc, http, metrics, health] = [(); 4].map(|()| free_addr().expect("a free port"));
+        let grpc = options.grpc.unwrap_or(grpc);
         let base = base_config(grpc, http, metrics, health);
         let (mut binary, mut args) = (binary(), Vec::new());
         if let Some(limit) = options.open_files {

@@ -212,11 +212,7 @@ fn all_targets_in_turn_with_a_reason_where_a_subject_cannot_do_one() {
             );
         }
     }
-    assert!(
-        stderr(&output).contains("Sluice scrapes no targets yet"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("Sluice scrapes no targets yet"), "{}", stderr(&output));
     for report in ["report.md", "report.csv", "report.html"] {
         assert!(folder.path().join(report).exists(), "{report}");
     }

@@ -28,7 +28,7 @@ fn letter(len: usize, items: u32, reason: &str) -> DeadLetter {
         metadata: Arc::default(),
     };
     let payload = frame.payload.clone();
-    let origin = Origin { receiver: "otlp".to_owned(), prepared: Vec::new() };
+    let origin = Origin { receiver: "otlp".to_owned(), prepared: Vec::new(), log: None };
     let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
     let entry = Entry::new(frame, Arc::new(origin), None, memory);
     dead_letter(&entry, &[1], payload, items, reason.to_owned())

@@ -1,0 +1,98 @@
+//! Where data goes from one Sluice to another effectively once, and why not.
+//! `docs/decisions/042-effectively-once-hop.md` has the reasons.
+
+use sluice_config::document::Acknowledge;
+
+use super::{DeliveryPlan, Plan, ReceiverPlan};
+
+impl Plan {
+    /// The fate at another Sluice of data that a delivery repeats. None for exporters that do not
+    /// send to one.
+    pub(super) fn sends_once(&self, delivery: &DeliveryPlan) -> Option<String> {
+        let exporter = &self.exporters.get(&delivery.id.exporter)?.config;
+        exporter.client()?;
+        if delivery.senders_wait {
+            return Some(
+                "Another Sluice may store data twice: its senders wait and send it again, which \
+                 is new data to the other one."
+                    .to_owned(),
+            );
+        }
+        let crash = match &self.disk {
+            Some(_) => "also after kill -9 of this process",
+            None => "though kill -9 of this process loses data (memory only)",
+        };
+        let instance = match exporter.spreads_requests() {
+            true => {
+                "if its name has one address (`balancer_name: round_robin` keeps a retry at its \
+                 address only while the connection stands)"
+            }
+            false => "if all requests reach the same instance",
+        };
+        Some(format!("Another Sluice stores its data once, {crash}, {instance}."))
+    }
+
+    /// How far a receiver knows what it has had of another Sluice. None for other receivers.
+    pub(super) fn stores_once(&self, receiver: &ReceiverPlan) -> Option<String> {
+        if !receiver.config.knows_ranges() {
+            return None;
+        }
+        let paths = self.paths.iter().filter(|path| path.receiver == receiver.id);
+        let is_waited_for = paths.flat_map(|path| {
+            self.deliveries.iter().filter(|delivery| delivery.id == path.delivery)
+        });
+        let waits = is_waited_for.clone().any(|delivery| delivery.senders_wait);
+        let until = match (&self.disk, self.ack) {
+            (None, _) => "until this process ends (memory only)",
+            _ if waits => "until this process ends (senders wait for a delivery)",
+            (_, Acknowledge::Memory) => "also after kill -9, but for what that loses",
+            _ => "also after kill -9",
+        };
+        Some(format!("{} stores once what another Sluice repeats, {until}", receiver.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::SystemEnvironment;
+
+    fn described(buffer: &str, exporter: &str) -> String {
+        let text = format!(
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\n\
+             exporters: {{otlp: {{endpoint: 'x:1'{exporter}}}, debug: }}\n\
+             buffer: {{{buffer}}}\n\
+             service: {{pipelines: {{traces: {{receivers: [otlp], exporters: [otlp, debug]}}}}}}\n"
+        );
+        let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
+        plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false))).describe()
+    }
+
+    /// Guarantee: each delivery to another Sluice and each of its receivers is told for what it
+    /// holds, and only those.
+    #[test]
+    fn a_plan_says_where_data_is_stored_once_and_why_not() {
+        let directory = "directory: /nonexistent/sluice";
+        for (buffer, exporter, sends, stores) in [
+            ("", "", "loses data (memory only), if its name", "process ends (memory only)"),
+            (directory, "", "also after kill -9 of this process, if its name", "but for what"),
+            (
+                "directory: /nonexistent/sluice, ack: durable",
+                ", balancer_name: pick_first",
+                "of this process, if all requests reach the same instance.",
+                "also after kill -9\n",
+            ),
+            (
+                directory,
+                ", sending_queue: {enabled: false}",
+                "may store data twice: its senders wait",
+                "process ends (senders wait for a delivery)",
+            ),
+        ] {
+            let plan = described(buffer, exporter);
+            let lines =
+                |start: &str| plan.lines().filter(|it| it.trim().starts_with(start)).count();
+            assert_eq!((lines("Another Sluice "), lines("otlp stores once")), (1, 1), "{plan}");
+            assert!(plan.contains(sends) && plan.contains(stores), "{buffer} {exporter}\n{plan}");
+        }
+    }
+}
