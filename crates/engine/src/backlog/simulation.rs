@@ -13,6 +13,7 @@ use sluice_log::Next;
 use super::*;
 use crate::delivery::{Bounds, DeadLetters, DeliveryId, SharedMemory};
 use crate::entry::Origin;
+use crate::hop::Known;
 use crate::intake::Route;
 use crate::receiving::ReceivingBudget;
 use crate::shared_work::SharedWorkMemory;
@@ -177,6 +178,7 @@ impl World {
                 prefix: Vec::new(),
                 origin: Arc::new(Origin::default()),
                 log,
+                known: Arc::new(Known::in_memory(Signal::Traces)),
                 backlog: backlog.clone(),
                 readers: of_route.iter().map(|delivery| delivery.cursor).collect(),
                 deliveries: of_route.into(),
