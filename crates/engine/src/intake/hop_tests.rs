@@ -111,8 +111,16 @@ impl World {
     }
 
     /// As a delivery does it.
-    fn resolve_next(&self, result: Result<(), Refusal>) {
-        let (offset, entry) = self.log.read(self.reader).entry().expect("there is a frame");
+    async fn resolve_next(&self, result: Result<(), Refusal>) {
+        let began = Instant::now();
+        // After a kill the log looks on disk first.
+        let (offset, entry) = loop {
+            if let Some(next) = self.log.read(self.reader).entry() {
+                break next;
+            }
+            assert!(began.elapsed() < SOON, "there is a frame");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
         if result.is_ok() {
             assert!(self.log.resolve(self.reader, offset));
         }
@@ -167,7 +175,7 @@ async fn what_is_delivered_is_known_after_a_kill_although_its_segment_is_gone() 
     for round in 0..3 {
         let first = 10 * round;
         assert!(!world.knows(frames(first..first + 2)).await);
-        world.resolve_next(Ok(()));
+        world.resolve_next(Ok(())).await;
         use sluice_log::companion::Companion as _;
         eventually(|| !world.known.is_changed()).await;
         world = world.killed_before(remove_segments);
@@ -186,7 +194,7 @@ async fn what_a_kill_has_lost_is_not_known() {
     assert!(world.knows(frames(0..1)).await);
     let world = world.killed();
     assert!(!world.knows(frames(0..1)).await);
-    world.resolve_next(Ok(()));
+    world.resolve_next(Ok(())).await;
     assert!(world.knows(frames(0..1)).await);
 }
 
@@ -198,7 +206,7 @@ async fn a_repeat_waits_for_the_end_of_the_first_attempt() {
         let first = world.send(frames(0..2)).await.expect("is taken");
         let again = world.is_answered(frames(1..2)).await;
         assert!(matches!(again, Err(Refusal::Retry { .. })), "{ack:?} {again:?}");
-        world.resolve_next(Ok(()));
+        world.resolve_next(Ok(())).await;
         assert_eq!(first.accepted().await, Ok(()));
         assert!(world.knows(frames(0..2)).await);
     }
@@ -212,7 +220,7 @@ async fn what_was_refused_is_not_known() {
     let first = world.send(frames(0..2)).await.expect("is taken");
     eventually(|| world.log.stats().commits > 0).await;
     let refusal = Refusal::Rejected { reason: "no".to_owned() };
-    world.resolve_next(Err(refusal.clone()));
+    world.resolve_next(Err(refusal.clone())).await;
     assert_eq!(first.accepted().await, Err(refusal));
     let again = world.send(frames(0..2)).await.expect("is taken");
     drop(again);

@@ -74,12 +74,17 @@ mod tests {
         let directory = "directory: /nonexistent/sluice";
         for (buffer, exporter, sends, stores) in [
             ("", "", "loses data (memory only), if its name", "process ends (memory only)"),
-            (directory, "", "also after kill -9 of this process, if its name", "but for what"),
             (
-                "directory: /nonexistent/sluice, ack: durable",
+                directory,
+                "",
+                "also after kill -9 of this process, if its name",
+                "also after kill -9\n",
+            ),
+            (
+                "directory: /nonexistent/sluice, ack: memory",
                 ", balancer_name: pick_first",
                 "of this process, if all requests reach the same instance.",
-                "also after kill -9\n",
+                "also after kill -9, but for what that loses",
             ),
             (
                 directory,
