@@ -145,6 +145,7 @@ impl Kind {
             Kind::Literal(AnyValue::String(_)) => "a string",
             Kind::Literal(AnyValue::Int(_) | AnyValue::Double(_)) => "a number",
             Kind::Literal(AnyValue::Bytes(_)) => "bytes",
+            Kind::Literal(AnyValue::Array(_)) => "an array",
             Kind::Variable(Variable::Attributes | Variable::Resource) | Kind::Map(_) => "a map",
             Kind::Variable(Variable::Timestamp) => "a time",
             Kind::Array(_) => "an array",

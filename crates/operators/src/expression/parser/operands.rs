@@ -183,6 +183,14 @@ impl<'t> Parser<'t> {
         self.advance();
         let mut items = Vec::new();
         self.items("]", &mut items)?;
+        let literal = |item: &Node| match &item.kind {
+            Kind::Literal(value) => Some(value.clone()),
+            _ => None,
+        };
+        // Made once rather than for each record: `attributes.x in ['a', 'b']`.
+        if let Some(values) = items.iter().map(literal).collect() {
+            return self.literal(at, AnyValue::Array(values));
+        }
         self.node(at, highest(&items), Kind::Array(items))
     }
 
