@@ -3,8 +3,11 @@
 //!
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
+mod fluentforward;
+mod listen;
 pub mod otlp;
 mod receiver;
+mod untold;
 
 pub use receiver::{
     BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
@@ -12,4 +15,4 @@ pub use receiver::{
 };
 
 /// The kinds of receivers in this build.
-pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND]);
+pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND, fluentforward::KIND]);
