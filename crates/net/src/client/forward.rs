@@ -57,7 +57,7 @@ impl ForwardClient {
         ForwardClient { connector, options, idle: Mutex::default() }
     }
 
-    /// Sends messages and waits until each that has a chunk id is acknowledged. Others count as sent
+    /// Sends messages and waits until each with a chunk id is acknowledged. Others count as sent
     /// once the connection has taken them.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ const SALT_BYTES: usize = 16;
 /// A reason in `PONG` that is kept.
 const REASON_MAX_BYTES: usize = 512;
 
-/// What both sides know.
+/// The secret of both sides, and the name of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSecret {
     pub key: Secret,

@@ -173,8 +173,8 @@ fn time_ns(item: Item<'_>) -> Result<i64, MessageError> {
     }
 }
 
-/// Writes a time in nanoseconds since 1970 as an `EventTime`, whose seconds have 32 bits: one before
-/// 1970 becomes 1970, one after 2106 the last of these seconds.
+/// Writes a time in nanoseconds since 1970 as an `EventTime`, whose seconds have 32 bits: one after
+/// 2106 becomes the last of these seconds.
 pub fn write_event_time(out: &mut Vec<u8>, time_ns: u64) {
     let seconds = u32::try_from(time_ns / NANOS as u64).unwrap_or(u32::MAX);
     let nanos = (time_ns % NANOS as u64) as u32;

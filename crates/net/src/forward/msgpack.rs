@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
     /// The next item. The parts of an array or a map are items of their own.
     ///
     /// # Errors
-    /// [`Malformed`] if the bytes end within it, or it is none.
+    /// [`Malformed`] if the bytes end within it, or are no MessagePack.
     pub fn item(&mut self) -> Result<Item<'a>, Malformed> {
         let rest = &self.bytes[self.at..];
         let head = head(rest)?.ok_or(Malformed::Cut)?;

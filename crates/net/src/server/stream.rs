@@ -98,8 +98,8 @@ impl StreamRequest {
         self.arriving = None;
     }
 
-    /// Whether its peer is too slow from now on. False: it has to go, because others need the memory
-    /// of connections.
+    /// Whether its peer is too slow from now on. False: it has to go, because others need the
+    /// memory of connections.
     pub fn set_stalled(&mut self, is_stalled: bool) -> bool {
         if !is_stalled {
             self.stalled = None;

@@ -1,5 +1,5 @@
-//! From messages to one OTLP request, as the Collector's receiver makes it: the tag as the attribute
-//! `fluent.tag`, `log` or `message` as the body, other fields as attributes.
+//! From messages to one OTLP request, as the Collector's receiver makes it: the tag as the
+//! attribute `fluent.tag`, `log` or `message` as the body, other fields as attributes.
 //!
 //! Records are written straight from MessagePack to protobuf. The most that a record can become is
 //! known from its length and its number of values, and asked for before it is written.

@@ -473,7 +473,7 @@ async fn senders_have_to_know_the_key_and_a_user() {
         let hello = answer(&mut stream).await.expect("a HELO");
         let greeted = Client::greet(&secret, Some(&user), &hello, [1; 16]);
         let (client, ping) = greeted.expect("is a HELO");
-        // What is sent with the PING is not read before it is answered.
+        // A message that comes with the PING is taken once that is answered.
         let all = [&*ping, &packed(0..1, Some("id"))].concat();
         stream.write_all(&all).await.expect("is sent");
         let pong = answer(&mut stream).await.expect("a PONG");
