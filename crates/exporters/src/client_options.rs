@@ -40,6 +40,18 @@ impl ClientOptions {
         highest_level: Option<i32>,
         request_limit_bytes: u64,
     ) -> ClientOptions {
+        ClientOptions::read_for(fields, true, timeout, highest_level, request_limit_bytes)
+    }
+
+    /// As [`ClientOptions::read`]. `has_headers`: the protocol has headers, and so credentials in
+    /// them.
+    pub(crate) fn read_for(
+        fields: &mut Fields<'_>,
+        has_headers: bool,
+        timeout: Duration,
+        highest_level: Option<i32>,
+        request_limit_bytes: u64,
+    ) -> ClientOptions {
         let doc = "Time limit for one request. 0: an hour, which is the longest.";
         let timeout = fields.duration_in("timeout", timeout, Duration::ZERO..=TIMEOUT_MAX, doc);
         if !timeout.is_zero() && timeout < Duration::from_millis(1) {
@@ -49,8 +61,8 @@ impl ClientOptions {
             timeout: if timeout.is_zero() { TIMEOUT_MAX } else { timeout },
             compression_level: compression_level(fields, highest_level),
             tls: ClientTlsOptions::read(fields),
-            headers: read_headers(fields),
-            authenticator: read_authenticator(fields),
+            headers: if has_headers { read_headers(fields) } else { HeaderMap::new() },
+            authenticator: if has_headers { read_authenticator(fields) } else { None },
             max_request_bytes: {
                 let doc = "Larger requests are split before they are sent. If the backend's own \
                            limit is lower, Sluice learns it from the refusals.";

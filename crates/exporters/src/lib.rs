@@ -13,6 +13,9 @@ mod debug;
 mod exporter;
 mod file;
 mod files;
+mod fluent;
+mod fluentbit_http;
+mod fluentforward;
 mod json;
 mod network;
 mod nop;
@@ -36,6 +39,8 @@ pub static EXPORTERS: ComponentKinds<Box<dyn ExporterConfig>> = ComponentKinds::
     otlphttp::KIND,
     debug::KIND,
     file::KIND,
+    fluentbit_http::KIND,
+    fluentforward::KIND,
     nop::KIND,
     #[cfg(test)]
     test_exporter::KIND,

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod client;
 pub mod compress;
+pub mod forward;
 pub mod grpc;
 pub mod headers;
 pub mod reload;

@@ -4,8 +4,11 @@
 //! One folder a receiver, and its line in the list below: nothing else knows of a kind.
 
 pub mod filelog;
+mod fluentforward;
+mod listen;
 pub mod otlp;
 mod receiver;
+mod untold;
 
 pub use receiver::{
     BindContext, BoundReceiver, Checkpoints, Listening, ReceiverConfig, ReceiverContext,
@@ -13,4 +16,5 @@ pub use receiver::{
 };
 
 /// The kinds of receivers in this build.
-pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[otlp::KIND, filelog::KIND]);
+pub static RECEIVERS: ReceiverKinds =
+    ReceiverKinds::new(&[otlp::KIND, filelog::KIND, fluentforward::KIND]);

@@ -31,12 +31,20 @@ pub type Streams = HashMap<String, Positions>;
 pub struct Listening<'a> {
     pub protocol: &'static str,
     /// The options in which the address stands, from the outermost.
-    pub path: [&'static str; 3],
+    pub path: &'static [&'static str],
     pub address: &'a Address,
     pub tls: Option<&'a TlsOptions>,
     pub authenticator: Option<&'a str>,
     /// The limit on a request, and its option beside the address.
     pub request_limit: (&'static str, usize),
+}
+
+impl<'a> Listening<'a> {
+    /// The path of an option beside the address.
+    pub fn beside_address(&self, option: &'a str) -> Vec<&'a str> {
+        let (_, section) = self.path.split_last().unwrap_or((&"", &[]));
+        section.iter().copied().chain([option]).collect()
+    }
 }
 
 /// The directory of a receiver's checkpoint.

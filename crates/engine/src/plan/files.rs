@@ -15,8 +15,7 @@ use super::read::{Read, component};
 pub(super) fn check(document: &Document, read: &Read, diagnostics: &mut Diagnostics) {
     for (component, listening) in listening(document, read) {
         if let Some(tls) = listening.tls {
-            let [protocols, protocol, _] = listening.path;
-            let path = [protocols, protocol, "tls"];
+            let path = listening.beside_address("tls");
             report(component, &path, tls, || check_server(tls), diagnostics);
         }
     }

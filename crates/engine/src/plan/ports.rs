@@ -51,7 +51,7 @@ fn listeners(document: &Document, read: &Read) -> Vec<Listener> {
     let of_receivers = listening(document, read).map(|(component, listening)| Listener {
         what: format!("{}.{}", component.path, listening.path.join(".")),
         address: listening.address.clone(),
-        span: Some(span_at(component, &listening.path)),
+        span: Some(span_at(component, listening.path)),
         is_receiver: true,
     });
     let admin = |what: String, endpoint: &str, span| {
@@ -122,16 +122,17 @@ fn warn_of_limit(
     diagnostics: &mut Diagnostics,
 ) {
     let (option, limit_bytes) = listening.request_limit;
-    let [protocols, protocol, _] = listening.path;
-    let Some(span) = find(&component.node, &[protocols, protocol, option]) else { return };
+    let option = listening.beside_address(option);
+    let Some(span) = find(&component.node, &option) else { return };
     let most_bytes = memory.receiving_bytes;
     if limit_bytes as u64 <= most_bytes {
         return;
     }
     let message = format!(
-        "`{}.{protocols}.{protocol}.{option}` allows requests of {} MiB, but the memory limit of \
-         {} MiB has room for {} MiB: larger ones are refused for good",
+        "`{}.{}` allows requests of {} MiB, but the memory limit of {} MiB has room for {} MiB: \
+         larger ones are refused for good",
         component.path,
+        option.join("."),
         limit_bytes as u64 / MIB,
         memory.limit_bytes / MIB,
         most_bytes / MIB

@@ -37,6 +37,9 @@ pub enum TransportError {
     AnswerTooLarge { limit_bytes: usize },
     #[error("the peer does not speak gRPC: {reason}")]
     NotGrpc { reason: String },
+    /// The handshake of the forward protocol failed: one side does not know the other.
+    #[error("the handshake failed: {reason}")]
+    Unauthenticated { reason: String },
     #[error("{reason}")]
     RequestTooLarge { reason: String },
     #[error("the proxy {proxy} refused to connect: {reason}")]
@@ -50,8 +53,8 @@ pub type Result<T, E = TransportError> = std::result::Result<T, E>;
 impl TransportError {
     /// True if waiting does not help: a certificate or a setting has to change.
     pub fn is_configuration(&self) -> bool {
-        use TransportError::{NotGrpc, Tls, TlsSettings};
-        matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. })
+        use TransportError::{NotGrpc, Tls, TlsSettings, Unauthenticated};
+        matches!(self, Tls { .. } | TlsSettings { .. } | NotGrpc { .. } | Unauthenticated { .. })
     }
 
     /// True if the peer cannot have processed the request: it may be sent again.

@@ -1,4 +1,5 @@
-//! Clients of backends: `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over HTTP.
+//! Clients of backends: `Channel` for gRPC (HTTP/2), `HttpClient` for OTLP over HTTP,
+//! `ForwardClient` for the forward protocol.
 
 mod body;
 mod channel;
@@ -6,6 +7,7 @@ mod connect;
 mod connection;
 mod endpoint;
 mod error;
+mod forward;
 mod http;
 mod pool;
 mod proxy;
@@ -23,6 +25,7 @@ pub use connection::{Answer, Keepalive};
 pub use endpoint::{Endpoint, EndpointError, Origin, Target, UrlError};
 pub(crate) use error::peer_text;
 pub use error::{Result, TransportError};
+pub use forward::{ForwardClient, ForwardOptions};
 pub use proxy::Proxy;
 pub use resolve::{Resolve, ResolveFuture};
 pub use retry_after::retry_after;

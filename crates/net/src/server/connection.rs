@@ -62,11 +62,36 @@ pub(super) struct Context<H> {
     pub cut_off: CancellationToken,
 }
 
-pub(super) async fn serve_connection<H: Handler>(
+/// The protocol of a port's connections.
+pub(super) trait Speak: Send + Sync + Sized + 'static {
+    /// Serves a connection from its first byte behind TLS to its end.
+    fn speak(
+        stream: Transport,
+        activity: Arc<Activity>,
+        peer: Option<SocketAddr>,
+        context: &Arc<Context<Self>>,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// HTTP, answered by a handler.
+pub(super) struct Http<H>(pub(super) H);
+
+impl<H: Handler> Speak for Http<H> {
+    async fn speak(
+        stream: Transport,
+        activity: Arc<Activity>,
+        peer: Option<SocketAddr>,
+        context: &Arc<Context<Self>>,
+    ) {
+        drive(inspected(stream, Arc::clone(&activity)), activity, peer, context).await;
+    }
+}
+
+pub(super) async fn serve_connection<S: Speak>(
     socket: Socket,
     peer: Option<SocketAddr>,
     activity: Arc<Activity>,
-    context: Arc<Context<H>>,
+    context: Arc<Context<S>>,
 ) {
     let Serving { options, tls, counters, resources, shutdown } = &context.serving;
     let scheduler = &resources.scheduler;
@@ -103,7 +128,7 @@ pub(super) async fn serve_connection<H: Handler>(
             }
         }
     };
-    drive(inspected(stream, Arc::clone(&activity)), activity, peer, &context).await;
+    S::speak(stream, activity, peer, &context).await;
 }
 
 /// Header blocks are looked at on their way. A function of its own, so that the types of hyper and
@@ -146,7 +171,7 @@ async fn drive<H: Handler>(
     transport: InspectReader<Transport, impl FnMut(&[u8]) + Send + 'static>,
     activity: Arc<Activity>,
     peer: Option<SocketAddr>,
-    context: &Arc<Context<H>>,
+    context: &Arc<Context<Http<H>>>,
 ) {
     let Serving { options, counters, resources, shutdown, .. } = &context.serving;
     let service = service_fn(answering(Arc::clone(context), Arc::clone(&activity), peer));
@@ -195,11 +220,11 @@ async fn drive<H: Handler>(
 
 /// Answers the requests of a connection.
 fn answering<H: Handler>(
-    context: Arc<Context<H>>,
+    context: Arc<Context<Http<H>>>,
     activity: Arc<Activity>,
     peer: Option<SocketAddr>,
 ) -> impl Fn(Request<Incoming>) -> BoxFuture<'static, Result<Response<Answer>, Infallible>> {
-    let known = Arc::new(context.handler.connected(peer));
+    let known = Arc::new(context.handler.0.connected(peer));
     // The bytes that had been read when the last request came.
     let read_before = AtomicU64::new(0);
     // Boxed: hyper and tokio move a request's future many times.
@@ -214,7 +239,7 @@ fn answering<H: Handler>(
             ServerCounters::count(&context.serving.counters.refused_streams);
             in_flight.refused_for_memory();
             // Its headers are dropped here: a request refused for want of memory must not wait.
-            let refusal = context.handler.refuse_for_memory(request);
+            let refusal = context.handler.0.refuse_for_memory(request);
             return Box::pin(ready(Ok(answer(refusal, in_flight))));
         }
         let read_bytes = activity.read_bytes.load(Ordering::Relaxed);
@@ -228,7 +253,7 @@ fn answering<H: Handler>(
                 context.serving.resources.scheduler.let_another_in();
                 yield_now().await;
             }
-            let response = context.handler.handle(&known, request).await;
+            let response = context.handler.0.handle(&known, request).await;
             in_flight.answered(is_accepted(&response));
             if context.serving.resources.scheduler.holds_answers() {
                 in_flight.hold().await;
@@ -275,7 +300,7 @@ fn protocol(
     builder = match options.protocols {
         Protocols::Http2 => builder.http2_only(),
         Protocols::Http1 => builder.http1_only(),
-        Protocols::Http1AndHttp2 => builder,
+        Protocols::Http1AndHttp2 | Protocols::Other => builder,
     };
     builder
         .http1()

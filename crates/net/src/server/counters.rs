@@ -34,6 +34,23 @@ impl ServerCounters {
         self.refused.load(Ordering::Relaxed) + self.evicted.load(Ordering::Relaxed)
     }
 
+    /// The events, by their names in metrics.
+    pub fn events(&self) -> [(&'static str, &AtomicU64); 11] {
+        [
+            ("accepted", &self.accepted),
+            ("refused", &self.refused),
+            ("evicted", &self.evicted),
+            ("refused_stream", &self.refused_streams),
+            ("accept_error", &self.accept_errors),
+            ("tls_failure", &self.tls_failures),
+            ("handshake_timeout", &self.handshake_timeouts),
+            ("aged", &self.aged),
+            ("idled", &self.idled),
+            ("failed", &self.failed),
+            ("cut_off", &self.cut_off),
+        ]
+    }
+
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

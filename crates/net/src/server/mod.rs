@@ -1,4 +1,5 @@
-//! Serves HTTP/1.1 and HTTP/2 with a bound on everything that a peer could make large or long.
+//! Serves HTTP/1.1 and HTTP/2, and other protocols on a stream, with a bound on everything that a
+//! peer could make large or long.
 //!
 //! A [`Handler`] answers requests; everything about connections lives here: their number, how long
 //! they live and idle, how fast headers and bodies must come, keepalive, TLS, and how they end.
@@ -49,6 +50,7 @@ mod options;
 mod pipelined_tests;
 mod scheduler;
 mod serve;
+mod stream;
 mod transport;
 mod windows;
 
@@ -69,7 +71,8 @@ pub use listener::{Address, BindError, Family, Listener};
 pub use open::OpenConnections;
 pub use options::{BodyTimeouts, Protocols, ServerOptions};
 pub use scheduler::{ReadScheduler, Rule};
-pub use serve::serve;
+pub use serve::{serve, serve_streams};
+pub use stream::{Stream, StreamHandler, StreamRequest};
 
 /// Resources that all ports of a process share.
 #[derive(Clone)]

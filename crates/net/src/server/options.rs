@@ -10,6 +10,8 @@ pub enum Protocols {
     Http1,
     /// HTTP/1.1 and HTTP/2, told apart by ALPN or by the first bytes.
     Http1AndHttp2,
+    /// Another one, which a [`super::StreamHandler`] speaks.
+    Other,
 }
 
 impl Protocols {
@@ -19,6 +21,7 @@ impl Protocols {
             Protocols::Http2 => &[b"h2"],
             Protocols::Http1 => &[b"http/1.1"],
             Protocols::Http1AndHttp2 => &[b"h2", b"http/1.1"],
+            Protocols::Other => &[],
         }
     }
 }

@@ -13,11 +13,12 @@ use tokio_util::task::TaskTracker;
 
 use super::accept_pace::AcceptPace;
 use super::activity::Activity;
-use super::connection::{Context, is_due, serve_connection};
+use super::connection::{Context, Http, Speak, is_due, serve_connection};
 use super::counters::ServerCounters;
 use super::listener::Listener;
 use super::open::Port;
-use super::{Handler, Serving};
+use super::stream::Plain;
+use super::{Handler, Serving, StreamHandler};
 
 /// The wait after `accept` failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -25,10 +26,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Pause between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Serves a port until `shutdown`; then stops accepting, asks all connections to go, waits for
+/// Serves HTTP on a port until `shutdown`; then stops accepting, asks all connections to go, waits for
 /// requests in flight, at most `drain_timeout`, and cuts off the rest. Returns when every
 /// connection is closed.
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
+    serve_speaking(listener, serving, Http(handler)).await;
+}
+
+/// As [`serve`], for another protocol.
+pub async fn serve_streams(listener: Listener, serving: Serving, handler: impl StreamHandler) {
+    serve_speaking(listener, serving, Plain(handler)).await;
+}
+
+async fn serve_speaking(listener: Listener, serving: Serving, handler: impl Speak) {
     let connections = TaskTracker::new();
     let cut_off = CancellationToken::new();
     let context = Arc::new(Context { serving, handler, tls_warned_at: Mutex::default(), cut_off });

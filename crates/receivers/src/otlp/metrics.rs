@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use sluice_net::server::ServerCounters;
 use sluice_otlp::Signal;
 use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
@@ -56,28 +55,11 @@ impl Counters {
 
     fn events(&self, series: &mut Series<'_, '_>) {
         for transport in Transport::ALL {
-            for (event, count) in events(self.connections(transport)) {
+            for (event, count) in self.connections(transport).events() {
                 series.add(&[transport.as_str(), event], count.value());
             }
         }
     }
-}
-
-/// The events of connections, by their names in metrics.
-fn events(counters: &ServerCounters) -> [(&'static str, &AtomicU64); 11] {
-    [
-        ("accepted", &counters.accepted),
-        ("refused", &counters.refused),
-        ("evicted", &counters.evicted),
-        ("refused_stream", &counters.refused_streams),
-        ("accept_error", &counters.accept_errors),
-        ("tls_failure", &counters.tls_failures),
-        ("handshake_timeout", &counters.handshake_timeouts),
-        ("aged", &counters.aged),
-        ("idled", &counters.idled),
-        ("failed", &counters.failed),
-        ("cut_off", &counters.cut_off),
-    ]
 }
 
 pub(super) const METRICS: Table<Counters> = Table {

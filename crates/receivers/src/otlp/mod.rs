@@ -63,13 +63,13 @@ impl ReceiverConfig for OtlpConfig {
 
     fn listening(&self) -> Vec<Listening<'_>> {
         let listening = self.ports().map(|(transport, shared, _)| {
-            let limit_option = match transport {
-                Transport::Grpc => "max_recv_msg_size_mib",
-                Transport::Http => "max_request_body_size",
+            let (path, limit_option): (&[_], _) = match transport {
+                Transport::Grpc => (&["protocols", "grpc", "endpoint"], "max_recv_msg_size_mib"),
+                Transport::Http => (&["protocols", "http", "endpoint"], "max_request_body_size"),
             };
             Listening {
                 protocol: transport.as_str(),
-                path: ["protocols", transport.as_str(), "endpoint"],
+                path,
                 address: &shared.address,
                 tls: shared.tls.as_ref(),
                 authenticator: shared.authenticator.as_deref(),

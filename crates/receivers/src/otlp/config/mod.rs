@@ -4,7 +4,6 @@
 mod grpc;
 mod http;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use sluice_net::server::{Address, BodyTimeouts, Cors, Family, Protocols, ServerO
 use sluice_net::tls::TlsOptions;
 
 use super::counters::Transport;
+use crate::listen::{check_endpoint, max_connections};
 
 /// OTLP recommends this limit of a request after decompression.
 const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
@@ -117,20 +117,6 @@ fn address(fields: &mut Fields<'_>, default_endpoint: &str) -> Address {
     Address::Tcp(endpoint, family)
 }
 
-/// The address in `host:port`, if the host is one and not a name.
-fn check_endpoint(endpoint: &str) -> Result<Option<IpAddr>, &'static str> {
-    if endpoint.contains("://") {
-        return Err("must be an address without a scheme");
-    }
-    let (host, port) = endpoint.rsplit_once(':').ok_or("must be `host:port`")?;
-    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if host.contains(':') && in_brackets.is_none() {
-        return Err("must have its IPv6 address in brackets");
-    }
-    port.parse::<u16>().map_err(|_| "must end in a port from 0 to 65535")?;
-    Ok(in_brackets.unwrap_or(host).parse().ok())
-}
-
 impl SharedConfig {
     /// Reads the options that both protocols have next to each other; the rest has its defaults.
     fn read(fields: &mut Fields<'_>, address: Address, protocols: Protocols) -> SharedConfig {
@@ -152,13 +138,7 @@ impl SharedConfig {
     }
 
     fn read_connections(&mut self, fields: &mut Fields<'_>) {
-        let doc = "Maximum number of connections. One more replaces the connection that has been \
-                   idle longest; if none is idle, the new one is closed. 0 or unset: as many as \
-                   memory allows. An eighth of the memory limit, at most 256 MiB, is reserved for \
-                   the connections of all receivers; `sluice plan` shows it. (Sluice's own \
-                   option.)";
-        let limit = fields.optional_integer("max_connections", 0..=1_000_000, doc);
-        self.server.max_connections = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        self.server.max_connections = max_connections(fields);
     }
 }
 

@@ -1,0 +1,170 @@
+//! Logs by the forward protocol, to Fluent Bit, Fluentd or a Collector.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_config::{ComponentKind, Kind, shown_url};
+use sluice_flow::{BoxFuture, Exporter, Outcome, PackError, Packed};
+use sluice_net::client::{ConnectOptions, ForwardClient, ForwardOptions, Proxy, Secrets};
+use sluice_net::compress::compress;
+use sluice_net::forward::message::{chunk_id, write_event_time, write_packed};
+use sluice_net::forward::msgpack::Write as _;
+use sluice_otlp::{AnyValue, Encoding, Malformed, Signal};
+
+use crate::client_options::ClientOptions;
+use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
+use crate::fluent::{Record, each_record, write_value};
+use crate::outcome;
+use config::FluentForwardConfig;
+
+/// The request limit bounds the protobuf form of a batch, whose records share their resource.
+const BODY_PER_REQUEST_LIMIT: usize = 4;
+/// Memory that a request takes while it is written, in sizes of its protobuf form.
+const PACKING_FACTOR: usize = 8;
+
+pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
+    Kind {
+        signals: &[Signal::Logs],
+        ..Kind::new("fluentforward", "Sends logs to Fluent Bit, Fluentd or a Collector")
+    },
+    |fields| Box::new(FluentForwardConfig::read(fields)),
+);
+
+impl ExporterConfig for FluentForwardConfig {
+    fn client(&self) -> Option<&ClientOptions> {
+        Some(&self.client)
+    }
+
+    fn destinations(&self) -> Vec<NamedTarget> {
+        let (text, target) = (shown_url(&self.endpoint), Some(self.target.clone()));
+        vec![NamedTarget { option: "endpoint", text, target, tls: Some(self.tls) }]
+    }
+
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Exporter>, BuildError> {
+        let mut connect = ConnectOptions::default();
+        let proxy: Result<Option<Proxy>, String> = Ok(None);
+        self.client.set_connect(&mut connect, self.tls, proxy)?;
+        let options = ForwardOptions {
+            connect,
+            secret: self.secret.clone(),
+            user: self.user.clone(),
+            idle_timeout: self.idle_timeout,
+        };
+        let client = ForwardClient::new(self.target.clone(), options);
+        Ok(Arc::new(FluentForward { config: self.clone(), client }))
+    }
+}
+
+struct FluentForward {
+    config: FluentForwardConfig,
+    client: ForwardClient,
+}
+
+/// The events of one tag.
+#[derive(Default)]
+struct Tagged {
+    events: Vec<u8>,
+    count: usize,
+}
+
+/// Why a request could not be written.
+enum Stop {
+    TooLarge,
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Stop {
+    fn from(error: Malformed) -> Self {
+        Stop::Malformed(error)
+    }
+}
+
+impl FluentForward {
+    /// The events of a request by their tags.
+    fn events(&self, chunks: &[Bytes]) -> Result<Vec<(String, Tagged)>, Stop> {
+        let config = &self.config;
+        let limit_bytes = config.client.max_request_bytes.saturating_mul(BODY_PER_REQUEST_LIMIT);
+        let (mut places, mut tagged) = (HashMap::new(), Vec::<(String, Tagged)>::new());
+        let mut written_bytes = 0;
+        each_record(chunks, &config.layout, |Record { time_ns, mut fields }| {
+            let place = fields.iter().position(|(key, value)| {
+                let is_tag = !key.is_empty() && *key == config.tag_from;
+                is_tag && matches!(value, AnyValue::String(_))
+            });
+            let tag = match place.map(|place| fields.remove(place).1) {
+                Some(AnyValue::String(tag)) => tag,
+                _ => config.tag.clone(),
+            };
+            let place = *places.entry(tag.clone()).or_insert_with(|| {
+                written_bytes += tag.len();
+                tagged.push((tag, Tagged::default()));
+                tagged.len() - 1
+            });
+            let Tagged { events, count } = &mut tagged[place].1;
+            let before = events.len();
+            events.write_array(2);
+            write_event_time(events, time_ns);
+            write_value(events, &AnyValue::Map(fields));
+            *count += 1;
+            written_bytes += events.len() - before;
+            if written_bytes > limit_bytes { Err(Stop::TooLarge) } else { Ok(()) }
+        })?;
+        Ok(tagged)
+    }
+
+    async fn deliver(&self, request: &Packed) -> Outcome {
+        let Err(error) = self.client.send(&request.chunks).await else {
+            return Outcome::Delivered;
+        };
+        let FluentForwardConfig { secret, user, .. } = &self.config;
+        let key = secret.iter().map(|secret| secret.key.expose());
+        let password = user.iter().map(|user| user.password.expose());
+        let secrets = key.chain(password).fold(Secrets::default(), Secrets::and);
+        outcome::of_transport_error(&error, &secrets)
+    }
+}
+
+impl Exporter for FluentForward {
+    /// A chunk for each message: one for each tag.
+    fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
+        let tagged = self.events(&chunks).map_err(|stop| match stop {
+            Stop::TooLarge => PackError::TooLarge("too large as MessagePack".to_owned()),
+            Stop::Malformed(error) => PackError::Failed(error.to_string()),
+        })?;
+        let FluentForwardConfig { require_ack, is_gzip, client, .. } = &self.config;
+        let messages = tagged.into_iter().map(|(tag, Tagged { events, count })| {
+            let mut events = Bytes::from(events);
+            if *is_gzip {
+                let packed = compress(Encoding::Gzip, &[events], client.compression_level);
+                events = packed.map_err(|error| error.to_string())?;
+            }
+            let chunk = require_ack.then(chunk_id);
+            let mut message = Vec::with_capacity(events.len() + tag.len() + 64);
+            write_packed(&mut message, &tag, &events, count, chunk.as_deref(), *is_gzip);
+            Ok(Bytes::from(message))
+        });
+        Ok((messages.collect::<Result<_, PackError>>()?, Encoding::Identity))
+    }
+
+    fn packing_factor(&self) -> usize {
+        PACKING_FACTOR
+    }
+
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.deliver(request))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.client.timeout
+    }
+
+    fn shutdown(&self) {
+        self.client.shut_down();
+    }
+}

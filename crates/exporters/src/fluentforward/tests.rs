@@ -1,0 +1,218 @@
+//! Against a listener that speaks the protocol with the codec's other side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sluice_config::Secret;
+use sluice_flow::{Exporter, Outcome, Packed};
+use sluice_net::compress::decompress;
+use sluice_net::forward::handshake::{Server, SharedSecret, User};
+use sluice_net::forward::message::{EventReader, Events, Message, write_ack};
+use sluice_net::forward::msgpack::{Item, Scanner};
+use sluice_otlp::{Encoding, Signal};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::FluentForwardConfig;
+use crate::fluent::tests::{request, text};
+use crate::tests::{Backend, exporter, kind, packed};
+
+/// Tags and texts of the records that came.
+type Seen = Arc<Mutex<Vec<(String, String)>>>;
+
+/// The behaviour of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Ack,
+    /// It closes the connection after this many acknowledgements.
+    AckThenClose(usize),
+    Silence,
+    WrongAck,
+}
+
+async fn value(stream: &mut TcpStream, held: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let mut scanner = Scanner::default();
+    loop {
+        if let Some(end) = scanner.scan(held).ok()? {
+            let rest = held.split_off(end);
+            return Some(std::mem::replace(held, rest));
+        }
+        if stream.read_buf(held).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn note(message: &Message<'_>, seen: &Seen) {
+    let Events::Packed(packed) = message.events else { panic!("events are packed") };
+    let encoding = message.compressed.map_or(Encoding::Identity, |_| Encoding::Gzip);
+    let plain = decompress(encoding, packed, 1 << 20).expect("unpacks");
+    let mut events = EventReader::new(Events::Packed(&plain)).expect("are events");
+    while let Some(time) = events.next_time().expect("is an event") {
+        assert_eq!(time, 1_500_000_001);
+        let mut record = events.reader;
+        events.reader.skip().expect("is a record");
+        let Ok(Item::Map(pairs)) = record.item() else { panic!("is a map") };
+        for _ in 0..pairs {
+            let (Ok(Item::Str(key)), Ok(Item::Str(text))) = (record.item(), record.item()) else {
+                panic!("are strings")
+            };
+            assert_eq!(key, b"log");
+            let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("is text");
+            seen.lock().push((utf8(message.tag), utf8(text)));
+        }
+    }
+}
+
+async fn receiver(
+    answer: Answer,
+    security: Option<(&'static str, &'static str)>,
+) -> (Backend, Seen) {
+    let seen = Seen::default();
+    let taken = seen.clone();
+    let serve = move |mut stream: TcpStream, _| {
+        let seen = taken.clone();
+        async move {
+            let mut held = Vec::new();
+            if let Some((key, password)) = security {
+                let secret = SharedSecret { key: Secret::new(key), hostname: "server".to_owned() };
+                let users = [User { name: "u".to_owned(), password: Secret::new(password) }];
+                let server = Server::new(&secret, &users).expect("there is randomness");
+                stream.write_all(&server.hello()).await.expect("is sent");
+                let Some(ping) = value(&mut stream, &mut held).await else { return };
+                let (pong, refused) = server.answer(&ping).expect("is a PING");
+                stream.write_all(&pong).await.expect("is sent");
+                if refused.is_some() {
+                    return;
+                }
+            }
+            let mut acks = 0;
+            while let Some(message) = value(&mut stream, &mut held).await {
+                let message = Message::read(&message).expect("is one").expect("is no heartbeat");
+                note(&message, &seen);
+                let chunk = match answer {
+                    Answer::Silence => continue,
+                    Answer::AckThenClose(most) if acks >= most => return,
+                    Answer::WrongAck => Some(&b"other"[..]),
+                    _ => message.chunk,
+                };
+                let Some(chunk) = chunk else { continue };
+                let mut out = Vec::new();
+                write_ack(&mut out, chunk);
+                stream.write_all(&out).await.expect("is sent");
+                acks += 1;
+            }
+        }
+    };
+    (Backend::start(serve).await, seen)
+}
+
+fn made(backend: &Backend, options: &str) -> Arc<dyn Exporter> {
+    exporter("fluentforward", &format!("{{endpoint: '{}', {options}}}", backend.address))
+}
+
+fn logs(exporter: &dyn Exporter, bodies: &[&str]) -> Packed {
+    let bodies: Vec<_> = bodies.iter().map(|body| text(body)).collect();
+    packed(exporter, Signal::Logs, vec![request(&[], &[], &bodies)])
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(tag, text)| ((*tag).to_owned(), (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn requests_are_delivered_when_they_are_acknowledged() {
+    for options in ["", "compress: gzip", "disable_keep_alives: true"] {
+        let (backend, seen) = receiver(Answer::Ack, None).await;
+        let exporter = made(&backend, options);
+        for _ in 0..2 {
+            let request = logs(&*exporter, &["one", "two"]);
+            assert_eq!(exporter.send(&request).await, Outcome::Delivered);
+        }
+        let twice = [("sluice", "one"), ("sluice", "two"), ("sluice", "one"), ("sluice", "two")];
+        assert_eq!(*seen.lock(), pairs(&twice), "{options}");
+        let connections = if options.starts_with("disable") { 2 } else { 1 };
+        assert_eq!(backend.accepted(), connections, "{options}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_its_acknowledgement_is_sent_again() {
+    for answer in [Answer::AckThenClose(0), Answer::WrongAck] {
+        let (backend, _) = receiver(answer, None).await;
+        let exporter = made(&backend, "");
+        assert_eq!(kind(&exporter.send(&logs(&*exporter, &["one"])).await), "retry");
+    }
+    let (backend, _) = receiver(Answer::Silence, None).await;
+    let exporter = made(&backend, "");
+    let request = logs(&*exporter, &["one"]);
+    let waits = tokio::time::timeout(Duration::from_millis(200), exporter.send(&request)).await;
+    assert!(waits.is_err(), "it is not delivered before it is acknowledged");
+    let trusting = made(&backend, "require_ack: false");
+    let sent = trusting.send(&logs(&*trusting, &["one"])).await;
+    assert_eq!(sent, Outcome::Delivered, "it is when it is written");
+}
+
+/// Guarantee: a connection that the peer has closed meanwhile costs no request.
+#[tokio::test]
+async fn a_kept_connection_may_have_been_closed() {
+    let (backend, seen) = receiver(Answer::AckThenClose(1), None).await;
+    let exporter = made(&backend, "");
+    for number in ["1", "2", "3"] {
+        assert_eq!(exporter.send(&logs(&*exporter, &[number])).await, Outcome::Delivered);
+    }
+    assert!(seen.lock().len() >= 3 && backend.accepted() == 3);
+}
+
+#[tokio::test]
+async fn tags_are_taken_from_a_field() {
+    let (backend, seen) = receiver(Answer::Ack, None).await;
+    let exporter = made(&backend, "tag: other, tag_from: fluent.tag");
+    let record = |tag: Option<&str>, body: &str| -> Bytes {
+        let tag = tag.map(|tag| ("fluent.tag", text(tag)));
+        request(&[], tag.as_slice(), &[text(body)])
+    };
+    let chunks = [(Some("a"), "1"), (Some("b"), "2"), (Some("a"), "3"), (None, "4")];
+    let chunks = chunks.map(|(tag, body)| record(tag, body)).to_vec();
+    let request = packed(&*exporter, Signal::Logs, chunks);
+    assert_eq!(exporter.send(&request).await, Outcome::Delivered);
+    assert_eq!(*seen.lock(), pairs(&[("a", "1"), ("a", "3"), ("b", "2"), ("other", "4")]));
+}
+
+#[tokio::test]
+async fn both_sides_have_to_know_the_key() {
+    let (backend, seen) = receiver(Answer::Ack, Some(("key", "right"))).await;
+    let outcome = async |security: &str| {
+        let exporter = made(&backend, security);
+        exporter.send(&logs(&*exporter, &["one"])).await
+    };
+    let right = "security: {shared_key: key, username: u, password: right}";
+    assert_eq!(outcome(right).await, Outcome::Delivered);
+    for wrong in [
+        "security: {shared_key: other, username: u, password: right}",
+        "security: {shared_key: key, username: u, password: wrong}",
+        "security: {shared_key: key}",
+        "security: {shared_key: key, self_hostname: server, username: u, password: right}",
+    ] {
+        assert_eq!(kind(&outcome(wrong).await), "misconfigured", "{wrong}");
+    }
+    assert_eq!(seen.lock().len(), 1);
+}
+
+#[test]
+fn wrong_options_are_errors() {
+    for (text, why) in [
+        ("{}", "endpoint"),
+        ("{endpoint: 'https://a:1'}", "without a scheme"),
+        ("{endpoint: 'a:1', security: {username: u}}", "shared_key"),
+        ("{endpoint: 'a:1', security: {shared_key: k, password: p}}", "username"),
+        ("{endpoint: 'a:1', headers: {a: b}}", "headers"),
+    ] {
+        let (_, diagnostics) =
+            sluice_config::read_text("exporters.test", text, FluentForwardConfig::read);
+        let said = diagnostics.render(false);
+        assert!(diagnostics.has_errors() && said.contains(why), "{text}: {said}");
+    }
+}

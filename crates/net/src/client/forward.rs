@@ -1,0 +1,191 @@
+//! A client of the forward protocol: each request has a connection for itself until its chunks are
+//! acknowledged.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::connect::{BoxIo, ConnectOptions, Connector};
+use super::endpoint::Target;
+use super::error::{Result, TransportError};
+use crate::forward::handshake::{Client, SharedSecret, User, salt};
+use crate::forward::message::{Message, MessageError, read_ack};
+use crate::forward::msgpack::Scanner;
+
+/// Unused connections that are kept.
+const IDLE_MAX: usize = 16;
+/// Answers are a few bytes.
+const ANSWER_MAX_BYTES: usize = 16 << 10;
+
+#[derive(Clone)]
+pub struct ForwardOptions {
+    pub connect: ConnectOptions,
+    /// The handshake with which the server begins, if a key is set.
+    pub secret: Option<SharedSecret>,
+    pub user: Option<User>,
+    /// An unused connection is kept for this long. Zero: not at all.
+    pub idle_timeout: Duration,
+}
+
+/// Sends messages to one target.
+pub struct ForwardClient {
+    connector: Connector,
+    options: ForwardOptions,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The most recently used is last, and used first.
+    connections: Vec<(Connection, Instant)>,
+    is_shut_down: bool,
+}
+
+struct Connection {
+    io: BoxIo,
+    address: String,
+    /// Read and not used yet.
+    answers: Vec<u8>,
+}
+
+impl ForwardClient {
+    pub fn new(target: Target, options: ForwardOptions) -> ForwardClient {
+        let connector = Connector { target, options: options.connect.clone(), alpn: &[] };
+        ForwardClient { connector, options, idle: Mutex::default() }
+    }
+
+    /// Sends messages and waits until each with a chunk id is acknowledged. Others count as sent
+    /// once the connection has taken them.
+    ///
+    /// # Errors
+    /// [`TransportError`]: some or all of the messages may have arrived.
+    pub async fn send(&self, messages: &[Bytes]) -> Result<()> {
+        if let Some(mut kept) = self.take_idle() {
+            // The peer may have closed it by now: then a new one does.
+            if kept.exchange(messages).await.is_ok() {
+                self.keep(kept);
+                return Ok(());
+            }
+        }
+        let mut connection = self.connect().await?;
+        connection.exchange(messages).await?;
+        self.keep(connection);
+        Ok(())
+    }
+
+    /// Closes unused connections, and others as soon as they are.
+    pub fn shut_down(&self) {
+        *self.idle.lock() = Idle { is_shut_down: true, ..Idle::default() };
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock();
+        let timeout = self.options.idle_timeout;
+        idle.connections.retain(|(_, since)| since.elapsed() < timeout);
+        while let Some((mut connection, _)) = idle.connections.pop() {
+            if connection.is_silent() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock();
+        let has_room = idle.connections.len() < IDLE_MAX && !idle.is_shut_down;
+        if has_room && !self.options.idle_timeout.is_zero() {
+            idle.connections.push((connection, Instant::now()));
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        if self.idle.lock().is_shut_down {
+            return Err(TransportError::ShutDown);
+        }
+        let addresses = self.connector.addresses().await?;
+        let connected = self.connector.connect_any(addresses).await?;
+        let address = connected.address.to_string();
+        let mut connection = Connection { io: connected.io, address, answers: Vec::new() };
+        if let Some(secret) = &self.options.secret {
+            let handshake = connection.shake_hands(secret, self.options.user.as_ref());
+            let limit = self.options.connect.connect_timeout;
+            let in_time = tokio::time::timeout(limit, handshake).await;
+            in_time.unwrap_or_else(|_| {
+                let reason = "the peer begins no handshake: it may have no shared key".to_owned();
+                Err(TransportError::Unauthenticated { reason })
+            })?;
+        }
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    /// Nothing was read that was not asked for: a closed connection is not silent.
+    fn is_silent(&mut self) -> bool {
+        self.answers.is_empty() && self.io.read(&mut [0]).now_or_never().is_none()
+    }
+
+    async fn shake_hands(&mut self, secret: &SharedSecret, user: Option<&User>) -> Result<()> {
+        let refused = |reason: String| TransportError::Unauthenticated { reason };
+        let not_read = |error: MessageError| refused(error.to_string());
+        let salt = salt().map_err(|error| refused(error.to_string()))?;
+        let hello = self.answer().await?;
+        let (client, ping) = Client::greet(secret, user, &hello, salt).map_err(not_read)?;
+        self.write(&[ping.into()]).await?;
+        let pong = self.answer().await?;
+        client.verdict(&pong).map_err(not_read)?.map_err(refused)
+    }
+
+    async fn exchange(&mut self, messages: &[Bytes]) -> Result<()> {
+        self.write(messages).await?;
+        let garbage = |error: MessageError| TransportError::Garbage { reason: error.to_string() };
+        let read = messages.iter().map(|message| Message::read(message).map_err(garbage));
+        let read: Vec<_> = read.collect::<Result<_>>()?;
+        let mut chunks: Vec<&[u8]> = read.iter().flatten().filter_map(|it| it.chunk).collect();
+        while !chunks.is_empty() {
+            let answer = self.answer().await?;
+            let acknowledged = read_ack(&answer).map_err(garbage)?;
+            let Some(place) = chunks.iter().position(|chunk| *chunk == acknowledged) else {
+                let reason = "an acknowledgement of a chunk that was not sent".to_owned();
+                return Err(TransportError::Garbage { reason });
+            };
+            chunks.swap_remove(place);
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, messages: &[Bytes]) -> Result<()> {
+        let write = async {
+            for message in messages {
+                self.io.write_all(message).await?;
+            }
+            self.io.flush().await
+        };
+        write.await.map_err(|error| TransportError::from_io(&error, &self.address))
+    }
+
+    /// The next value that the peer sends.
+    async fn answer(&mut self) -> Result<Vec<u8>> {
+        let mut scanner = Scanner::default();
+        loop {
+            let end = scanner.scan(&self.answers);
+            let end = end.map_err(|error| TransportError::Garbage { reason: error.to_string() })?;
+            if let Some(end) = end {
+                let rest = self.answers.split_off(end);
+                return Ok(std::mem::replace(&mut self.answers, rest));
+            }
+            if scanner.least_bytes() > ANSWER_MAX_BYTES {
+                return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_MAX_BYTES });
+            }
+            let read = self.io.read_buf(&mut self.answers).await;
+            let read = read.map_err(|error| TransportError::from_io(&error, &self.address))?;
+            if read == 0 {
+                let reason = "it ended before the answer: the peer may have refused".to_owned();
+                return Err(TransportError::Lost { reason });
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The forward protocol of Fluentd and Fluent Bit: see [`connection`] for the life of a message.
+
+mod config;
+mod connection;
+mod counters;
+mod records;
+mod refused;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use sluice_config::Kind;
+use sluice_flow::BoxFuture;
+use sluice_net::server::{BindError, Listener, Protocols, Serving, serve_streams};
+use sluice_net::tls::{ServerTls, server_tls};
+use sluice_otlp::Signal;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::receiver::{
+    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, ReceiverKind, StartedReceiver, Streams,
+};
+use config::FluentForwardConfig;
+use counters::Counters;
+
+const PROTOCOL: &str = "forward";
+
+pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
+    Kind {
+        signals: &[Signal::Logs],
+        ..Kind::new("fluentforward", "Receives logs of Fluent Bit, Fluentd and Docker")
+    }
+    .aliases(&["fluent_forward"]),
+    |fields| Box::new(FluentForwardConfig::read(fields)),
+)
+.metrics(|| counters::METRICS.describe());
+
+impl ReceiverConfig for FluentForwardConfig {
+    fn listening(&self) -> Vec<Listening<'_>> {
+        vec![Listening {
+            protocol: PROTOCOL,
+            path: &["endpoint"],
+            address: &self.address,
+            tls: self.tls.as_ref(),
+            authenticator: self.security.as_ref().map(|_| "shared key"),
+            request_limit: ("max_message_size", self.limit_bytes),
+        }]
+    }
+
+    fn bind<'a>(
+        &'a self,
+        context: BindContext<'a>,
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
+        Box::pin(async move {
+            let what = format!("receiver {}", context.id);
+            let tls = |tls| server_tls(&what, tls, Protocols::Other.alpn());
+            let tls = self.tls.clone().map(tls).transpose();
+            let tls = tls.map_err(|error| ReceiverError::failed(format!("tls: {error}")))?;
+            let bound = Listener::bind_or_take_over(&self.address, context.held).await;
+            let listener = bound.map_err(|error| ReceiverError {
+                waits_for_held: matches!(error, BindError::Held { .. }),
+                ..ReceiverError::failed(error)
+            })?;
+            let (receiver, config) = (context.id.into(), self.clone());
+            Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
+        })
+    }
+}
+
+struct Bound {
+    /// The receiver's id.
+    receiver: Arc<str>,
+    listener: Listener,
+    tls: Option<ServerTls>,
+    config: FluentForwardConfig,
+}
+
+impl BoundReceiver for Bound {
+    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+        let Bound { receiver, listener, tls, config } = *self;
+        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
+        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+        let counters = before.unwrap_or_default();
+        let shutdown = CancellationToken::new();
+        let serving = Serving {
+            options: config.server.clone(),
+            tls,
+            counters: Arc::clone(&counters.connections),
+            resources: context.resources,
+            shutdown: shutdown.clone(),
+        };
+        let handler = connection::Handler {
+            receiver,
+            ingress: context.ingress,
+            counters: Arc::clone(&counters),
+            config,
+            turns: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))),
+        };
+        let task = tokio::spawn(serve_streams(listener.clone(), serving, handler));
+        Box::new(Running { listener, counters, task, shutdown })
+    }
+}
+
+/// A receiver that listens.
+struct Running {
+    listener: Listener,
+    counters: Arc<Counters>,
+    task: JoinHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl StartedReceiver for Running {
+    fn addresses(&self) -> Vec<(&'static str, String)> {
+        let address = self.listener.local_address();
+        address.map(|address| (PROTOCOL, address.to_string())).into_iter().collect()
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        vec![self.listener.clone()]
+    }
+
+    fn counters(&self) -> Arc<dyn ReceiverCounters> {
+        Arc::clone(&self.counters) as _
+    }
+
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
+        Box::pin(async move {
+            // The port closes as soon as it takes nothing more.
+            let Running { listener, task, shutdown, .. } = *self;
+            drop(listener);
+            shutdown.cancel();
+            // Until its connections have ended or are cut off.
+            let _ = task.await;
+            Streams::default()
+        })
+    }
+}
