@@ -360,6 +360,7 @@ impl Connection<'_> {
                 items: converted.items,
                 metadata: Arc::clone(&self.metadata),
                 position: None,
+                ranges: None,
             };
             let has_grown = converted.payload.len() > admitted_bytes;
             // It was admitted as it came: the backlogs may have no room for what it became.

@@ -109,6 +109,8 @@ impl From<Refusal> for Refused {
             Refusal::Invalid { reason } => (Reason::Invalid, reason, None),
             Refusal::Rejected { reason } => (Reason::Rejected, reason, None),
             Refusal::Failed { reason } => (Reason::Failed, reason, None),
+            // Only requests with ranges overlap, and these have none.
+            Refusal::Overlaps => (Reason::Failed, "it overlaps another request".to_owned(), None),
         };
         Refused { reason, message, delay, items: 0 }
     }
