@@ -252,6 +252,9 @@ impl Tail {
         if next.place == Place::Away {
             self.away.push_back(new);
         }
+        if let Some(path) = file.known_path.take() {
+            file.path = path;
+        }
         self.files.insert(new, next);
         self.open.push_back(new);
         self.set_missing(id);
@@ -288,7 +291,7 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
 }
 
 /// Whether the file has the bytes before the place up to which a content was read.
-fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
+pub(crate) fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
     let length = content.mark.lead_len();
     let lead = window::peek(open, is_gzip, content.mark.offset - length as u64, length)?;
     Ok(content.mark.fits(&lead))
