@@ -187,7 +187,10 @@ impl Tail {
         file.seen_at = looks;
         file.place = Place::Listed;
         if !file.is_verified {
-            self.schedule.soon(id);
+            // At once: what it held before may be in a file that is told next.
+            if !file.is_identified || self.verify(id, now) {
+                self.schedule.soon(id);
+            }
         } else if file.version != version(metadata) {
             file.size = metadata.len();
             self.wake(id, now);

@@ -58,6 +58,24 @@ impl Tail {
         }
     }
 
+    /// Opens a file that is known by its inode, and compares the bytes before its mark. If they are
+    /// others, the inode has another content by now.
+    pub(crate) fn verify(&mut self, id: FileId, now: Instant) -> bool {
+        if !self.open(id, now) {
+            return false;
+        }
+        let Some(file) = self.files.get_mut(&id) else { return false };
+        let Some(open) = &file.open else { return false };
+        file.size = open.metadata().map_or(file.size, |it| it.len());
+        let is_long = file.is_gzip || file.size >= file.mark.offset;
+        if !is_long || !has_lead(open, file.is_gzip, file).unwrap_or(true) {
+            self.replaced(id, now);
+            return false;
+        }
+        (file.is_verified, file.known_path) = (true, None);
+        true
+    }
+
     pub(crate) fn failed(&mut self, id: FileId, error: &io::Error, now: Instant) {
         self.counts.failed += 1;
         let Some(file) = self.files.get_mut(&id) else { return };
@@ -291,7 +309,7 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
 }
 
 /// Whether the file has the bytes before the place up to which a content was read.
-pub(crate) fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
+fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> {
     let length = content.mark.lead_len();
     let lead = window::peek(open, is_gzip, content.mark.offset - length as u64, length)?;
     Ok(content.mark.fits(&lead))

@@ -7,7 +7,6 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::file::Place;
 use crate::find::version;
-use crate::identify::has_lead;
 use crate::identity::{Head, Inode};
 use crate::split::End;
 use crate::window;
@@ -73,15 +72,10 @@ impl Tail {
             self.schedule.at(id, now + self.options.poll_interval);
             return None;
         }
-        if file.is_identified && !file.is_verified {
-            let is_same = file.is_gzip || file.size >= file.mark.offset;
-            if !is_same || !has_lead(open, file.is_gzip, file).unwrap_or(true) {
-                self.unlock(id);
-                self.replaced(id, now);
-                return None;
-            }
-            (file.is_verified, file.known_path) = (true, None);
+        if file.is_identified && !file.is_verified && !self.verify(id, now) {
+            return None;
         }
+        let file = self.files.get(&id)?;
         if file.is_identified {
             return Some(id);
         }
