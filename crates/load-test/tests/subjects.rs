@@ -103,7 +103,7 @@ async fn the_demonstration_reports_each_pipeline_of_a_collector() {
     let mut collector = Definition::built_in("otelcol").unwrap();
     collector.set_program(&binary).unwrap();
     let (lasts, drain_within) = (Duration::from_secs(3), Duration::from_secs(2));
-    let kpis = demo::run(collector, 5_120.0, lasts, drain_within).await.unwrap();
+    let kpis = demo::GATEWAY.run(collector, 5_120.0, lasts, drain_within).await.unwrap();
     let [healthy, refusing, dead] = &kpis.pipelines[..] else { panic!("three pipelines") };
     let accepted = kpis.accepted.unwrap();
     assert!(accepted > 0 && accepted <= kpis.offered.unwrap(), "{kpis:?}");

@@ -23,6 +23,8 @@ pub(crate) enum Place {
 
 pub(crate) struct File {
     pub path: PathBuf,
+    /// The path at which it was known, until its file is verified.
+    pub known_path: Option<PathBuf>,
     /// Where it can be opened after it left its path, if that is known.
     pub moved: Option<PathBuf>,
     /// The target, if the path is a link.
@@ -60,6 +62,7 @@ impl File {
     pub(crate) fn new(path: PathBuf, inode: Inode, now: Instant) -> File {
         File {
             path,
+            known_path: None,
             moved: None,
             target: None,
             inode,
@@ -88,7 +91,8 @@ impl File {
     }
 
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
-        Known { inode: self.inode, path: self.path.clone(), head: self.head, mark }
+        let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
+        Known { inode: self.inode, path, head: self.head, mark }
     }
 
     /// Notes the bytes before the place that was reached.

@@ -60,6 +60,7 @@ impl Tail {
             match fs::metadata(path) {
                 Ok(metadata) => {
                     self.see(path, &metadata, now);
+                    self.schedule_new();
                     // Its inode may be that of a file before.
                     if let Some(id) = self.by_path.get(path) {
                         self.wake(*id, now);
@@ -125,6 +126,7 @@ impl Tail {
                 self.see(&path, &metadata, now);
             }
         }
+        self.schedule_new();
         self.begins_at_end = false;
         let is_unseen = |file: &File| {
             file.place == Place::Listed
@@ -171,7 +173,11 @@ impl Tail {
             self.counts.rotated += 1;
         }
         if file.place == Place::Missing {
+            let path = file.path.clone();
             self.set_present(id);
+            if let Some(file) = self.files.get_mut(&id) {
+                file.known_path = Some(path);
+            }
         }
         if self.files[&id].path != path || before != Some(id) {
             self.set_path(id, path, now);
@@ -180,7 +186,12 @@ impl Tail {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.seen_at = looks;
         file.place = Place::Listed;
-        if file.version != version(metadata) || !file.is_verified {
+        if !file.is_verified {
+            // At once: what it held before may be in a file that is told next.
+            if !file.is_identified || self.verify(id, now) {
+                self.schedule.soon(id);
+            }
+        } else if file.version != version(metadata) {
             file.size = metadata.len();
             self.wake(id, now);
         }
@@ -210,6 +221,14 @@ impl Tail {
         if self.begins_at_end && metadata.len() > 0 {
             self.begin_at_end(id, now);
         } else {
+            self.new_files.push(id);
+        }
+    }
+
+    /// New files have their turn after those that may turn out to hold another content than before:
+    /// it may be in one of the new ones.
+    fn schedule_new(&mut self) {
+        for id in std::mem::take(&mut self.new_files) {
             self.schedule.soon(id);
         }
     }

@@ -58,6 +58,24 @@ impl Tail {
         }
     }
 
+    /// Opens a file that is known by its inode, and compares the bytes before its mark. If they are
+    /// others, the inode has another content by now.
+    pub(crate) fn verify(&mut self, id: FileId, now: Instant) -> bool {
+        if !self.open(id, now) {
+            return false;
+        }
+        let Some(file) = self.files.get_mut(&id) else { return false };
+        let Some(open) = &file.open else { return false };
+        file.size = open.metadata().map_or(file.size, |it| it.len());
+        let is_long = file.is_gzip || file.size >= file.mark.offset;
+        if !is_long || !has_lead(open, file.is_gzip, file).unwrap_or(true) {
+            self.replaced(id, now);
+            return false;
+        }
+        (file.is_verified, file.known_path) = (true, None);
+        true
+    }
+
     pub(crate) fn failed(&mut self, id: FileId, error: &io::Error, now: Instant) {
         self.counts.failed += 1;
         let Some(file) = self.files.get_mut(&id) else { return };
@@ -251,6 +269,9 @@ impl Tail {
         self.by_inode.insert(inode, new);
         if next.place == Place::Away {
             self.away.push_back(new);
+        }
+        if let Some(path) = file.known_path.take() {
+            file.path = path;
         }
         self.files.insert(new, next);
         self.open.push_back(new);

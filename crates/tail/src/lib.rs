@@ -121,6 +121,8 @@ pub struct Tail {
     window: Window,
     /// The rest of the window, behind its last record, is one too.
     flushes: bool,
+    /// Found, and without a turn yet.
+    new_files: Vec<FileId>,
     /// Files that are open at their path, the first opened first.
     open: VecDeque<FileId>,
     /// Files that are open and have left.
@@ -149,6 +151,7 @@ impl Tail {
             missing_order: BTreeSet::new(),
             missing_count: 0,
             flushes: false,
+            new_files: Vec::new(),
             schedule: Schedule::default(),
             watcher,
             window: Window::default(),

@@ -72,6 +72,10 @@ impl Tail {
             self.schedule.at(id, now + self.options.poll_interval);
             return None;
         }
+        if file.is_identified && !file.is_verified && !self.verify(id, now) {
+            return None;
+        }
+        let file = self.files.get(&id)?;
         if file.is_identified {
             return Some(id);
         }

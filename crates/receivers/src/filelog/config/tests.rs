@@ -103,7 +103,7 @@ skip_unmodified_files: true
 #[test]
 fn mistakes_are_named_with_their_place() {
     for (text, expected) in [
-        ("", "receivers.filelog` needs `include`"),
+        ("", "receivers.filelog.include` is required"),
         ("include: ['/a/[']", "has the pattern `/a/[`, which has `[` without `]`"),
         ("include: [/a], start_at: middle", "start_at` must be one of"),
         ("include: [/a], encoding: utf-9", "encoding"),
