@@ -142,5 +142,5 @@ fn join(directory: &Path, name: &OsStr) -> PathBuf {
 }
 
 fn is_remote(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|it| REMOTE.contains(&(it.f_type as i64 & 0xffff_ffff)))
+    rustix::fs::statfs(path).is_ok_and(|it| REMOTE.contains(&(it.f_type & 0xffff_ffff)))
 }

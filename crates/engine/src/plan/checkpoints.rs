@@ -89,21 +89,21 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let directory = folder.path().display().to_string();
         for (receiver, buffer, expected, said) in [
-            ("", "", None, "receivers.filelog/a b keeps its checkpoint in memory only"),
-            ("", "directory: '{}/log'", Some("log/checkpoints/filelog.a%20b"), ""),
-            ("storage: file_storage", "", Some("checkpoints/filelog.a%20b"), ""),
+            ("", "", None, "receivers.filelog/a.b keeps its checkpoint in memory only"),
+            ("", "directory: '{}/log'", Some("log/checkpoints/filelog.a%2eb"), ""),
+            ("storage: file_storage", "", Some("checkpoints/filelog.a%2eb"), ""),
             ("storage: file_storage/x", "", None, "which is not among `service.extensions`"),
             ("storage: file_storage/missing", "", None, "does not exist"),
             ("storage: health_check", "", None, "which is no `file_storage`"),
         ] {
             let text = format!(
-                "receivers: {{'filelog/a b': {{include: [/tmp/x], {receiver}}}}}\n\
+                "receivers: {{'filelog/a.b': {{include: [/tmp/x], {receiver}}}}}\n\
                  exporters: {{nop: {{}}}}\nbuffer: {{{}}}\n\
                  extensions: {{health_check: {{endpoint: 'localhost:0'}}, \
                  file_storage: {{directory: '{directory}'}}, \
                  file_storage/missing: {{directory: '{directory}/missing'}}}}\n\
                  service: {{extensions: [health_check, file_storage, file_storage/missing], \
-                 pipelines: {{logs: {{receivers: ['filelog/a b'], exporters: [nop]}}}}}}\n",
+                 pipelines: {{logs: {{receivers: ['filelog/a.b'], exporters: [nop]}}}}}}\n",
                 buffer.replace("{}", &directory)
             );
             let (plan, diagnostics) =

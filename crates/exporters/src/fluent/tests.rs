@@ -85,8 +85,7 @@ fn a_map_becomes_the_record_and_its_keys_occur_once() {
         ("nested".to_owned(), AnyValue::Map(vec![("x".to_owned(), AnyValue::Array(vec![]))])),
     ]);
     let attributes = [("level", text("of the attributes")), ("n", AnyValue::Double(f64::NAN))];
-    let expected =
-        concat!(r#"{"message":"m","level":"of the attributes","nested":{"x":[]},"n":null}"#);
+    let expected = r#"{"message":"m","level":"of the attributes","nested":{"x":[]},"n":null}"#;
     assert_eq!(json(request(&[], &attributes, &[body]), &Layout::default()), [expected]);
     let values = AnyValue::Array(vec![
         AnyValue::Empty,

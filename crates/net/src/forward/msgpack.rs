@@ -224,13 +224,13 @@ impl Write for Vec<u8> {
     fn write_int(&mut self, value: i64) {
         match value {
             -32..=127 => self.push(value as u8),
-            0..=0xff => self.extend_from_slice(&[0xcc, value as u8]),
-            0..=0xffff => with_number(self, 0xcd, &(value as u16).to_be_bytes()),
-            0..=0xffff_ffff => with_number(self, 0xce, &(value as u32).to_be_bytes()),
-            0.. => with_number(self, 0xcf, &(value as u64).to_be_bytes()),
-            -0x80.. => self.extend_from_slice(&[0xd0, value as u8]),
-            -0x8000.. => with_number(self, 0xd1, &(value as i16).to_be_bytes()),
-            -0x8000_0000.. => with_number(self, 0xd2, &(value as i32).to_be_bytes()),
+            0x80..=0xff => self.extend_from_slice(&[0xcc, value as u8]),
+            0x100..=0xffff => with_number(self, 0xcd, &(value as u16).to_be_bytes()),
+            0x1_0000..=0xffff_ffff => with_number(self, 0xce, &(value as u32).to_be_bytes()),
+            0x1_0000_0000.. => with_number(self, 0xcf, &(value as u64).to_be_bytes()),
+            -0x80..=-0x21 => self.extend_from_slice(&[0xd0, value as u8]),
+            -0x8000..=-0x81 => with_number(self, 0xd1, &(value as i16).to_be_bytes()),
+            -0x8000_0000..=-0x8001 => with_number(self, 0xd2, &(value as i32).to_be_bytes()),
             _ => with_number(self, 0xd3, &value.to_be_bytes()),
         }
     }
