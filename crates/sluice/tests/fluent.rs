@@ -142,7 +142,7 @@ async fn all_modes_of_real_clients_arrive_once() {
     assert!(status.success(), "{status}: {}", gateway.output());
 }
 
-/// Scenario: senders wait for the backend, which refuses half of the requests for the moment.
+/// Scenario: senders wait for the backend, which refuses all the requests for the moment.
 /// Guarantee: refused chunks are not acknowledged, and their senders send them again; so nothing is
 /// lost.
 #[tokio::test]
@@ -151,9 +151,11 @@ async fn refused_chunks_are_sent_again() {
         return;
     }
     let backend = keeping_backend(100_000).await;
-    backend.faults().set(Faults::unavailable(0.5));
+    backend.faults().set(Faults::unavailable(1.0));
     let address = free_addr().expect("a free port");
-    let more = "buffer:\n  ack: delivered\n";
+    // Then the sender repeats what the backend refuses.
+    let more =
+        "    sending_queue:\n      enabled: false\n    retry_on_failure:\n      enabled: false\n";
     let gateway = Gateway::start(&config(&format!("endpoint: {address}"), &backend, more)).await;
     let recovers = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -166,7 +168,8 @@ async fn refused_chunks_are_sent_again() {
     assert_eq!(found.len() as u64, COUNT);
     let labels = [("reason", "overloaded")];
     let refused = gateway.metric("sluice_receiver_refused_requests_total", &labels).await;
-    assert!(refused >= 1.0, "some were refused");
+    let all = gateway.metric("sluice_receiver_refused_requests_total", &[]).await;
+    assert!(refused >= 1.0, "some were refused: {refused} of {all}");
 }
 
 /// Scenario: a handshake with a shared key and a user. Guarantee: the client gets in with the right

@@ -183,7 +183,7 @@ impl Preparer {
         }
     }
 
-    /// What the steps make next, and whether it has to be cut. None after the last path.
+    /// The next result of the steps, cut where it has to be. None after the last path.
     fn next_cut(&self, feed: &mut Feed, limits: SplitLimits) -> Result<Option<Cut>, Unsendable> {
         let leased = feed.leased.clone();
         let frame = &leased.entry.frame;

@@ -209,9 +209,9 @@ fn request(frames: &[u64], part: Option<(u32, u32)>) -> (Ranges, Vec<Item>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Scenario: frames are sent in any batches and cuts, again and again, and answers are lost; the
-    /// receiver refuses, syncs, removes segments and is killed between any two steps. Guarantee: it
-    /// has every item that it has answered OK, and none twice.
+    /// Scenario: frames are sent in any batches and cuts, again and again, and answers are lost.
+    /// The receiver refuses, syncs, removes segments and is killed between any two steps.
+    /// Guarantee: it has every item that it has answered OK, and none twice.
     #[test]
     fn an_item_is_stored_once_whatever_happens(steps in prop::collection::vec(step(), 1..120)) {
         let mut receiver = Receiver::default();

@@ -26,8 +26,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Pause between two warnings of a port that connections find no room.
 const CROWDED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Serves HTTP on a port until `shutdown`; then stops accepting, asks all connections to go, waits for
-/// requests in flight, at most `drain_timeout`, and cuts off the rest. Returns when every
+/// Serves HTTP on a port until `shutdown`; then stops accepting, asks all connections to go, waits
+/// for requests in flight, at most `drain_timeout`, and cuts off the rest. Returns when every
 /// connection is closed.
 pub async fn serve(listener: Listener, serving: Serving, handler: impl Handler) {
     serve_speaking(listener, serving, Http(handler)).await;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use sluice_otlp::AnyValue;
 
-use super::lines::Attributes;
+/// Attributes that every record of a file has.
+pub(super) type Attributes = Vec<(String, AnyValue)>;
 
 /// The attributes that are wanted.
 #[derive(Clone, Debug, Default)]

@@ -12,15 +12,13 @@ use sluice_otlp::wire::{write_len_field, write_varint};
 use sluice_tail::{Charset, FileId, Line};
 
 use super::FilelogConfig;
+use super::attributes::Attributes;
 use super::operators::Operators;
 
 /// A request is full with this many bytes.
 pub(super) const REQUEST_BYTES: usize = 256 << 10;
 /// Room for the tags and lengths before the first record.
 const HEADER_BYTES: usize = 48;
-
-/// Attributes that every record of a file has.
-pub(super) type Attributes = Vec<(String, AnyValue)>;
 
 /// Makes requests of lines.
 pub(super) struct Lines {

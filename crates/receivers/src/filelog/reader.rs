@@ -16,8 +16,8 @@ use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
-use super::attributes::FileAttributes;
-use super::lines::{Attributes, Lines, REQUEST_BYTES};
+use super::attributes::{Attributes, FileAttributes};
+use super::lines::{Lines, REQUEST_BYTES};
 use super::metrics::Counters;
 use super::operators::FLUSH_INTERVAL;
 use super::progress::Progress;
@@ -306,7 +306,7 @@ impl Reader {
             return None;
         }
         let payload = Payload::identity(operators.finish());
-        // What is refused here is read again, as its positions end unresolved.
+        // Refused records are read again, as their positions end unresolved.
         permit.grow_to(payload.bytes.len()).ok()?;
         permit.shrink_to(payload.bytes.len());
         let metadata = Arc::default();

@@ -81,8 +81,8 @@ impl FilelogConfig {
         let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
                    `buffer.directory`; without that in memory only.";
         let storage = fields.non_empty_string("storage", doc);
-        let doc = "Operators that parse and change each record, in this order: see \
-                   [operators](../../../../docs/operators.md).";
+        let doc = "Operators that parse and change each record, in this order: `docs/operators.md` \
+                   has them.";
         let operators = Chain::read(fields, "operators", doc);
         fields.not_yet("header", "the first lines of a file are records as all others");
         let options = Options {
