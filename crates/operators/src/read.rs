@@ -1,7 +1,6 @@
 //! Options that several operators have.
 
-use sluice_config::{Entry, Fields, Node, ScalarValue, Value};
-use sluice_otlp::AnyValue;
+use sluice_config::Fields;
 
 use crate::expression::Expression;
 use crate::field::{Field, Root};
@@ -68,25 +67,5 @@ pub(crate) fn warn<'s>(
 ) {
     for warning in warnings {
         fields.warn_at(key, &format!("is probably wrong: {warning}"));
-    }
-}
-
-/// The value that a piece of YAML stands for. `None`: a number does not fit into 64 bits.
-pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
-    match &node.value {
-        Value::Scalar(scalar) => Some(match scalar.value {
-            ScalarValue::Null => AnyValue::Empty,
-            ScalarValue::Boolean(value) => AnyValue::Bool(value),
-            ScalarValue::Integer(value) => AnyValue::Int(value.try_into().ok()?),
-            ScalarValue::Float(value) => AnyValue::Double(value),
-            ScalarValue::String => AnyValue::String(scalar.text.clone()),
-        }),
-        Value::List(items) => {
-            Some(AnyValue::Array(items.iter().map(value_of).collect::<Option<_>>()?))
-        }
-        Value::Mapping(entries) => {
-            let entry = |entry: &Entry| Some((entry.key.clone(), value_of(&entry.value)?));
-            Some(AnyValue::Map(entries.iter().map(entry).collect::<Option<_>>()?))
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sluice_otlp::AnyValue;
+
 use crate::source::Span;
 
 /// A node and its position. The span of a mapping or list may cover only its first character.
@@ -111,6 +113,26 @@ impl Node {
 
     pub fn new(value: Value, span: Span) -> Self {
         Node { value, span, text: None, emptied_by: None }
+    }
+
+    /// The value of an attribute that it stands for. `None`: a number does not fit into 64 bits.
+    pub fn any_value(&self) -> Option<AnyValue> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(match scalar.value {
+                ScalarValue::Null => AnyValue::Empty,
+                ScalarValue::Boolean(value) => AnyValue::Bool(value),
+                ScalarValue::Integer(value) => AnyValue::Int(value.try_into().ok()?),
+                ScalarValue::Float(value) => AnyValue::Double(value),
+                ScalarValue::String => AnyValue::String(scalar.text.clone()),
+            }),
+            Value::List(items) => {
+                Some(AnyValue::Array(items.iter().map(Node::any_value).collect::<Option<_>>()?))
+            }
+            Value::Mapping(entries) => {
+                let entry = |entry: &Entry| Some((entry.key.clone(), entry.value.any_value()?));
+                Some(AnyValue::Map(entries.iter().map(entry).collect::<Option<_>>()?))
+            }
+        }
     }
 
     pub fn is_null(&self) -> bool {

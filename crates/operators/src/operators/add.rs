@@ -30,7 +30,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
         fields.error_missing("value");
         return None;
     };
-    let Some(value) = read::value_of(node) else {
+    let Some(value) = node.any_value() else {
         fields.error_at("value", "holds a number that does not fit into 64 bits with a sign");
         return None;
     };

@@ -1,6 +1,6 @@
 //! Reads a list of actions.
 
-use sluice_config::{Entry, Fields, Node, Pattern, ScalarValue, Value};
+use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
 use super::convert::ConvertedType;
@@ -134,31 +134,11 @@ fn read_source(fields: &mut Fields<'_>) -> Source {
 /// A value of any type, encoded.
 fn read_value(fields: &mut Fields<'_>, key: &str, doc: &str) -> Option<Vec<u8>> {
     let node = fields.node(key, "string, number, boolean, list or map", doc)?;
-    let value = value_of(node);
+    let value = node.any_value();
     if value.is_none() {
         fields.error_at(key, "holds a number that does not fit into 64 bits with a sign");
     }
     value.filter(|value| *value != AnyValue::Empty).map(|value| value.encoded())
-}
-
-/// The value that a piece of YAML stands for.
-pub(crate) fn value_of(node: &Node) -> Option<AnyValue> {
-    match &node.value {
-        Value::Scalar(scalar) => Some(match scalar.value {
-            ScalarValue::Null => AnyValue::Empty,
-            ScalarValue::Boolean(value) => AnyValue::Bool(value),
-            ScalarValue::Integer(value) => AnyValue::Int(value.try_into().ok()?),
-            ScalarValue::Float(value) => AnyValue::Double(value),
-            ScalarValue::String => AnyValue::String(scalar.text.clone()),
-        }),
-        Value::List(items) => {
-            Some(AnyValue::Array(items.iter().map(value_of).collect::<Option<_>>()?))
-        }
-        Value::Mapping(entries) => {
-            let entry = |entry: &Entry| Some((entry.key.clone(), value_of(&entry.value)?));
-            Some(AnyValue::Map(entries.iter().map(entry).collect::<Option<_>>()?))
-        }
-    }
 }
 
 fn refuse_foreign_options(name: Name, shown: &str, fields: &mut Fields<'_>) {

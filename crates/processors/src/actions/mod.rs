@@ -9,7 +9,7 @@ use sluice_config::Pattern;
 use sluice_flow::Metadata;
 use sluice_otlp::{AnyValue, Attributes, NewValue, Value};
 
-pub(crate) use config::{read, value_of};
+pub(crate) use config::read;
 
 use crate::fingerprint::Fingerprint;
 use convert::ConvertedType;

@@ -5,7 +5,6 @@ use sluice_otlp::AnyValue;
 
 use super::attributes::{AttributeMatcher, ValueMatcher};
 use super::{Library, Properties, SPAN_KINDS, SeverityNumber, Strings};
-use crate::actions::value_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatchType {
@@ -93,7 +92,7 @@ impl MatchType {
             let Some(node) = node.filter(|node| !node.is_null()) else {
                 return AttributeMatcher { key, value: ValueMatcher::Any };
             };
-            let value = match (self, value_of(node)) {
+            let value = match (self, node.any_value()) {
                 (MatchType::Strict, Some(value)) => Ok(ValueMatcher::Equal(value)),
                 (MatchType::Strict, None) => {
                     Err("holds a number that does not fit into 64 bits with a sign")
