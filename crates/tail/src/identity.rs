@@ -45,7 +45,7 @@ pub struct Mark {
     pub offset: u64,
     /// Records before it.
     pub records: u64,
-    /// Of the bytes before it, at most 256: see [`Mark::fits`].
+    /// Of the bytes before it, at most 256: see `Mark::fits`.
     pub lead: u64,
     /// It is within a record whose rest is left out.
     pub is_within: bool,

@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::yaml::Node;
 
 /// Ends of the full names of options that protect, or that name what protects.
-const PROTECTING: [&str; 19] = [
+const PROTECTING: [&str; 22] = [
     "tls",
     "ca_file",
     "ca_pem",
@@ -28,6 +28,9 @@ const PROTECTING: [&str; 19] = [
     "tokens",
     "password",
     "client_secret",
+    "security",
+    "shared_key",
+    "users",
 ];
 
 impl<'a> Fields<'a> {

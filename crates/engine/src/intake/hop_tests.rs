@@ -9,7 +9,7 @@ use sluice_flow::hop::{Place, Ranges, Source};
 use sluice_flow::source::{ArrivedBody, Ingress as _, Receipt, Request};
 use sluice_flow::{Payload, Refusal};
 use sluice_log::disk::{Disk, RealDisk};
-use sluice_log::{CursorId, Log, OpenOptions, Subscription};
+use sluice_log::{CursorId, Keep, Log, OpenOptions, Subscription};
 use sluice_otlp::Signal;
 use tempfile::TempDir;
 
@@ -226,6 +226,20 @@ async fn what_was_refused_is_not_known() {
     drop(again);
     let world = world.killed();
     assert!(world.send(frames(0..2)).await.expect("is taken").answer.is_some(), "it is new");
+}
+
+/// Scenario: a reload has removed the only delivery before the frame is appended. Guarantee: the
+/// request is refused, and is not known when it comes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_no_delivery_takes_is_not_known() {
+    for ack in [Ack::Durable, Ack::Delivered, Ack::Memory] {
+        let world = World::new(ack, NEVER);
+        world.log.unsubscribe(world.reader, Keep::Nothing);
+        for attempt in 0..2 {
+            let answer = world.is_answered(frames(0..1)).await;
+            assert!(matches!(answer, Err(Refusal::Retry { .. })), "{ack:?} {attempt} {answer:?}");
+        }
+    }
 }
 
 /// Scenario: the sender has gone before its frame was on disk. Guarantee: the frame stays, and a

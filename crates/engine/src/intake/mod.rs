@@ -203,15 +203,21 @@ impl ReceiverRoute {
         });
         let charge = entry.charge();
         let appended = route.log.append(entry.clone(), charge, &route.readers);
-        mark.iter().for_each(|mark| mark.note_appended(appended.offset));
+        let has_readers = appended.gone.len() < route.readers.len();
+        let is_refused = !has_readers && !route.readers.is_empty();
+        if is_refused {
+            // The log keeps nothing of it: its sender has to come again.
+            mark.iter().for_each(|mark| mark.forget());
+        } else {
+            mark.iter().for_each(|mark| mark.note_appended(appended.offset));
+        }
         drop(mark);
         entry.not_appended_for(&appended.gone);
         drop(entry);
-        let has_readers = appended.gone.len() < route.readers.len();
         let is_tight = route.appended(appended, Instant::now());
         // Looked at after the append: a frame that no delivery could take is not answered OK.
         self.door.check_open()?;
-        if !has_readers && !route.readers.is_empty() {
+        if is_refused {
             return Err(Refusal::overloaded(
                 "a reload has removed all pipelines that the request was for",
             ));

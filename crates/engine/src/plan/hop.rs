@@ -24,8 +24,7 @@ impl Plan {
         };
         let instance = match exporter.spreads_requests() {
             true => {
-                "if its name has one address (`balancer_name: round_robin` keeps a retry at its \
-                 address only while the connection stands)"
+                "if its name has one address (`balancer_name: round_robin` sends retries to others)"
             }
             false => "if all requests reach the same instance",
         };

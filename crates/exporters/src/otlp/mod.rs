@@ -4,7 +4,6 @@ mod config;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -120,14 +119,7 @@ impl Protocol for Grpc {
     async fn send(&self, request: &Packed, headers: &HeaderMap) -> Answered {
         let signal = request.signal;
         let uri = &self.uris[signal as usize];
-        let Packed { encoding, chunks, ranges, .. } = request;
-        // A retry has to reach the instance that may have had the first attempt.
-        let keeps_to = ranges.as_ref().map(|ranges| {
-            let mut hasher = DefaultHasher::new();
-            ranges.hash(&mut hasher);
-            hasher.finish()
-        });
-        let request = Call { uri, headers, encoding: *encoding, chunks, keeps_to };
+        let request = Call { uri, headers, encoding: request.encoding, chunks: &request.chunks };
         let reply = call(&self.channel, request, ANSWER_LIMIT_BYTES).await?;
         let outcome = outcome::of_grpc(&reply, &self.secrets(signal, headers));
         Ok((outcome, reply.status.code == Code::Unauthenticated))

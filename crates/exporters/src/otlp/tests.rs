@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use parking_lot::Mutex;
 use sluice_flow::hop::OVERLAP;
-use sluice_flow::{Exporter, Outcome, Packed};
+use sluice_flow::{Exporter, Outcome};
 use sluice_net::auth::client::ClientAuths;
 use sluice_net::grpc::{Code, Status};
 use tokio::net::TcpStream;
@@ -17,7 +17,7 @@ use super::Grpc;
 use super::config::OtlpConfig;
 use crate::Files;
 use crate::network::NetworkExporter;
-use crate::tests::{Backend, Moving, context, kind, packed, read, request, send};
+use crate::tests::{Backend, Moving, context, kind, packed, read, send};
 
 /// The reaction of an h2 backend to a request.
 #[derive(Clone)]
@@ -466,32 +466,6 @@ async fn round_robin_uses_all_that_work() {
         assert_eq!(send(&exporter).await, Outcome::Delivered);
     }
     assert_eq!((first.accepted(), second.accepted()), (1, 1));
-    leaves_nothing(exporter, &first).await;
-}
-
-/// Scenario: a name with two addresses, and requests that name their ranges. Guarantee: both are
-/// used, and a request that is sent again goes where it went before.
-#[tokio::test]
-async fn round_robin_sends_a_request_that_names_its_ranges_to_the_same_address_again() {
-    let answer = |text| Act::Status(Status::new(Code::InvalidArgument, text));
-    let first = Backend::start(move |stream, _| serve(stream, answer("first"))).await;
-    let second = Backend::start(move |stream, _| serve(stream, answer("second"))).await;
-    let name = Moving::at([first.address, second.address]);
-    let exporter = named("endpoint: http://backend:4317\nbalancer_name: round_robin", &name, NEVER);
-    // Both are connected.
-    for _ in 0..20 {
-        send(&exporter).await;
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let mut used = std::collections::BTreeSet::new();
-    for number in 0..40 {
-        let ranges = Some(format!("ranges {number}").into());
-        let request = Packed { ranges, ..request(&exporter) };
-        let (once, again) = (exporter.send(&request).await, exporter.send(&request).await);
-        assert_eq!(once, again);
-        used.insert(format!("{once:?}"));
-    }
-    assert_eq!(used.len(), 2, "{used:?}");
     leaves_nothing(exporter, &first).await;
 }
 

@@ -1,6 +1,5 @@
 //! A gRPC-style channel: requests to one name over a bounded number of HTTP/2 connections.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -132,17 +131,10 @@ impl Channel {
 
     /// Posts a body and reads the whole answer. The caller bounds the time by dropping the future,
     /// which resets the stream. A request that the peer refused unprocessed is sent once more.
-    /// `keeps_to`: requests of one number go to one address while it can be reached.
-    pub async fn send(
-        &self,
-        uri: &Uri,
-        headers: &HeaderMap,
-        body: ChunkedBuf,
-        keeps_to: Option<u64>,
-    ) -> Result<Answer> {
+    pub async fn send(&self, uri: &Uri, headers: &HeaderMap, body: ChunkedBuf) -> Result<Answer> {
         let mut sent_before = false;
         loop {
-            let (slot, connection) = self.inner.acquire(keeps_to).await?;
+            let (slot, connection) = self.inner.acquire().await?;
             let request = request(Method::POST, uri, headers.clone(), body.clone());
             let result = connection.send(request, ANSWER_LIMIT_BYTES).await;
             let Err(error) = result else { return result };
@@ -171,14 +163,14 @@ impl Channel {
 
 impl Inner {
     /// A ready connection. Starts an attempt to connect where none is under way, and waits for it.
-    async fn acquire(self: &Arc<Self>, keeps_to: Option<u64>) -> Result<(Arc<Slot>, Connection)> {
+    async fn acquire(self: &Arc<Self>) -> Result<(Arc<Slot>, Connection)> {
         let mut changed: Option<watch::Receiver<()>> = None;
         loop {
             if self.shutdown.is_cancelled() {
                 return Err(TransportError::ShutDown);
             }
             self.refresh_addresses();
-            let pause = match self.pick_slot(keeps_to) {
+            let pause = match self.pick_slot() {
                 Ok(Some(ready)) => return Ok(ready),
                 Ok(None) => Duration::MAX,
                 Err(error) if error.is_configuration() || !self.options.wait_for_ready => {
@@ -198,20 +190,16 @@ impl Inner {
         }
     }
 
-    /// Looks through the slots, beginning with the next in turn or the one that the request keeps
-    /// to. A ready one wins; idle ones on the way are started. `None`: an attempt is under way. An
-    /// error: all have failed.
-    fn pick_slot(
-        self: &Arc<Self>,
-        keeps_to: Option<u64>,
-    ) -> Result<Option<(Arc<Slot>, Connection)>> {
+    /// Looks through the slots, beginning with the next in turn. A ready one wins; idle ones on the
+    /// way are started. `None`: an attempt is under way. An error: all have failed.
+    fn pick_slot(self: &Arc<Self>) -> Result<Option<(Arc<Slot>, Connection)>> {
         let slots = self.slots.load();
         let now = Instant::now();
         if slots.is_empty() {
             self.lookup.take(now, || self.start_resolving())?;
             return Ok(None);
         }
-        let first = self.first_slot(&slots, keeps_to);
+        let first = if slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) };
         let (mut underway, mut failed) = (false, None);
         for index in 0..slots.len() {
             let slot = &slots[(first.wrapping_add(index)) % slots.len()];
@@ -222,26 +210,6 @@ impl Inner {
             }
         }
         failed.filter(|_| !underway).map_or(Ok(None), Err)
-    }
-
-    fn first_slot(&self, slots: &[Arc<Slot>], keeps_to: Option<u64>) -> usize {
-        if slots.len() == 1 {
-            return 0;
-        }
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(number) = keeps_to else { return turn };
-        // Rendezvous hashing: other addresses that come and go change nothing.
-        let rank = |slot: &Slot| {
-            let mut hasher = DefaultHasher::new();
-            (number, &slot.address).hash(&mut hasher);
-            hasher.finish()
-        };
-        let ranks: Vec<u64> = slots.iter().map(|slot| rank(slot)).collect();
-        let best = ranks.iter().max();
-        let of_address = ranks.iter().filter(|rank| Some(*rank) == best).count();
-        let has_best = |(_, rank): &(usize, &u64)| Some(*rank) == best;
-        let chosen = ranks.iter().enumerate().filter(has_best).nth(turn % of_address.max(1));
-        chosen.map_or(turn, |(index, _)| index)
     }
 
     /// Runs background work that ends with the channel, and counts it.

@@ -26,8 +26,6 @@ pub struct Call<'a> {
     pub headers: &'a HeaderMap,
     pub encoding: Encoding,
     pub chunks: &'a Arc<[Bytes]>,
-    /// Calls of one number go to one address while it can be reached.
-    pub keeps_to: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +67,7 @@ pub async fn call(channel: &Channel, call: Call<'_>, answer_limit_bytes: usize) 
         reason: format!("a message of {len_bytes} bytes does not fit into gRPC's 32-bit length"),
     })?;
     let body = ChunkedBuf::new(Some(prefix), call.chunks.clone());
-    let answer = channel.send(call.uri, call.headers, body, call.keeps_to).await?;
+    let answer = channel.send(call.uri, call.headers, body).await?;
     read(&answer, answer_limit_bytes)
 }
 

@@ -78,7 +78,7 @@ impl<'t> Json<'t> {
 
     fn map(&mut self, depth: usize) -> Result<Map> {
         self.place += 1;
-        let mut map = Map::with_capacity(8);
+        let mut map = Map::new();
         if self.take(b'}') {
             return Ok(map);
         }

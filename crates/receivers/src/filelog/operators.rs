@@ -1,15 +1,17 @@
 //! Operators between the lines and their requests, and the ranges of which they hold records.
 //!
 //! A record that an operator holds is in no request yet. Each range that ends while a record of it
-//! or from before it is held has a second position here. That goes into the request that is made
-//! once nothing is held of the range any more, so that the checkpoint stays before it until then.
+//! or from before it is held has a second position here. Each request with a record that was held
+//! shares it, and the last one gets it: the checkpoint stays before the range until all of them are
+//! resolved.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_flow::source::Position;
-use sluice_operators::{Chain, Counts, Record, encode};
+use sluice_operators::{Chain, Counts, Origin, Record, encode};
 use sluice_tail::FileId;
 
 /// Held records are let go at most this late.
@@ -25,8 +27,8 @@ pub(super) struct Operators {
     records: Vec<Record>,
     /// Bytes of the lines that have entered it since the last request.
     bytes: usize,
-    /// Of each file, the ends of ranges of which records may be held, in order.
-    held: HashMap<FileId, VecDeque<(u64, Position)>>,
+    /// Of each file, the ranges of which records may be held, in order.
+    held: HashMap<FileId, VecDeque<(Range<u64>, Position)>>,
     began: Instant,
     told: Option<Instant>,
 }
@@ -60,17 +62,26 @@ impl Operators {
         self.chain.flush(now, &mut self.records);
     }
 
-    /// The positions of ranges of which nothing is held any more, for the request of the records
-    /// that have left.
-    pub(super) fn released(&mut self) -> Vec<Position> {
+    /// The positions for the request of the records that have left: of ranges of which nothing is
+    /// held any more, and shares of ranges of which other records are still held. `now`: the file
+    /// and the start of the range that is read now, which has a position of its own.
+    pub(super) fn released(&mut self, now: Option<(FileId, u64)>) -> Vec<Position> {
         let mut released = Vec::new();
         if self.held.is_empty() {
             return released;
         }
+        for Origin { stream, range } in self.records.iter().map(|record| &record.origin) {
+            let is_new = now.is_some_and(|(id, start)| id.0 == *stream && range.start >= start);
+            if let Some(ranges) = self.held.get(&FileId(*stream)).filter(|_| !is_new) {
+                let overlaps = |held: &Range<u64>| held.start < range.end && range.start < held.end;
+                let shares = ranges.iter().filter(|(held, _)| overlaps(held));
+                released.extend(shares.map(|(_, position)| position.share()));
+            }
+        }
         let lowest = self.chain.held();
         self.held.retain(|id, ranges| {
             let lowest = lowest.get(&id.0).copied().unwrap_or(u64::MAX);
-            while ranges.front().is_some_and(|(end, _)| *end <= lowest) {
+            while ranges.front().is_some_and(|(range, _)| range.end <= lowest) {
                 released.extend(ranges.pop_front().map(|(_, position)| position));
             }
             !ranges.is_empty()
@@ -79,9 +90,12 @@ impl Operators {
     }
 
     /// A range of a file has ended here.
-    pub(super) fn end_range(&mut self, id: FileId, end: u64, position: &Position) {
-        if self.chain.held_bytes() > 0 && self.chain.held().get(&id.0).is_some_and(|it| *it < end) {
-            self.held.entry(id).or_default().push_back((end, position.share()));
+    pub(super) fn end_range(&mut self, id: FileId, range: Range<u64>, position: &Position) {
+        // Lines of which nothing has left fill no request.
+        self.bytes = 0;
+        let lowest = || self.chain.held().get(&id.0).copied();
+        if self.chain.held_bytes() > 0 && lowest().is_some_and(|lowest| lowest < range.end) {
+            self.held.entry(id).or_default().push_back((range, position.share()));
         }
     }
 
@@ -93,7 +107,7 @@ impl Operators {
 
     /// The request of the records that have left. It is empty if there are none.
     pub(super) fn finish(&mut self) -> Bytes {
-        let mut out = Vec::with_capacity(self.bytes);
+        let mut out = Vec::new();
         if !self.records.is_empty() {
             encode(&self.records, &mut out);
         }

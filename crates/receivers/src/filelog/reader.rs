@@ -207,7 +207,7 @@ impl Reader {
                 self.tail.progressed(id, now);
                 let items = self.lines.items();
                 let position = self.progress.begin(id, range.clone());
-                let position = self.settled(id, range.end, position);
+                let position = self.settled(id, range.clone(), position);
                 if items == 0 {
                     position.iter().for_each(Position::resolve);
                 } else {
@@ -236,10 +236,16 @@ impl Reader {
     }
 
     /// The position of the request that is made now, at the end of a range.
-    fn settled(&mut self, id: FileId, end: u64, position: Position) -> Option<Position> {
+    fn settled(
+        &mut self,
+        id: FileId,
+        range: std::ops::Range<u64>,
+        position: Position,
+    ) -> Option<Position> {
         let Some(operators) = self.lines.operators() else { return Some(position) };
-        operators.end_range(id, end, &position);
-        let mut positions = operators.released();
+        let start = range.start;
+        operators.end_range(id, range, &position);
+        let mut positions = operators.released(Some((id, start)));
         positions.push(position);
         operators.tell_failure(Instant::now());
         self.holds = operators.held_bytes() > 0;
@@ -300,7 +306,7 @@ impl Reader {
         operators.flush(is_end);
         self.holds = operators.held_bytes() > 0;
         let items = operators.items();
-        let position = Position::of_all(operators.released());
+        let position = Position::of_all(operators.released(None));
         if items == 0 {
             position.iter().for_each(Position::resolve);
             return None;

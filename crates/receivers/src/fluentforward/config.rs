@@ -82,7 +82,7 @@ impl Security {
         let users = fields.sections("users", doc, |fields| {
             let name = fields.required_string("username", "The user's name.");
             let password = fields.secret("password", "The user's password.");
-            if password.is_none() {
+            if password.as_ref().is_none_or(|it| it.expose().is_empty()) {
                 fields.error_missing("password");
             }
             User { name, password: password.unwrap_or_default() }

@@ -111,3 +111,35 @@ async fn failures_of_operators_are_counted_and_handled_as_configured() {
         assert_eq!((scene.engine.count(), dropped), (arrives, 200 - arrives as u64));
     }
 }
+
+/// Scenario: a filter drops far more lines than fit into a request. Guarantee: reading goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_are_filtered_out_do_not_stop_the_reading() {
+    let options = "poll_interval: 50ms, operators: [{type: filter, expr: 'body matches \"^d\"'}]";
+    let scene = Scene::start(options).await;
+    scene.append("a", &("d\n".repeat(20_000) + "keep\n"));
+    scene.until_lines(1).await;
+    assert_eq!(scene.engine.lines().keys().collect::<Vec<_>>(), ["keep"]);
+}
+
+/// Scenario: parts of two streams of one file wait for their ends. One ends, and its request is not
+/// resolved; then the other ends, and its request is. Guarantee: the checkpoint stays before the
+/// first part of both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_waits_for_all_requests_with_its_records() {
+    let mut scene = Scene::start(CONTAINER).await;
+    scene.append("a", &(part("stdout", "P", "one-") + &part("stderr", "P", "two-")));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    scene.engine.holds.store(true, Ordering::SeqCst);
+    scene.append("a", &part("stdout", "F", "end"));
+    scene.until_lines(1).await;
+    let unresolved = std::mem::take(&mut *scene.engine.held.lock().expect("is whole"));
+    scene.engine.holds.store(false, Ordering::SeqCst);
+    scene.append("a", &part("stderr", "F", "end"));
+    scene.until_lines(2).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    scene.stop().await;
+    drop(unresolved);
+    scene.serve().await;
+    until("both are read again", || scene.engine.lines().get("one-end") == Some(&2)).await;
+}
