@@ -108,7 +108,7 @@ fn mistakes_are_named_with_their_place() {
         ("include: [/a], start_at: middle", "start_at` must be one of"),
         ("include: [/a], encoding: utf-9", "encoding"),
         ("include: [/a], delete_after_read: true", "needs `start_at: beginning`"),
-        ("include: [/a], operators: [{type: json_parser}]", "operators` is not in this build"),
+        ("include: [/a], operators: [{type: json_parsr}]", "json_parsr"),
         ("include: [/a], header: {pattern: x}", "header` is not in this build"),
         ("include: [/a], attributes: {a: 'EXPR(1)'}", "expressions are not in this build"),
         ("include: [/a], attributes: [a]", "must be a mapping"),
