@@ -313,6 +313,20 @@ impl Connection<'_> {
         Ok(())
     }
 
+    /// Waits with a message that its sender does not keep. Refused if there is no memory for it.
+    async fn wait_with(
+        &self,
+        request: &mut StreamRequest,
+        bytes: usize,
+        refused: Refused,
+    ) -> Result<(), Refused> {
+        let Ok(_kept) = Permit::take(self.handler.ingress.waiting(true), bytes) else {
+            return Err(refused);
+        };
+        request.set_waiting(true);
+        self.wait_after(refused).await
+    }
+
     async fn convert(
         &self,
         route: &dyn IngressRoute,
@@ -336,8 +350,7 @@ impl Connection<'_> {
             };
             match result {
                 Err(refused) if refused.delay.is_some() && !batch.is_kept_by_sender => {
-                    request.set_waiting(true);
-                    self.wait_after(refused).await?;
+                    self.wait_with(request, batch.bytes.len(), refused).await?;
                     permit = self.admit(route, request, batch.bytes.len(), true).await?;
                 }
                 result => return result,
@@ -372,9 +385,8 @@ impl Connection<'_> {
             match accepted.map_err(Refused::from) {
                 Ok(()) => return Ok(()),
                 Err(refused) if refused.delay.is_some() && !is_kept => {
-                    request.set_waiting(true);
-                    self.wait_after(refused).await?;
                     admitted_bytes = converted.payload.len();
+                    self.wait_with(request, admitted_bytes, refused).await?;
                     permit = self.admit(&**route, request, admitted_bytes, true).await?;
                 }
                 Err(refused) => return Err(refused),

@@ -42,6 +42,8 @@ struct Intake {
     used_bytes: AtomicUsize,
     limit_bytes: Option<usize>,
     is_mute: bool,
+    /// Of the memory for requests that wait.
+    waiting_limit_bytes: Option<usize>,
 }
 
 impl MemoryPool for Intake {
@@ -67,7 +69,7 @@ impl Ingress for Shared {
     }
 
     fn waiting(&self, _: bool) -> Arc<dyn MemoryPool> {
-        Arc::new(Intake::default())
+        Arc::new(Intake { limit_bytes: self.0.waiting_limit_bytes, ..Intake::default() })
     }
 }
 
@@ -435,6 +437,24 @@ async fn messages_without_a_chunk_are_kept_while_they_are_refused() {
 }
 
 /// Guarantee: while the backend has not taken a chunk, its sender waits.
+/// Scenario: a message without a chunk is refused for the moment, and no memory is left in which it
+/// could wait. Guarantee: it is not kept, and the next one is taken.
+#[tokio::test]
+async fn messages_without_a_chunk_are_kept_only_in_memory_for_requests_that_wait() {
+    let refusals = Mutex::new(vec![overloaded()]);
+    let waiting_limit_bytes = Some(0);
+    let intake = Arc::new(Intake { refusals, waiting_limit_bytes, ..Intake::default() });
+    let (running, mut stream) = start(&intake, "").await;
+    stream.write_all(&packed(0..3, None)).await.expect("is sent");
+    while !intake.refusals.lock().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stream.write_all(&packed(3..4, Some("id"))).await.expect("is sent");
+    assert!(answer(&mut stream).await.is_some());
+    assert_eq!(intake.records().len(), 1);
+    running.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_chunk_that_is_not_accepted_yet_is_not_acknowledged() {
     let intake = Arc::new(Intake { is_mute: true, ..Intake::default() });
