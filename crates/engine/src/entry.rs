@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sluice_flow::hop::Fetched;
 use sluice_flow::source::Position;
 use sluice_flow::{Frame, Payload, Refusal};
 use sluice_log::{Charge, CursorId, Record, RecordFacts, StoredRecord, Undecodable};
@@ -39,6 +40,8 @@ pub(crate) struct Entry {
     pub source: Option<Source>,
     /// The ranges that a sending Sluice named.
     pub mark: Option<Arc<Mark>>,
+    /// The range of a source that it was read from, by which another Sluice knows it.
+    pub fetched: Option<Box<Fetched>>,
 }
 
 /// The position of a frame in its source, and the deliveries for which the checkpoint has to wait.
@@ -84,7 +87,8 @@ impl Entry {
         memory: Arc<SharedWorkMemory>,
     ) -> Self {
         let shared = Some(SharedWork::new(memory));
-        Entry { frame, origin, ack, shared, receiving: None, source: None, mark: None }
+        let (receiving, source, mark, fetched) = Default::default();
+        Entry { frame, origin, ack, shared, receiving, source, mark, fetched }
     }
 
     pub(crate) fn charge(&self) -> Charge {
@@ -178,8 +182,9 @@ impl Record for Entry {
     fn encode_metadata(&self, output: &mut Vec<u8>) {
         let Origin { receiver, prepared, log } = &*self.origin;
         stored::encode(receiver, prepared, &self.frame.metadata, output);
-        let mark = self.mark.as_ref().filter(|mark| mark.is_stored);
-        stored::encode_identity(*log, mark.map(|mark| mark.ranges()), output);
+        let mark = self.mark.as_ref().filter(|mark| mark.is_stored());
+        let ranges = mark.map(|mark| mark.ranges());
+        stored::encode_identity(*log, ranges, self.fetched.as_deref(), output);
     }
 
     fn payload(&self) -> &[u8] {
@@ -207,10 +212,11 @@ impl Record for Entry {
             received_wall: received_wall.unwrap_or_else(SystemTime::now),
             metadata: Arc::new(metadata.sender),
         };
-        let FrameMetadata { receiver, prepared, log, .. } = metadata;
+        let FrameMetadata { receiver, prepared, log, fetched, .. } = metadata;
         let origin = Arc::new(Origin { receiver, prepared, log });
         let (ack, shared, receiving, source, mark) = Default::default();
-        Ok(Entry { frame, origin, ack, shared, receiving, source, mark })
+        let fetched = fetched.map(Box::new);
+        Ok(Entry { frame, origin, ack, shared, receiving, source, mark, fetched })
     }
 
     fn durable(&self) {

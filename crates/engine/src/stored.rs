@@ -2,13 +2,14 @@
 //! `docs/formats/frame-metadata.md`.
 
 use sluice_flow::Metadata;
-use sluice_flow::hop::Ranges;
+use sluice_flow::hop::{Fetched, Ranges};
 use sluice_otlp::{Encoding, Signal};
 
 const VERSION: u8 = 1;
 /// Tags of the fields behind the headers.
 const LOG: u8 = 1;
 const RANGES: u8 = 2;
+const FETCHED: u8 = 3;
 /// Bits of a frame's flags that are its signal.
 const SIGNAL_MASK: u8 = 0b11;
 
@@ -24,6 +25,8 @@ pub struct FrameMetadata {
     pub log: Option<u128>,
     /// The ranges of the frame that another Sluice named.
     pub ranges: Option<Ranges>,
+    /// The range of a source that it was read from.
+    pub fetched: Option<Fetched>,
 }
 
 /// Bytes that a frame costs beside its payload: its place in the log and its metadata.
@@ -50,7 +53,12 @@ pub fn encode(receiver: &str, prepared: &[u64], sender: &Metadata, output: &mut 
 }
 
 /// Appends what other processes know a frame by, behind the output of [`encode`].
-pub fn encode_identity(log: Option<u128>, ranges: Option<&Ranges>, output: &mut Vec<u8>) {
+pub fn encode_identity(
+    log: Option<u128>,
+    ranges: Option<&Ranges>,
+    fetched: Option<&Fetched>,
+    output: &mut Vec<u8>,
+) {
     if let Some(log) = log {
         output.push(LOG);
         put_bytes(output, &log.to_le_bytes());
@@ -58,6 +66,11 @@ pub fn encode_identity(log: Option<u128>, ranges: Option<&Ranges>, output: &mut 
     if let Some(ranges) = ranges {
         output.push(RANGES);
         put_bytes(output, ranges.to_string().as_bytes());
+    }
+    if let Some(Fetched { stream, range }) = fetched {
+        let offsets = [range.start, range.end].map(u64::to_le_bytes);
+        output.push(FETCHED);
+        put_bytes(output, &[&stream.to_le_bytes()[..], offsets.as_flattened()].concat());
     }
 }
 
@@ -125,7 +138,8 @@ fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
     let header = |_| Some((take_text(&mut rest)?, take_bytes(&mut rest)?.to_vec()));
     let headers = (0..count).map(header).collect::<Option<_>>()?;
     let sender = Metadata { peer, headers };
-    let mut metadata = FrameMetadata { receiver, prepared, sender, log: None, ranges: None };
+    let mut metadata =
+        FrameMetadata { receiver, prepared, sender, log: None, ranges: None, fetched: None };
     // A release before these fields ends here. What cannot be read is of a later one.
     while let Some((tag, value)) = take_field(&mut rest) {
         match tag {
@@ -134,10 +148,18 @@ fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
                 let text = str::from_utf8(value).ok();
                 metadata.ranges = text.and_then(|text| Ranges::parse(text).ok());
             }
+            FETCHED => metadata.fetched = fetched_of(value),
             _ => {}
         }
     }
     Some(metadata)
+}
+
+fn fetched_of(mut value: &[u8]) -> Option<Fetched> {
+    let stream = u128::from_le_bytes(value.split_off(..16)?.try_into().ok()?);
+    let start = u64::from_le_bytes(value.split_off(..8)?.try_into().ok()?);
+    let range = start..u64::from_le_bytes(value.try_into().ok()?);
+    (!range.is_empty()).then_some(Fetched { stream, range })
 }
 
 fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
@@ -179,18 +201,20 @@ mod tests {
             },
             log: Some(1 << 100),
             ranges: Some(ranges()),
+            fetched: Some(Fetched { stream: 3 << 70, range: 5..1 << 40 }),
         }
     }
 
     fn ranges() -> Ranges {
-        let source = hop::Source { log: 9, delivery: 8 };
+        let source = hop::Source(9 << 64 | 8);
         Ranges::new([(source, hop::Place::new(3, 0)..hop::Place::behind(4))])
     }
 
     fn encoded(metadata: &FrameMetadata) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode(&metadata.receiver, &metadata.prepared, &metadata.sender, &mut bytes);
-        encode_identity(metadata.log, metadata.ranges.as_ref(), &mut bytes);
+        let FrameMetadata { log, ranges, fetched, .. } = metadata;
+        encode_identity(*log, ranges.as_ref(), fetched.as_ref(), &mut bytes);
         bytes
     }
 
@@ -213,9 +237,13 @@ mod tests {
             headers in vec((any::<String>(), vec(any::<u8>(), 0..20)), 0..4),
             log: Option<u128>,
             has_ranges: bool,
+            fetched in prop::option::of((any::<u128>(), 0..u64::MAX)),
         ) {
             let (sender, ranges) = (Metadata { peer, headers }, has_ranges.then(ranges));
-            let metadata = FrameMetadata { receiver, prepared, sender, log, ranges };
+            let fetched =
+                fetched.map(|(stream, start)| Fetched { stream, range: start..start + 1 });
+            let metadata =
+                FrameMetadata { receiver, prepared, sender, log, ranges, fetched };
             prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
         }
 
@@ -260,11 +288,14 @@ mod tests {
         let expected = b"\x01\x04\0\0\0otlp\x01\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(encoded(&metadata), expected);
         let mut identity = Vec::new();
-        encode_identity(Some(5), Some(&ranges()), &mut identity);
+        let fetched = Fetched { stream: 6, range: 7..8 };
+        encode_identity(Some(5), Some(&ranges()), Some(&fetched), &mut identity);
         let log = b"\x01\x10\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         let text = ranges().to_string();
         let of_ranges = [&[2, text.len() as u8, 0, 0, 0][..], text.as_bytes()].concat();
-        assert_eq!(identity, [&log[..], &of_ranges].concat());
+        let of_fetched =
+            [&[3, 32, 0, 0, 0, 6][..], &[0; 15], &[7], &[0; 7], &[8], &[0; 7]].concat();
+        assert_eq!(identity, [&log[..], &of_ranges, &of_fetched].concat());
         assert_eq!(Encoding::ALL.map(encoding_code), [0, 1, 2, 3]);
         assert_eq!(Signal::ALL.map(flags), [1, 2, 3]);
         assert_eq!(

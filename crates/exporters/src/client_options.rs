@@ -30,6 +30,8 @@ pub struct ClientOptions {
     pub authenticator: Option<String>,
     pub max_request_bytes: usize,
     pub sending: Sending,
+    /// Requests name the ranges of the sending log that they hold.
+    pub is_idempotent: bool,
 }
 
 impl ClientOptions {
@@ -70,7 +72,15 @@ impl ClientOptions {
                 fields.size("max_request_bytes", request_limit_bytes, range, doc) as usize
             },
             sending: Sending::read(fields),
+            is_idempotent: false,
         }
+    }
+
+    /// Reads the option of protocols that another Sluice speaks.
+    pub(crate) fn read_idempotent(&mut self, fields: &mut Fields<'_>) {
+        let doc = "The backend is a Sluice, which is to store once what is sent twice: each request \
+                   names its data in the header `sluice-range`.";
+        self.is_idempotent = fields.boolean("idempotent", false, doc);
     }
 
     /// Sets the options of connections, with TLS or without.

@@ -83,6 +83,7 @@ impl Direct {
             authenticator: None,
             max_request_bytes: REQUEST_LIMIT_BYTES,
             sending: Sending::default(),
+            is_idempotent: false,
         }
     }
 }

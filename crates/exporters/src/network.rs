@@ -137,7 +137,7 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
     }
 
     fn names_ranges(&self) -> bool {
-        true
+        self.options.is_idempotent
     }
 
     fn refuses(&self, metadata: &Metadata) -> Option<String> {

@@ -11,7 +11,8 @@ use std::path::Path;
 use crate::cursors::replace_file;
 use crate::disk::{Access, Disk, read_full_at, write_all_at};
 use crate::error::{FileError, IoContext as _, Result};
-use crate::segment::{list_segments, open_if_there};
+use crate::log::{Segment, Segments};
+use crate::segment::open_if_there;
 use crate::types::{Offset, StoredRecord};
 
 const FILE_NAME: &str = "window";
@@ -21,6 +22,17 @@ const SEGMENTS_AT_START: usize = 32;
 
 /// State of the log's user. One thread asks for it, without the log's lock.
 pub trait Companion: Send + Sync {
+    /// Frames from this offset on are shown to it when the log is opened, before anything else
+    /// is asked.
+    fn asks_from(&self) -> Offset;
+
+    /// A whole frame that is on disk and counts.
+    fn found(&self, record: StoredRecord);
+
+    /// All frames were shown, but for the rest of segments that could not be read. The log gives
+    /// the offset `head` next.
+    fn opened(&self, head: Offset, errors: Vec<FileError>);
+
     /// Whether its text has changed since it was last stored.
     fn is_changed(&self) -> bool;
 
@@ -64,45 +76,48 @@ fn checked(text: &str) -> Option<&str> {
     is_right.then_some(checked)
 }
 
-/// Visits all whole frames in the newest segments from this offset on. To be called before the log
-/// is opened. Returns the errors of segments that could not be read to their end.
-pub fn visit_since(
+/// Shows a companion the frames that a start has found in the newest segments, and tells it the
+/// head. A copy that tells of offsets that are given again is replaced before they are.
+pub(crate) fn show_found(
+    companion: &dyn Companion,
     disk: &dyn Disk,
     directory: &Path,
-    from: Offset,
-    mut visit: impl FnMut(StoredRecord),
-) -> Vec<FileError> {
-    let segments = match list_segments(disk, directory) {
-        Err(error) if error.is_not_found() => return Vec::new(),
-        Err(error) => return vec![error],
-        Ok(segments) => segments,
-    };
-    let newest = segments.into_iter().rev().take(SEGMENTS_AT_START);
-    let visits = newest.map(|(name, _)| {
-        let path = directory.join(name.to_string());
-        visit_segment(disk, &path, from, &mut visit)
+    segments: &Segments,
+    head: Offset,
+) {
+    let from = companion.asks_from();
+    let newest = segments.by_first.values().rev().take(SEGMENTS_AT_START);
+    let shown = newest.filter(|segment| segment.last >= from).map(|segment| {
+        let show = |record: StoredRecord| companion.found(record);
+        visit(disk, directory, segment, from, show)
     });
-    visits.filter_map(Result::err).collect()
+    let errors = shown.filter_map(Result::err).collect();
+    companion.opened(head, errors);
+    if from > head {
+        companion.stored(store(disk, directory, &companion.text()));
+    }
 }
 
-fn visit_segment(
+/// Visits the whole frames of a segment that count.
+fn visit(
     disk: &dyn Disk,
-    path: &Path,
+    directory: &Path,
+    segment: &Segment,
     from: Offset,
-    visit: &mut impl FnMut(StoredRecord),
+    mut visit: impl FnMut(StoredRecord),
 ) -> Result<()> {
+    let path = &segment.path;
     let Some(mut scan) = open_if_there(disk, path)? else { return Ok(()) };
-    match scan.info().footer {
-        Some(footer) if footer.last_offset < from => return Ok(()),
-        Some(_) => {}
-        // A process that was killed may have left frames in it that were never synced.
-        None => {
-            let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
-            file.sync_data().at(path, "cannot sync")?;
-        }
+    if scan.info().footer.is_none() {
+        // A process that was killed may have left frames in it that were never synced, and a name.
+        let file = disk.open(path, Access::ReadWrite).at(path, "cannot open")?;
+        file.sync_data().at(path, "cannot sync")?;
+        disk.sync_directory(directory).at(directory, "cannot sync")?;
     }
     while let Some(located) = scan.next_frame()? {
-        if located.header.offset >= from
+        let offset = located.header.offset;
+        // Those above are in a later segment, or were never written as a whole.
+        if (from..=segment.last).contains(&offset)
             && let Some(record) = scan.body()?
         {
             visit(record);

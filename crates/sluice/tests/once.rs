@@ -79,7 +79,8 @@ impl Hop {
     /// Everything that it acknowledges is on disk.
     async fn start_agent(&mut self) {
         let to = format!(
-            "  otlp/gateway:\n    endpoint: {}\n    tls:\n      insecure: true\n    timeout: 2s\n",
+            "  otlp/gateway:\n    endpoint: {}\n    tls:\n      insecure: true\n    timeout: 2s\n    \
+             idempotent: true\n",
             self.addr
         );
         let path = self.folder.path().join("agent");

@@ -178,7 +178,7 @@ impl World {
                 prefix: Vec::new(),
                 origin: Arc::new(Origin::default()),
                 log,
-                known: Arc::new(Known::in_memory(Signal::Traces)),
+                known: Arc::new(Known::in_memory(Signal::Traces, Default::default())),
                 backlog: backlog.clone(),
                 readers: of_route.iter().map(|delivery| delivery.cursor).collect(),
                 deliveries: of_route.into(),

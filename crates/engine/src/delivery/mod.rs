@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 pub(crate) use dead_letters::{DeadLetterTotals, DeadLetters, Listing, OnDisk};
 pub(crate) use filling::{Filling, Lag};
+pub(crate) use naming::Names;
 pub(crate) use prepare::Preparer;
 pub use sluice_flow::overload::Policy;
 use sluice_flow::overload::{BackendHealth, DeliveryState, Sheds, disk};

@@ -1,64 +1,112 @@
 //! Names of units, by which another Sluice knows what it has had. A unit has the same name after a
 //! restart, in whatever batch it is sent and however its frame is cut.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_flow::Exporter;
+use super::leased::Leased;
+use super::prepare::Lease;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 use sluice_flow::dispatch::Batch;
 use sluice_flow::hop::{Place, Ranges, RangesTooLong, Source};
-use sluice_log::Offset;
-
-use super::prepare::Lease;
+use sluice_flow::{Exporter, Outcome};
 
 /// Where a unit stands among the items that a delivery makes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     source: Source,
+    /// The frame's offset, and that of what comes after it.
+    frame: (u64, u64),
     first_item: u32,
     /// It is all that is made of the frame.
     is_whole: bool,
 }
 
 impl Name {
-    pub(super) fn of_whole(source: Source) -> Name {
-        Name { source, first_item: 0, is_whole: true }
-    }
-
-    pub(super) fn of_part(source: Source, first_item: u32) -> Name {
-        Name { source, first_item, is_whole: false }
-    }
-
-    /// The name of a part of the unit, which begins behind this many of its items.
+    /// The name of the part of the unit that begins behind this many of its items.
     pub(super) fn part(self, behind_items: u32) -> Name {
-        Name::of_part(self.source, self.first_item.saturating_add(behind_items))
+        let first_item = self.first_item.saturating_add(behind_items);
+        Name { first_item, is_whole: false, ..self }
     }
 
-    fn range(self, offset: Offset, items: u32) -> (Source, std::ops::Range<Place>) {
+    fn range(self, items: u32) -> (Source, Range<Place>) {
+        let (start, next) = self.frame;
         let end = match self.is_whole {
-            true => Place::behind(offset),
-            false => Place::new(offset, self.first_item.saturating_add(items)),
+            true => Place::new(next, 0),
+            false => Place::new(start, self.first_item.saturating_add(items)),
         };
-        (self.source, Place::new(offset, self.first_item)..end)
+        (self.source, Place::new(start, self.first_item)..end)
     }
 }
 
-/// The name of what a delivery makes of a log: of another delivery, path or steps, the items of a
-/// frame may be other ones.
-pub(super) fn source(
-    log: u128,
-    delivery: &str,
-    path: usize,
-    steps: impl Iterator<Item = u64>,
-) -> Source {
-    let path = (path as u64).to_le_bytes();
-    let steps = steps.flat_map(u64::to_le_bytes);
-    let bytes = delivery.bytes().chain([0]).chain(path).chain(steps);
-    Source { log, delivery: bytes.fold(0xcbf2_9ce4_8422_2325, fowler_noll_vo) }
+/// The names that a delivery gives.
+pub(crate) struct Names {
+    /// The delivery's name.
+    delivery: String,
+    /// By the log or stream, and a hash of the path and its steps.
+    sources: Mutex<HashMap<(u128, u64), Source>>,
 }
+
+/// More than there are paths and earlier starts of which a log has frames, but for odd cases.
+const SOURCES_KEPT: usize = 256;
+
+impl Names {
+    pub(crate) fn of(delivery: String) -> Names {
+        Names { delivery, sources: Mutex::default() }
+    }
+
+    /// The name of all that a path makes of a frame. None if the frame has no identity.
+    pub(super) fn of_whole(
+        &self,
+        leased: &Leased,
+        path: usize,
+        steps: impl Iterator<Item = u64>,
+    ) -> Option<Name> {
+        let (stream, frame) = match (&leased.entry.fetched, leased.entry.origin.log) {
+            (Some(fetched), _) => (fetched.stream, (fetched.range.start, fetched.range.end)),
+            (None, Some(log)) => (log, (leased.offset, leased.offset + 1)),
+            (None, None) => return None,
+        };
+        let source = self.source(stream, path, steps);
+        Some(Name { source, frame, first_item: 0, is_whole: true })
+    }
+
+    /// The name of what the delivery makes of a log or a stream: of another path or steps, the items
+    /// of a frame may be other ones.
+    fn source(&self, stream: u128, path: usize, steps: impl Iterator<Item = u64>) -> Source {
+        let path = (path as u64).to_le_bytes().into_iter();
+        let made = path.chain(steps.flat_map(u64::to_le_bytes)).fold(FNV_BASIS, fowler_noll_vo);
+        let mut sources = self.sources.lock();
+        if sources.len() >= SOURCES_KEPT {
+            sources.clear();
+        }
+        *sources.entry((stream, made)).or_insert_with(|| {
+            let bytes = [&stream.to_le_bytes()[..], &made.to_le_bytes(), self.delivery.as_bytes()];
+            let digest: [u8; 32] = Sha256::digest(bytes.concat()).into();
+            Source(u128::from_be_bytes(digest[..16].try_into().expect("16 of 32 bytes")))
+        })
+    }
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a: the same in every release.
 fn fowler_noll_vo(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+}
+
+/// A single item cannot be cut. If it is said to be known in part, the two have other ideas of
+/// where its frame ends: it is named more narrowly, at last not at all, and may be stored again.
+pub(super) fn narrow(batch: &mut Batch<Lease>, outcome: Outcome) -> Outcome {
+    match (outcome, batch.units.as_mut_slice()) {
+        (Outcome::Overlaps { reason }, [unit]) if unit.items == 1 => {
+            unit.lease.name = unit.lease.name.filter(|name| name.is_whole).map(|it| it.part(0));
+            Outcome::RetryAfter { delay: None, reason }
+        }
+        (outcome, _) => outcome,
+    }
 }
 
 /// The text of a request's ranges, if its exporter sends it and all its units have names: those
@@ -72,7 +120,7 @@ pub(super) fn header(
     }
     let ranges = batch.units.iter().filter_map(|unit| {
         let name = unit.lease.name?;
-        Some(name.range(unit.lease.leased.offset, unit.items))
+        Some(name.range(unit.items))
     });
     Ranges::new(ranges).to_header().map(|text| Some(text.into()))
 }
@@ -83,26 +131,36 @@ mod tests {
 
     #[test]
     fn parts_of_a_frame_lie_within_it_and_behind_each_other() {
-        let source = source(1, "traces → otlp", 0, [5, 6].into_iter());
-        let whole = Name::of_whole(source);
+        let whole = Name { source: Source(7), frame: (7, 8), first_item: 0, is_whole: true };
         let (first, second) = (whole.part(0), whole.part(3));
-        let ranges = [first.range(7, 3), second.range(7, 2), second.part(2).range(7, 1)];
+        let ranges = [first.range(3), second.range(2), second.part(2).range(1)];
         let of_parts = Ranges::new(ranges);
         let places = Place::new(7, 0)..Place::new(7, 6);
-        assert_eq!(of_parts, Ranges::new([(source, places)]));
-        let with_parts = Ranges::new([whole.range(7, 9), first.range(7, 3), second.range(7, 2)]);
-        assert_eq!(with_parts, Ranges::new([whole.range(7, 9)]));
-        assert_eq!(whole.range(7, 9).1, Place::new(7, 0)..Place::new(8, 0));
+        assert_eq!(of_parts, Ranges::new([(whole.source, places)]));
+        let with_parts = Ranges::new([whole.range(9), first.range(3), second.range(2)]);
+        assert_eq!(with_parts, Ranges::new([whole.range(9)]));
+        assert_eq!(whole.range(9).1, Place::new(7, 0)..Place::new(8, 0));
+        let read = Name { frame: (7, 4096), ..whole };
+        assert_eq!(read.range(9).1, Place::new(7, 0)..Place::new(4096, 0));
     }
 
     #[test]
     fn a_source_differs_by_its_delivery_its_path_and_its_steps_and_stays_the_same() {
-        let of = |delivery: &str, path, steps: &[u64]| {
-            source(1, delivery, path, steps.iter().copied()).delivery
+        let of = |log, delivery: &str, path, steps: &[u64]| {
+            let names = Names::of(delivery.to_owned());
+            let first = names.source(log, path, steps.iter().copied());
+            assert_eq!(names.source(log, path, steps.iter().copied()), first);
+            first
         };
-        let all = [of("a", 0, &[]), of("b", 0, &[]), of("a", 1, &[]), of("a", 0, &[1])];
+        let a = of(1, "a", 0, &[]);
+        let all =
+            [a, of(2, "a", 0, &[]), of(1, "b", 0, &[]), of(1, "a", 1, &[]), of(1, "a", 0, &[1])];
         let distinct: std::collections::BTreeSet<_> = all.into_iter().collect();
         assert_eq!(distinct.len(), all.len());
-        assert_eq!(of("a", 0, &[]), 0x65d2_0739_07ab_1664, "a new release knows old ranges");
+        assert_eq!(
+            a,
+            Source(288_040_409_908_036_956_825_038_550_822_993_549_369),
+            "a new release knows old ranges"
+        );
     }
 }

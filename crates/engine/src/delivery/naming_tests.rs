@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_flow::dispatch::{Backoff, BatchPolicy, DispatchPolicy, RetryPolicy};
-use sluice_flow::hop::{Found, Limits, OVERLAP, Ranges, Window};
+use sluice_flow::hop::{Found, OVERLAP, Ranges, Window};
 use sluice_flow::{BoxFuture, Exporter, Outcome, Packed};
 use sluice_log::{CursorId, Log};
 use tokio::time::timeout;
@@ -41,7 +41,7 @@ impl Receiver {
             return Outcome::Delivered;
         };
         let ranges = Ranges::parse(ranges).expect("ranges");
-        let found = self.window.lock().arrive(&ranges, false, false);
+        let found = self.window.lock().arrive(&ranges, false);
         match found {
             Found::Known => Outcome::Delivered,
             Found::New(floor) => {
@@ -80,13 +80,17 @@ impl Exporter for ToReceiver {
 }
 
 fn append(log: &Log<Entry>, reader: CursorId, has_identity: bool) {
+    append_items(log, reader, has_identity, ITEMS);
+}
+
+fn append_items(log: &Log<Entry>, reader: CursorId, has_identity: bool, items: u32) {
     // A resource with a scope of empty spans.
-    let spans = [0x12, 0].repeat(ITEMS as usize);
+    let spans = [0x12, 0].repeat(items as usize);
     let scope = [&[0x12, spans.len() as u8][..], &spans].concat();
     let payload = [&[0x0a, scope.len() as u8][..], &scope].concat().leak();
     let origin = Origin { log: has_identity.then(|| log.instance()), ..Origin::default() };
     let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
-    let entry = Entry::new(frame(ITEMS, payload), Arc::new(origin), None, memory);
+    let entry = Entry::new(frame(items, payload), Arc::new(origin), None, memory);
     let (entry, readers) = (Arc::new(entry), vec![reader].into());
     let charge = entry.charge();
     log.append(entry, charge, &readers);
@@ -169,8 +173,55 @@ async fn a_request_with_too_many_ranges_is_cut() {
     timeout(Duration::from_secs(20), until_all_is_resolved(&delivery)).await.expect("resolved");
     let stored = to.0.stored_items.load(Ordering::Relaxed);
     assert_eq!((stored, to.0.unnamed.load(Ordering::Relaxed)), (1500 * u64::from(ITEMS), 0));
-    assert_eq!(
-        to.0.window.lock().totals().evicted_ranges,
-        1500 - Limits::default().ranges_of_source as u64
-    );
+    assert_eq!(to.0.window.lock().totals().ranges, 1500);
+}
+
+/// A receiver that says of its first requests that it knows a part, and what it was sent.
+#[derive(Clone, Default)]
+struct Stubborn {
+    refusals: usize,
+    asked: Arc<Mutex<Vec<Option<Arc<str>>>>>,
+}
+
+impl Exporter for Stubborn {
+    fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {
+        let mut asked = self.asked.lock();
+        asked.push(request.ranges.clone());
+        let outcome = match asked.len() > self.refusals {
+            true => Outcome::Delivered,
+            false => Outcome::Overlaps { reason: OVERLAP.to_owned() },
+        };
+        Box::pin(async { outcome })
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn names_ranges(&self) -> bool {
+        true
+    }
+}
+
+/// Scenario: the receiver has had the only item of a frame as a part of it. Guarantee: the item is
+/// named so too, and if that is in vain, it is sent without a name. It is not given up.
+#[tokio::test]
+async fn a_single_item_that_is_known_in_part_is_named_otherwise() {
+    for refusals in 0..3 {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("a", &log);
+        let backend = Stubborn { refusals, ..Stubborn::default() };
+        append_items(&log, delivery.cursor, true, 1);
+        let at_once = Duration::from_millis(1);
+        let backoff = Backoff { initial: at_once, max: at_once, multiplier: 1.0, jitter: 0.0 };
+        let retry = RetryPolicy::Explicit { backoff, max_elapsed: None };
+        let dispatch = DispatchPolicy { retry, ..dispatch(0) };
+        let _stop = start_with(&delivery, backend.clone(), Vec::new(), dispatch);
+        timeout(Duration::from_secs(10), until_all_is_resolved(&delivery)).await.expect("resolved");
+        let asked = backend.asked.lock();
+        let ends: Vec<_> =
+            asked.iter().map(|it| it.as_deref().map(|it| &it[it.len() - 4..])).collect();
+        assert_eq!(ends, [Some(":0+1"), Some("+0.1"), None][..=refusals], "{asked:?}");
+        assert_eq!(delivery.stats.sent_items.load(Ordering::Relaxed), 1);
+    }
 }

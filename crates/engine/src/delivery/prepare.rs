@@ -12,7 +12,7 @@ use sluice_flow::{Exporter, Frame, Metadata, PackError, Packed, Payload};
 use sluice_otlp::{Encoding, Malformed, PartRef, Parts, Signal, Sizes, SplitLimits, parts};
 
 use super::leased::{Fate, Leased};
-use super::naming::{self, Name};
+use super::naming::{Name, Names};
 use crate::entry::Entry;
 use crate::large_work::work_on;
 use crate::private_memory::{ChargedCopy, ChargedMemory, PrivateMemory};
@@ -116,8 +116,7 @@ impl Feed {
 }
 
 pub(crate) struct Preparer {
-    /// The delivery's name.
-    pub delivery: String,
+    pub names: Names,
     pub exporter: Arc<dyn Exporter>,
     /// Memory that units take beside their frames.
     pub memory: Arc<PrivateMemory>,
@@ -283,12 +282,9 @@ impl Preparer {
         prepared.iter().copied().chain(steps)
     }
 
-    /// The name of all that a path makes of a frame.
     fn name(&self, leased: &Leased, path: usize) -> Option<Name> {
-        let entry = &leased.entry;
-        let log = entry.origin.log.filter(|_| self.exporter.names_ranges())?;
-        let steps = self.steps_of(entry, path);
-        Some(Name::of_whole(naming::source(log, &self.delivery, path, steps)))
+        let steps = self.exporter.names_ranges().then(|| self.steps_of(&leased.entry, path))?;
+        self.names.of_whole(leased, path, steps)
     }
 
     fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, Failure> {

@@ -339,7 +339,7 @@ impl Task {
             kept_bytes = self.keep_packed(&mut batch, packed);
         }
         let now = Instant::now();
-        let verdict = match outcome {
+        let verdict = match naming::narrow(&mut batch, outcome) {
             Outcome::TooLarge { reason } if !was_packed => {
                 self.dispatcher.note_unpackable(batch, reason, now)
             }

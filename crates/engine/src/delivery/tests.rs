@@ -136,7 +136,7 @@ pub(super) fn start_with(
     dispatch: DispatchPolicy,
 ) -> watch::Sender<Stop> {
     let preparer = Preparer {
-        delivery: delivery.id.to_string(),
+        names: Names::of(delivery.id.to_string()),
         exporter: Arc::new(backend),
         memory: delivery.private.clone(),
         metadata_keys: Vec::new(),

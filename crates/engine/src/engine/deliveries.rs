@@ -16,7 +16,7 @@ use tokio::time::timeout_at;
 use super::{Engine, RunningDelivery, RunningExporter, Undelivered};
 use crate::backlog::Backlog;
 use crate::delivery::{
-    self, Bounds, DeadLetters, Delivery, DeliveryId, Preparer, SharedMemory, Stop,
+    self, Bounds, DeadLetters, Delivery, DeliveryId, Names, Preparer, SharedMemory, Stop,
 };
 use crate::error::Result;
 use crate::plan::{DeliveryPlan, MemoryPlan, Path, Plan};
@@ -129,7 +129,7 @@ impl Engine {
                 let exporter = exporters[&planned.id.exporter].exporter.clone();
                 let receivers = self.intakes.iter().map(|(id, it)| (id.clone(), it.receiver()));
                 let preparer = Preparer {
-                    delivery: planned.id.to_string(),
+                    names: Names::of(planned.id.to_string()),
                     memory: running.delivery.private.clone(),
                     metadata_keys: metadata_keys(planned, exporter.as_ref()).into_iter().collect(),
                     exporter,
@@ -320,8 +320,7 @@ mod tests {
         let route = engine.intakes["otlp"].route(Signal::Traces).expect("there is one");
         let permit = route.admit(100, &ArrivedBody::default()).await.expect("there is memory");
         let payload = Payload::identity(Bytes::from_static(b"payload"));
-        let request =
-            Request { payload, items: 1, metadata: Arc::default(), position: None, ranges: None };
+        let request = Request::new(payload, 1);
         route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");
     }
 

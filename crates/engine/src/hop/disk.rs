@@ -18,37 +18,21 @@ const TITLE: &str = "sluice window 1";
 const FROM: &str = "from ";
 
 impl Known {
-    /// Reads what an earlier process knew, before the log is opened. Its copy tells of frames below
-    /// an offset, which is returned; it may be above the log's head after a crash.
-    pub(crate) fn open(disk: &dyn Disk, directory: &Path, signal: Signal) -> (Arc<Known>, Offset) {
-        let mut window = Window::new(Limits::default(), 0);
+    /// Reads the copy of what an earlier process knew. The log that is opened next shows the rest.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        signal: Signal,
+        limits: Limits,
+    ) -> Arc<Known> {
+        let mut window = Window::new(limits, 0);
         let text = companion::load(disk, directory).unwrap_or_else(|error| {
             tell(signal, &error);
             None
         });
-        let (ranges, from) = text.as_deref().and_then(parse).unwrap_or_default();
+        let (ranges, copied_below) = text.as_deref().and_then(parse).unwrap_or_default();
         ranges.iter().for_each(|ranges| window.recover(ranges));
-        let version_of_copy = window.version();
-        let visit = |record: StoredRecord| {
-            let metadata = FrameMetadata::decode(&record.metadata);
-            metadata.ok().and_then(|it| it.ranges).iter().for_each(|it| window.recover(it));
-        };
-        let errors = companion::visit_since(disk, directory, from, visit);
-        errors.iter().for_each(|error| tell(signal, error));
-        let known = Known::of(signal, window);
-        known.stored_version.store(version_of_copy, Ordering::Relaxed);
-        (Arc::new(known), from)
-    }
-
-    /// The log is open, and gives this offset next. `from`: see [`Known::open`]. A copy that tells
-    /// of offsets that are given again is replaced before they are.
-    pub(crate) fn opened(&self, disk: &dyn Disk, directory: &Path, head: Offset, from: Offset) {
-        if let Some(last) = head.checked_sub(1) {
-            self.window.lock().note_appended(last);
-        }
-        if from > head {
-            self.stored(companion::store(disk, directory, &self.text()));
-        }
+        Arc::new(Known { copied_below, ..Known::of(signal, window) })
     }
 }
 
@@ -61,6 +45,23 @@ fn tell(signal: Signal, error: &FileError) {
 }
 
 impl Companion for Known {
+    fn asks_from(&self) -> Offset {
+        self.copied_below
+    }
+
+    fn found(&self, record: StoredRecord) {
+        let metadata = FrameMetadata::decode(&record.metadata);
+        let ranges = metadata.ok().and_then(|it| it.ranges);
+        ranges.iter().for_each(|ranges| self.window.lock().recover(ranges));
+    }
+
+    fn opened(&self, head: Offset, errors: Vec<FileError>) {
+        errors.iter().for_each(|error| tell(self.signal, error));
+        if let Some(last) = head.checked_sub(1) {
+            self.window.lock().note_appended(last);
+        }
+    }
+
     fn is_changed(&self) -> bool {
         self.window.lock().version() != self.stored_version.load(Ordering::Relaxed)
     }

@@ -9,12 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use sluice_flow::Refusal;
 use sluice_flow::hop::{Floor, Found, Limits, Ranges, Totals, Window};
+use sluice_log::Offset;
 use sluice_otlp::Signal;
 
 /// The window of one log. Its lock is taken under the log's, and never the other way round.
 pub(crate) struct Known {
     signal: Signal,
     window: Mutex<Window>,
+    /// The copy that a start found tells of frames below this offset. It may be above the log's
+    /// head after a crash.
+    copied_below: Offset,
     /// The version that is on disk.
     stored_version: AtomicU64,
     /// The version that was last asked for.
@@ -33,7 +37,7 @@ pub(crate) enum Asked {
 /// When a frame's ranges are settled, and whether the frame has them on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Promise {
-    /// Its sender is answered OK at once.
+    /// Its sender is answered OK as soon as the log has it.
     pub is_answered: bool,
     pub is_stored: bool,
 }
@@ -43,13 +47,13 @@ pub(crate) struct Mark {
     known: Arc<Known>,
     ranges: Ranges,
     floor: Floor,
-    pub is_stored: bool,
+    promise: Promise,
     is_settled: AtomicBool,
 }
 
 impl Known {
-    pub(crate) fn in_memory(signal: Signal) -> Self {
-        Known::of(signal, Window::new(Limits::default(), 0))
+    pub(crate) fn in_memory(signal: Signal, limits: Limits) -> Self {
+        Known::of(signal, Window::new(limits, 0))
     }
 
     fn of(signal: Signal, window: Window) -> Self {
@@ -57,6 +61,7 @@ impl Known {
         Known {
             signal,
             window: Mutex::new(window),
+            copied_below: 0,
             stored_version: version,
             asked_version: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
@@ -68,12 +73,11 @@ impl Known {
         ranges: Ranges,
         promise: Promise,
     ) -> Result<Asked, Refusal> {
-        let Promise { is_answered, is_stored } = promise;
-        match self.window.lock().arrive(&ranges, is_answered, is_stored) {
+        match self.window.lock().arrive(&ranges, promise.is_stored) {
             Found::Known => Ok(Asked::Known),
             Found::New(floor) => {
                 let (known, is_settled) = (self.clone(), AtomicBool::new(false));
-                Ok(Asked::New(Mark { known, ranges, floor, is_stored, is_settled }))
+                Ok(Asked::New(Mark { known, ranges, floor, promise, is_settled }))
             }
             Found::Arriving => {
                 Err(Refusal::overloaded("an earlier attempt at this request is not answered yet"))
@@ -92,9 +96,19 @@ impl Mark {
         &self.ranges
     }
 
-    /// The frame got this offset.
+    /// Whether the frame has the ranges on disk.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.promise.is_stored
+    }
+
+    /// The frame got this offset. Where nothing else is waited for, its sender is answered now.
     pub(crate) fn note_appended(&self, offset: u64) {
-        self.known.window.lock().note_appended(offset);
+        let mut window = self.known.window.lock();
+        window.note_appended(offset);
+        // A delivery may have settled it in the meantime.
+        if self.promise.is_answered && !self.is_settled.load(Ordering::Acquire) {
+            window.answer(&self.ranges);
+        }
     }
 
     /// The frame is on disk or resolved: this process can no longer lose it. Only the first call of

@@ -47,7 +47,7 @@ impl World {
 
     fn open(folder: TempDir, ack: Ack, flush_after: Duration) -> World {
         let (disk, directory) = (Arc::new(RealDisk), folder.path().join("logs"));
-        let (known, from) = Known::open(&*disk, &directory, Signal::Logs);
+        let known = Known::open(&*disk, &directory, Signal::Logs, Default::default());
         let options = OpenOptions {
             flush_after,
             keep_interval: Duration::from_millis(10),
@@ -55,7 +55,6 @@ impl World {
             ..OpenOptions::new(disk.clone() as Arc<dyn Disk>, &directory, "logs")
         };
         let (log, _) = Log::open(options).expect("opens");
-        known.opened(&*disk, &directory, log.head(), from);
         let (log, ingress) = (Arc::new(log), ingress(1 << 20));
         let reader = log.subscribe(Subscription::new("a"));
         let mut awaited = Awaited::default();
@@ -94,8 +93,8 @@ impl World {
         let route = self.ingress.route(Signal::Logs).expect("there is one");
         let permit = route.admit(100, &ArrivedBody::default()).await?;
         let payload = Payload::identity(Bytes::from_static(b"payload"));
-        let (metadata, ranges) = (Arc::default(), Some(ranges));
-        route.submit(Request { payload, items: 1, metadata, position: None, ranges }, permit)
+        let ranges = Some(ranges);
+        route.submit(Request { ranges, ..Request::new(payload, 1) }, permit)
     }
 
     async fn is_answered(&self, ranges: Ranges) -> Result<(), Refusal> {
@@ -140,7 +139,7 @@ fn remove_segments(directory: &Path) {
 
 /// These frames of a sender's log.
 fn frames(frames: std::ops::Range<u64>) -> Ranges {
-    let source = Source { log: 1 << 90, delivery: 3 };
+    let source = Source(1 << 90);
     Ranges::new([(source, Place::new(frames.start, 0)..Place::new(frames.end, 0))])
 }
 

@@ -11,6 +11,8 @@ pub struct MemoryPlan {
     pub receiving_bytes: u64,
     /// For results that the deliveries of a pipeline share.
     pub shared_work_bytes: u64,
+    /// For the ranges that were had from other Sluices, of each signal. Fixed at the start.
+    pub window_bytes: u64,
     /// For the backlogs of all deliveries of all signals together.
     pub backlog_bytes: u64,
     /// The backlog of one best-effort delivery (`debug`), at most.
@@ -24,6 +26,8 @@ pub struct MemoryPlan {
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
 }
+
+use sluice_otlp::Signal;
 
 use super::MIB;
 use crate::receiving::SMALL_REQUESTS_PART;
@@ -41,6 +45,9 @@ const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
 /// The memory for payloads divided by this is for sending.
 const SENDING_PART: u64 = 16;
+/// The memory for payloads divided by this is for a signal's window of ranges: a window for some
+/// thousand senders at the default limit.
+const WINDOW_PART: u64 = 192;
 /// The memory for all backlogs divided by this is for a best-effort delivery's backlog.
 const BEST_EFFORT_PART: u64 = 16;
 /// The memory for all backlogs divided by this is for packed copies of one delivery. Packing again
@@ -67,11 +74,14 @@ impl MemoryPlan {
         let small_part = SMALL_REQUESTS_PART as u64;
         let receiving_bytes = receives / (small_part + 1) * small_part;
         let shared_work_bytes = payloads / 16;
+        let window_bytes = payloads / WINDOW_PART;
         let deliveries = deliveries.max(1) as u64;
         let common_sending_bytes = payloads / SENDING_PART / 2;
         let sending_bytes = common_sending_bytes / deliveries;
         let all_sending_bytes = common_sending_bytes + sending_bytes * deliveries;
-        let rest_bytes = payloads - 2 * receives - shared_work_bytes - all_sending_bytes;
+        let windows_bytes = window_bytes * Signal::ALL.len() as u64;
+        let rest_bytes =
+            payloads - 2 * receives - shared_work_bytes - all_sending_bytes - windows_bytes;
         let share = rest_bytes / deliveries;
         let dead_letters_bytes =
             dead_letters_bytes.unwrap_or((share / 8).min(32 * MIB)).min(share / 2);
@@ -81,6 +91,7 @@ impl MemoryPlan {
             connections_bytes,
             receiving_bytes,
             shared_work_bytes,
+            window_bytes,
             backlog_bytes,
             best_effort_bytes: (backlog_bytes / BEST_EFFORT_PART).min(16 * MIB),
             packed_bytes: backlog_bytes / PACKED_PART,
@@ -113,7 +124,8 @@ mod tests {
                     let backlogs = plan.backlog_bytes + all;
                     let for_small = plan.receiving_bytes / SMALL_REQUESTS_PART as u64;
                     let receiving = 2 * (plan.receiving_bytes + for_small);
-                    let parts = receiving + plan.shared_work_bytes + backlogs;
+                    let parts =
+                        receiving + plan.shared_work_bytes + 3 * plan.window_bytes + backlogs;
                     let parts = parts * (100 + ALLOCATOR_OVERHEAD_PERCENT) / 100;
                     assert!(
                         parts + plan.connections_bytes + PROCESS_BYTES + 4 * MIB

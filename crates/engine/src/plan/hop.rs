@@ -7,10 +7,12 @@ use super::{DeliveryPlan, Plan, ReceiverPlan};
 
 impl Plan {
     /// The fate at another Sluice of data that a delivery repeats. None for exporters that do not
-    /// send to one.
+    /// say that they send to one.
     pub(super) fn sends_once(&self, delivery: &DeliveryPlan) -> Option<String> {
         let exporter = &self.exporters.get(&delivery.id.exporter)?.config;
-        exporter.client()?;
+        if !exporter.client()?.is_idempotent {
+            return None;
+        }
         if delivery.senders_wait {
             return Some(
                 "Another Sluice may store data twice: its senders wait and send it again, which \
@@ -66,6 +68,12 @@ mod tests {
         plan.unwrap_or_else(|| panic!("{}", diagnostics.render(false))).describe()
     }
 
+    #[test]
+    fn a_plan_does_not_speak_of_another_sluice_unless_a_configuration_does() {
+        let plan = described("", "");
+        assert!(!plan.contains("Another Sluice"), "{plan}");
+    }
+
     /// Guarantee: each delivery to another Sluice and each of its receivers is told for what it
     /// holds, and only those.
     #[test]
@@ -92,7 +100,7 @@ mod tests {
                 "process ends (senders wait for a delivery)",
             ),
         ] {
-            let plan = described(buffer, exporter);
+            let plan = described(buffer, &format!(", idempotent: true{exporter}"));
             let lines =
                 |start: &str| plan.lines().filter(|it| it.trim().starts_with(start)).count();
             assert_eq!((lines("Another Sluice "), lines("otlp stores once")), (1, 1), "{plan}");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_flow::hop::Limits;
 use sluice_log::disk::{DirectoryLock, Disk, LockError, RealDisk};
 use sluice_log::{DiskTrouble, Holding, Log, MemoryUse, OpenOptions, Recovered, own_directory};
 use sluice_otlp::Signal;
@@ -37,14 +38,15 @@ struct OwnedDirectory {
 
 impl Storage {
     pub(crate) async fn open(plan: &Plan) -> Result<Storage> {
+        let limits = Limits::within(plan.memory.window_bytes);
         let Some(disk) = plan.disk.clone() else {
             let memory = Arc::<MemoryUse>::default();
             let logs = Signal::ALL.map(|_| Arc::new(Log::in_memory(memory.clone())));
-            let known = Signal::ALL.map(|signal| Arc::new(Known::in_memory(signal)));
+            let known = Signal::ALL.map(|signal| Arc::new(Known::in_memory(signal, limits)));
             let (watches, directory) = Default::default();
             return Ok(Storage { logs, known, watches, memory, directory });
         };
-        opening(move || open_directory(&disk)).await?
+        opening(move || open_directory(&disk, limits)).await?
     }
 
     pub(crate) fn log(&self, signal: Signal) -> &Arc<Log<Entry>> {
@@ -156,7 +158,7 @@ async fn opening<T: Send + 'static>(open: impl FnOnce() -> T + Send + 'static) -
         .map_err(|error| StartError(format!("the thread that opens the directory ended: {error}")))
 }
 
-fn open_directory(plan: &DiskPlan) -> Result<Storage> {
+fn open_directory(plan: &DiskPlan, limits: Limits) -> Result<Storage> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let path = &plan.directory;
     let lock = own_directory(&*disk, path).map_err(|error| {
@@ -171,7 +173,7 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage> {
     let (mut logs, mut windows) = (Vec::new(), Vec::new());
     for signal in Signal::ALL {
         let directory = path.join(signal.as_str());
-        let (known, from) = Known::open(&*disk, &directory, signal);
+        let known = Known::open(&*disk, &directory, signal, limits);
         let options = OpenOptions {
             segment_bytes: plan.segment_bytes,
             memory: memory.clone(),
@@ -184,7 +186,6 @@ fn open_directory(plan: &DiskPlan) -> Result<Storage> {
         let failed = |error| StartError(format!("the log of {signal} cannot be opened: {error}"));
         let (log, recovered) = Log::open(options).map_err(failed)?;
         tell(signal, &recovered);
-        known.opened(&*disk, &directory, log.head(), from);
         logs.push(Arc::new(log));
         windows.push(known);
     }

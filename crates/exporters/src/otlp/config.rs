@@ -65,7 +65,8 @@ impl OtlpConfig {
             Encoding::Zstd => ZSTD_LEVELS,
             Encoding::Identity | Encoding::Snappy => None,
         };
-        let client = ClientOptions::read(fields, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
+        let mut client = ClientOptions::read(fields, TIMEOUT, levels, REQUEST_LIMIT_BYTES);
+        client.read_idempotent(fields);
         let doc = "`user-agent` of requests.";
         let user_agent = fields.non_empty_string("user_agent", doc).and_then(|agent| {
             let value = HeaderValue::from_str(&agent);

@@ -78,8 +78,9 @@ impl OtlpHttpConfig {
         let doc = "Compression of requests.";
         let codings = CODINGS.map(|coding| (coding.token, coding));
         let coding = fields.choice("compression", CODINGS[0], &codings, doc);
-        let client =
+        let mut client =
             ClientOptions::read(fields, TIMEOUT, coding.highest_level, REQUEST_LIMIT_BYTES);
+        client.read_idempotent(fields);
         let doc = "Proxy: `http://[user:password@]host:port`. Unset: `HTTP_PROXY`, `HTTPS_PROXY` \
                    and `NO_PROXY` of the environment decide.";
         let proxy_url = fields.secret("proxy_url", doc).filter(|url| !url.expose().is_empty());

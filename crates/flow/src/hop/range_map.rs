@@ -1,6 +1,6 @@
 //! Disjoint ranges of places.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Place;
@@ -13,9 +13,9 @@ pub(super) enum Cover {
     All,
 }
 
-/// Ranges by their starts, none of which overlap or touch.
+/// Ranges in order, none of which overlap or touch. Most come and go at the ends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RangeMap(BTreeMap<Place, Place>);
+pub(super) struct RangeMap(VecDeque<Range<Place>>);
 
 impl RangeMap {
     pub(super) fn len(&self) -> usize {
@@ -27,49 +27,47 @@ impl RangeMap {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<Place>> {
-        self.0.iter().map(|(&start, &end)| start..end)
+        self.0.iter().cloned()
     }
 
     pub(super) fn cover(&self, range: &Range<Place>) -> Cover {
-        let Some((&start, &end)) = self.0.range(..range.end).next_back() else {
+        let behind = self.0.partition_point(|it| it.start < range.end);
+        let Some(last) = behind.checked_sub(1).and_then(|last| self.0.get(last)) else {
             return Cover::Nothing;
         };
         match () {
-            () if end <= range.start => Cover::Nothing,
+            () if last.end <= range.start => Cover::Nothing,
             // Ranges that touch are one: no other one could cover the rest.
-            () if start <= range.start && range.end <= end => Cover::All,
+            () if last.start <= range.start && range.end <= last.end => Cover::All,
             () => Cover::Some,
         }
     }
 
-    pub(super) fn insert(&mut self, mut range: Range<Place>) {
-        while let Some((&start, &end)) = self.0.range(..=range.end).next_back() {
-            if end < range.start {
-                break;
-            }
-            self.0.remove(&start);
-            range = range.start.min(start)..range.end.max(end);
-        }
-        self.0.insert(range.start, range.end);
+    pub(super) fn insert(&mut self, range: Range<Place>) {
+        let from = self.0.partition_point(|it| it.end < range.start);
+        let to = self.0.partition_point(|it| it.start <= range.end);
+        let touched = self.0.drain(from..to);
+        let whole =
+            touched.fold(range, |whole, it| whole.start.min(it.start)..whole.end.max(it.end));
+        self.0.insert(from, whole);
     }
 
     pub(super) fn remove(&mut self, range: &Range<Place>) {
-        while let Some((&start, &end)) = self.0.range(..range.end).next_back() {
-            if end <= range.start {
-                break;
-            }
-            self.0.remove(&start);
-            if range.end < end {
-                self.0.insert(range.end, end);
-            }
-            if start < range.start {
-                self.0.insert(start, range.start);
-            }
+        let from = self.0.partition_point(|it| it.end <= range.start);
+        let to = self.0.partition_point(|it| it.start < range.end);
+        if from >= to {
+            return;
+        }
+        let (before, behind) = (self.0[from].start..range.start, range.end..self.0[to - 1].end);
+        self.0.drain(from..to);
+        // The later one first: both go to the same place.
+        for left in [behind, before].into_iter().filter(|it| !it.is_empty()) {
+            self.0.insert(from, left);
         }
     }
 
     pub(super) fn remove_lowest(&mut self) {
-        self.0.pop_first();
+        self.0.pop_front();
     }
 }
 

@@ -1,8 +1,8 @@
 //! The ranges of a request, and their text in its header.
 //!
-//! `1;<source>.<delivery>:<range>,<range>;<source>.<delivery>:…`, all numbers in hexadecimal. A
-//! range is `<gap>+<length>`: the gap is counted from the end of the range before, or from zero.
-//! Both are a number of frames or, with a dot, of frames and items: `5` or `5.2`.
+//! `1;<source>:<range>,<range>;<source>:…`, all numbers in hexadecimal. A range is
+//! `<gap>+<length>`: the gap is counted from the end of the range before, or from zero. Both are a
+//! number of frames or, with a dot, of frames and items: `5` or `5.2`.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -19,14 +19,11 @@ const RECEIVED_LIMIT: usize = 4096;
 /// Memory of a source beside its ranges.
 const SOURCE_BYTES: usize = 128;
 
-/// A delivery of a log: its frames have places in common.
+/// A delivery of a log: its frames have places in common. A hash of the log, whose id is new
+/// whenever its offsets begin anew, and of the delivery with all that it does to a frame. It tells
+/// nothing of either: a backend cannot name what other deliveries send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Source {
-    /// A UUID of the log, new whenever its offsets begin anew.
-    pub log: u128,
-    /// A hash of the delivery's name and of all that it does to a frame.
-    pub delivery: u64,
-}
+pub struct Source(pub u128);
 
 /// Ranges of items by their sources: not empty, in order, disjoint and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,8 +120,8 @@ impl Ranges {
 impl fmt::Display for Ranges {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(VERSION)?;
-        for (Source { log, delivery }, ranges) in &self.0 {
-            write!(formatter, ";{log:032x}.{delivery:016x}")?;
+        for (Source(source), ranges) in &self.0 {
+            write!(formatter, ";{source:032x}")?;
             let (mut end, mut separator) = (0, ':');
             for range in ranges {
                 formatter.write_char(separator)?;
@@ -146,12 +143,8 @@ fn write_length(formatter: &mut fmt::Formatter<'_>, length: u128) -> fmt::Result
 
 fn parse_group(group: &str, limit: usize) -> Option<(Source, Vec<Range<Place>>)> {
     let (source, list) = group.split_once(':')?;
-    let (log, delivery) = source.split_once('.')?;
-    if (log.len(), delivery.len()) != (32, 16) {
-        return None;
-    }
-    let log = u128::from_str_radix(digits(log)?, 16).ok()?;
-    let delivery = u64::from_str_radix(digits(delivery)?, 16).ok()?;
+    let source = digits(source).filter(|digits| digits.len() == 32)?;
+    let source = u128::from_str_radix(source, 16).ok()?;
     let (mut ranges, mut end) = (Vec::<Range<Place>>::new(), 0_u128);
     for range in list.split(',') {
         let (gap, length) = range.split_once('+')?;
@@ -167,7 +160,7 @@ fn parse_group(group: &str, limit: usize) -> Option<(Source, Vec<Range<Place>>)>
         }
         ranges.push(Place(start)..Place(end));
     }
-    Some((Source { log, delivery }, ranges))
+    Some((Source(source), ranges))
 }
 
 fn parse_length(text: &str) -> Option<u128> {
@@ -188,10 +181,6 @@ mod tests {
 
     use super::*;
 
-    fn source(log: u128) -> Source {
-        Source { log, delivery: 7 }
-    }
-
     fn frames(first: u64, last: u64) -> Range<Place> {
         Place::new(first, 0)..Place::behind(last)
     }
@@ -199,17 +188,16 @@ mod tests {
     #[test]
     fn the_text_is_that_of_the_documentation() {
         let part = Place::new(20, 1)..Place::new(20, 4);
-        let ranges = [(source(1), frames(9, 12)), (source(1), part), (source(2), frames(0, 0))];
+        let ranges = [(Source(1), frames(9, 12)), (Source(1), part), (Source(2), frames(0, 0))];
         let text = Ranges::new(ranges).to_string();
         let (one, two) = ("00000000000000000000000000000001", "00000000000000000000000000000002");
-        let delivery = "0000000000000007";
-        assert_eq!(text, format!("1;{one}.{delivery}:9+4,7.1+0.3;{two}.{delivery}:0+1"));
+        assert_eq!(text, format!("1;{one}:9+4,7.1+0.3;{two}:0+1"));
     }
 
     #[test]
     fn ranges_that_touch_or_overlap_are_one() {
         let given = [frames(3, 3), frames(1, 2), frames(2, 4), frames(9, 9)];
-        let ranges = Ranges::new(given.map(|range| (source(1), range)));
+        let ranges = Ranges::new(given.map(|range| (Source(1), range)));
         let of_log: Vec<_> = ranges.iter().map(|(_, range)| range.clone()).collect();
         assert_eq!(of_log, [frames(1, 4), frames(9, 9)]);
     }
@@ -217,7 +205,7 @@ mod tests {
     /// Guarantee: the header stays within what every server takes.
     #[test]
     fn ranges_that_make_a_long_header_are_not_sent() {
-        let many = |count| Ranges::new((0..count).map(|at| (source(1), frames(2 * at, 2 * at))));
+        let many = |count| Ranges::new((0..count).map(|at| (Source(1), frames(2 * at, 2 * at))));
         assert_eq!(many(400).to_header().map(|text| text.len() <= SENT_LIMIT_BYTES), Ok(true));
         assert_eq!(many(600).to_header(), Err(RangesTooLong));
         assert_eq!(many(400_000).to_header(), Err(RangesTooLong));
@@ -225,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_text_of_ranges_is_refused() {
-        let good = Ranges::new([(source(1), frames(1, 1))]).to_string();
+        let good = Ranges::new([(Source(1), frames(1, 1))]).to_string();
         assert!(Ranges::parse(&good).is_ok());
         let key = &good[..good.len() - "1+1".len()];
         for bad in [
@@ -253,7 +241,7 @@ mod tests {
         ) {
             let ranges = given.iter().map(|&(log, offset, item, length)| {
                 let start = Place::new(offset.into(), item);
-                (source(log), start..Place(start.0 + u128::from(length)))
+                (Source(log), start..Place(start.0 + u128::from(length)))
             });
             let ranges = Ranges::new(ranges);
             prop_assert_eq!(Ranges::parse(&ranges.to_string()), Ok(ranges));
@@ -261,7 +249,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "[0-9a-f.:;,+1]{0,120}") {
-            let key = "1;00000000000000000000000000000001.0000000000000007:";
+            let key = "1;00000000000000000000000000000001:";
             for text in [text.clone(), format!("{key}{text}")] {
                 if let Ok(ranges) = Ranges::parse(&text) {
                     prop_assert_eq!(Ranges::parse(&ranges.to_string()), Ok(ranges));

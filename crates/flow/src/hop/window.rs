@@ -20,10 +20,26 @@ pub struct Limits {
     pub ranges_of_source: usize,
 }
 
+/// A source, with its places in the maps and room for its first ranges.
+const SOURCE_BYTES: u64 = 400;
+/// A range, with the room that its list may have beside it.
+const RANGE_BYTES: u64 = 2 * size_of::<Range<Place>>() as u64;
+
+impl Limits {
+    /// Of a window that takes this memory, half of it for many sources and half for many ranges.
+    pub fn within(bytes: u64) -> Limits {
+        let ranges = (bytes / 2 / RANGE_BYTES) as usize;
+        Limits {
+            sources: (bytes / 2 / SOURCE_BYTES) as usize,
+            ranges,
+            ranges_of_source: ranges / 4,
+        }
+    }
+}
+
 impl Default for Limits {
-    /// About two megabytes.
     fn default() -> Self {
-        Limits { sources: 4096, ranges: 16_384, ranges_of_source: 512 }
+        Limits::within(4 << 20)
     }
 }
 
@@ -89,9 +105,8 @@ impl Window {
         Window { limits, next_offset, ..Window::default() }
     }
 
-    /// Looks for the ranges of a request. `is_answered`: it is answered OK at once, before its
-    /// frame is safe. `is_stored`: its frame has the ranges on disk.
-    pub fn arrive(&mut self, ranges: &Ranges, is_answered: bool, is_stored: bool) -> Found {
+    /// Looks for the ranges of a request. `is_stored`: its frame has the ranges on disk.
+    pub fn arrive(&mut self, ranges: &Ranges, is_stored: bool) -> Found {
         let (mut covers, mut is_arriving) = ([false; 2], false);
         for (source, range) in ranges.iter() {
             let heard = self.sources.get(&source);
@@ -111,7 +126,7 @@ impl Window {
             }
             [true, true] => Found::Overlaps,
             [_, false] => {
-                self.add(ranges, is_answered);
+                self.add(ranges);
                 let floor = is_stored.then_some(self.next_offset);
                 floor.into_iter().for_each(|floor| *self.floors.entry(floor).or_default() += 1);
                 Found::New(floor)
@@ -119,15 +134,20 @@ impl Window {
         }
     }
 
-    fn add(&mut self, ranges: &Ranges, is_answered: bool) {
+    fn add(&mut self, ranges: &Ranges) {
+        for (source, range) in ranges.iter() {
+            self.sources.entry(source).or_default().arriving.insert(range.clone());
+        }
+        self.evict_sources();
+    }
+
+    /// A request that was new is answered OK, before its frame is safe.
+    pub fn answer(&mut self, ranges: &Ranges) {
         for (source, range) in ranges.iter() {
             let heard = self.sources.entry(source).or_default();
-            if is_answered {
-                heard.unsafe_ranges.insert(range.clone());
-                self.insert_known(source, range);
-            } else {
-                heard.arriving.insert(range.clone());
-            }
+            heard.arriving.remove(range);
+            heard.unsafe_ranges.insert(range.clone());
+            self.insert_known(source, range);
         }
         self.evict_sources();
     }

@@ -8,13 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn source(log: u128) -> Source {
-    Source { log, delivery: 1 }
-}
-
 fn of(log: u128, frames: Range<u64>) -> Ranges {
     let range = Place::new(frames.start, 0)..Place::new(frames.end, 0);
-    Ranges::new([(source(log), range)])
+    Ranges::new([(Source(log), range)])
 }
 
 fn new(floor: Option<u64>) -> Found {
@@ -25,17 +21,17 @@ fn new(floor: Option<u64>) -> Found {
 fn a_repeat_is_known_once_the_first_is_kept_and_new_again_if_it_was_refused() {
     let mut window = Window::new(Limits::default(), 5);
     let (one, two) = (of(1, 0..3), of(1, 3..4));
-    assert_eq!(window.arrive(&one, false, true), new(Some(5)));
-    assert_eq!(window.arrive(&one, false, true), Found::Arriving, "the first is not answered");
-    assert_eq!(window.arrive(&of(1, 2..4), false, true), Found::Arriving);
-    assert_eq!(window.arrive(&two, false, true), new(Some(5)));
+    assert_eq!(window.arrive(&one, true), new(Some(5)));
+    assert_eq!(window.arrive(&one, true), Found::Arriving, "the first is not answered");
+    assert_eq!(window.arrive(&of(1, 2..4), true), Found::Arriving);
+    assert_eq!(window.arrive(&two, true), new(Some(5)));
     window.keep(&one, Some(5));
     window.forget(&two, Some(5));
-    assert_eq!(window.arrive(&one, false, true), Found::Known);
-    assert_eq!(window.arrive(&of(1, 1..2), false, true), Found::Known, "cut otherwise");
-    assert_eq!(window.arrive(&of(1, 2..5), false, true), Found::Overlaps);
-    assert_eq!(window.arrive(&of(2, 0..3), false, true), new(Some(5)), "another log");
-    assert_eq!(window.arrive(&two, false, true), new(Some(5)), "it was refused");
+    assert_eq!(window.arrive(&one, true), Found::Known);
+    assert_eq!(window.arrive(&of(1, 1..2), true), Found::Known, "cut otherwise");
+    assert_eq!(window.arrive(&of(1, 2..5), true), Found::Overlaps);
+    assert_eq!(window.arrive(&of(2, 0..3), true), new(Some(5)), "another log");
+    assert_eq!(window.arrive(&two, true), new(Some(5)), "it was refused");
     assert_eq!(window.totals().repeated_requests, 2);
 }
 
@@ -45,16 +41,19 @@ fn a_repeat_is_known_once_the_first_is_kept_and_new_again_if_it_was_refused() {
 fn what_is_answered_from_memory_is_known_and_kept_only_once_it_is_safe() {
     let mut window = Window::new(Limits::default(), 0);
     let one = of(1, 0..1);
-    assert_eq!(window.arrive(&one, true, true), new(Some(0)));
-    assert_eq!(window.arrive(&one, true, true), Found::Known);
+    assert_eq!(window.arrive(&one, true), new(Some(0)));
+    assert_eq!(window.arrive(&one, true), Found::Arriving, "it may still be refused");
     window.note_appended(0);
+    window.answer(&one);
+    assert_eq!(window.arrive(&one, true), Found::Known);
     assert_eq!(window.copy(), (Ranges::default(), 0));
     window.keep(&one, Some(0));
     assert_eq!(window.copy(), (one.clone(), 1));
     let two = of(1, 1..2);
-    assert_eq!(window.arrive(&two, true, true), new(Some(1)));
+    assert_eq!(window.arrive(&two, true), new(Some(1)));
+    window.answer(&two);
     window.forget(&two, Some(1));
-    assert_eq!(window.arrive(&two, true, true), new(Some(1)), "its frame was lost");
+    assert_eq!(window.arrive(&two, true), new(Some(1)), "its frame was lost");
 }
 
 #[test]
@@ -62,20 +61,20 @@ fn a_window_is_bounded_and_forgets_what_was_heard_of_longest_ago() {
     let limits = Limits { sources: 3, ranges: 8, ranges_of_source: 4 };
     let mut window = Window::new(limits, 0);
     for log in 0..4 {
-        assert_eq!(window.arrive(&of(log, 0..1), false, false), new(None));
+        assert_eq!(window.arrive(&of(log, 0..1), false), new(None));
         if log > 0 {
             window.keep(&of(log, 0..1), None);
         }
     }
     assert_eq!(window.totals().sources, 3);
-    assert_eq!(window.arrive(&of(1, 0..1), false, false), new(None), "it was forgotten");
-    assert_eq!(window.arrive(&of(0, 0..1), false, false), Found::Arriving, "it is under way");
+    assert_eq!(window.arrive(&of(1, 0..1), false), new(None), "it was forgotten");
+    assert_eq!(window.arrive(&of(0, 0..1), false), Found::Arriving, "it is under way");
     window.forget(&of(1, 0..1), None);
     for at in 1..9 {
         window.recover(&of(3, 2 * at..2 * at + 1));
     }
-    assert_eq!(window.arrive(&of(3, 2..3), false, false), new(None), "the lowest are forgotten");
-    assert_eq!(window.arrive(&of(3, 16..17), false, false), Found::Known);
+    assert_eq!(window.arrive(&of(3, 2..3), false), new(None), "the lowest are forgotten");
+    assert_eq!(window.arrive(&of(3, 16..17), false), Found::Known);
     assert!(window.totals().ranges <= 8 && window.totals().evicted_ranges >= 5);
 }
 
@@ -144,16 +143,15 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// True if the request is answered OK now.
-    fn take(&mut self, ranges: &Ranges, items: &[Item], answers_at_once: bool) -> Option<Found> {
-        let found = self.window.arrive(ranges, answers_at_once, true);
+    fn take(&mut self, ranges: &Ranges, items: &[Item]) -> Found {
+        let found = self.window.arrive(ranges, true);
         if let Found::New(floor) = found {
             let (offset, ranges, items) = (self.head, ranges.clone(), items.to_vec());
             self.head += 1;
             self.window.note_appended(offset);
             self.frames.push(Stored { offset, ranges, items, floor, is_durable: false });
         }
-        Some(found)
+        found
     }
 
     fn sync(&mut self, frames: usize) {
@@ -199,9 +197,9 @@ fn request(frames: &[u64], part: Option<(u32, u32)>) -> (Ranges, Vec<Item>) {
     if let Some((from, length)) = part {
         let (frame, to) = (frames[0], (from + length).min(ITEMS));
         let range = Place::new(frame, from)..Place::new(frame, to);
-        return (Ranges::new([(source(9), range)]), (from..to).map(|it| (frame, it)).collect());
+        return (Ranges::new([(Source(9), range)]), (from..to).map(|it| (frame, it)).collect());
     }
-    let whole = |frame: &u64| (source(9), Place::new(*frame, 0)..Place::behind(*frame));
+    let whole = |frame: &u64| (Source(9), Place::new(*frame, 0)..Place::behind(*frame));
     let items = frames.iter().flat_map(|frame| (0..ITEMS).map(move |item| (*frame, item)));
     (Ranges::new(frames.iter().map(whole)), items.collect())
 }
@@ -234,9 +232,9 @@ proptest! {
                     let (ranges, items) = request(&chosen, part);
                     let items: BTreeSet<_> = items.into_iter().collect();
                     let items: Vec<_> = items.into_iter().collect();
-                    match receiver.take(&ranges, &items, false) {
-                        Some(Found::Known) if !answer_is_lost => acknowledged.extend(items),
-                        Some(Found::New(_)) if !answer_is_lost => {
+                    match receiver.take(&ranges, &items) {
+                        Found::Known if !answer_is_lost => acknowledged.extend(items),
+                        Found::New(_) if !answer_is_lost => {
                             awaited.push((receiver.head - 1, items));
                         }
                         _ => {}

@@ -45,8 +45,7 @@ use crate::segment::{
 };
 use crate::types::{Charge, CursorId, DiskTrouble, Holding, LogStats, MemoryUse, Offset};
 
-use segments::Segments;
-pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Shed};
+pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Segments, Shed};
 pub use shed::GivenUp;
 use tail::Slots;
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Devices, Home, Log, Slots, Store};
+use crate::companion::show_found;
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
@@ -47,6 +48,11 @@ impl<T: Record> Log<T> {
         let log_id = recovery.log_id.unwrap_or_else(|| recovery.id_without_a_known_one());
         let Recovery { cursors, listed, store, leftovers, found, head, .. } = recovery;
         home.log_id = log_id;
+        if let Some(companion) = &home.options.companion {
+            let Home { options, .. } = &home;
+            let (disk, segments) = (&*options.disk, &store.segments);
+            show_found(&**companion, disk, &options.directory, segments, head);
+        }
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
             cursor.left_at = head;
