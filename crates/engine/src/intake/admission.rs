@@ -65,9 +65,6 @@ impl ReceiverRoute {
             if patience.is_over(now) {
                 return Err(refusal);
             }
-            if !is_paced {
-                receiving.note_wanted();
-            }
             has_waited = true;
             // At its end the request is no longer paced, and deliveries in its way are judged.
             let until = if may_be_paced { patience.paced_until() } else { patience.ends() };
@@ -96,32 +93,57 @@ impl ReceiverRoute {
     ) -> Result<Option<Permit>, Refusal> {
         self.door.check_open()?;
         self.check_fits(bytes)?;
+        let receiving = &self.door.receiving;
         let arrival = self.arrival(bytes, may_be_paced);
-        let admitted = self.route.admit(arrival, now);
-        if admitted.is_err() && self.waits_for_cpu(bytes, now) {
-            self.door.resources.scheduler.note_waits_for_cpu();
-        }
-        match admitted {
-            Ok(()) => {}
-            Err(Obstacle::Paced) => return Ok(None),
-            Err(Obstacle::Delivery(full)) => {
-                full.stats.blocked.set(now);
-                let reason = format!("the budget of delivery {} is spent", full.id);
-                return Err(Refusal::overloaded(reason));
+        if let Err(refusal) = self.judge_arrival(arrival, now) {
+            if self.waits_for_cpu(bytes, now) {
+                self.door.resources.scheduler.note_waits_for_cpu();
             }
-            Err(Obstacle::Pool) => {
-                return Err(Refusal::overloaded("the memory for backlogs is spent"));
+            // No backlog is in its way, but what others have on their way.
+            if arrived.is_some() && refusal.is_some() && self.route.has_room_for(bytes as u64, now)
+            {
+                receiving.note_wanted();
             }
+            return refusal.map_or(Ok(None), Err);
         }
-        self.route.check_disk(arrival.bytes, now)?;
-        let admitted = Permit::take(self.memory.clone(), bytes);
-        let refusal = match admitted {
+        self.route.check_disk(arrival.pool_bytes(), now)?;
+        let refusal = match Permit::take(self.memory.clone(), bytes) {
             Ok(permit) => return Ok(Some(permit)),
             Err(refusal) => refusal,
         };
         self.door.resources.scheduler.note_memory_short();
-        let body = arrived.and_then(ArrivedBody::take).ok_or(refusal)?;
+        let Some(arrived) = arrived else { return Err(refusal) };
+        let Some(body) = arrived.take() else {
+            receiving.note_wanted();
+            return Err(refusal);
+        };
         Ok(Some(ArrivedMemory::take_over(self.memory.clone(), body)))
+    }
+
+    /// Judges a request again that has become larger than what it was admitted with.
+    pub(super) fn judge_again(&self, permit: &Permit) -> Result<(), Refusal> {
+        self.door.check_open()?;
+        let (now, own_bytes) = (Instant::now(), permit.bytes() as u64);
+        let arrival = Arrival { own_bytes, ..self.arrival(0, false) };
+        self.judge_arrival(arrival, now)
+            .map_err(|refusal| refusal.unwrap_or_else(|| Refusal::overloaded(BEHIND)))?;
+        self.route.check_disk(arrival.pool_bytes(), now)
+    }
+
+    /// `Err(None)`: it would enter if senders were not paced.
+    fn judge_arrival(&self, arrival: Arrival, now: Instant) -> Result<(), Option<Refusal>> {
+        match self.route.admit(arrival, now) {
+            Ok(()) => Ok(()),
+            Err(Obstacle::Paced) => Err(None),
+            Err(Obstacle::Delivery(full)) => {
+                full.stats.blocked.set(now);
+                let reason = format!("the budget of delivery {} is spent", full.id);
+                Err(Some(Refusal::overloaded(reason)))
+            }
+            Err(Obstacle::Pool) => {
+                Err(Some(Refusal::overloaded("the memory for backlogs is spent")))
+            }
+        }
     }
 
     /// Whether a request that is not admitted waits for the CPU, to read or to send others: no
@@ -355,6 +377,72 @@ mod tests {
             assert_eq!(admitted.is_ok(), fits, "{on_disk} {len_bytes}");
             assert!(fits || matches!(admitted, Err(Refusal::TooLarge { .. })));
         }
+    }
+
+    /// Scenario: a request waits for a delivery that is full. Guarantee: what others are reading is
+    /// not asked back for it. It is for a request that waits for their memory.
+    #[tokio::test]
+    async fn only_requests_that_wait_for_memory_ask_for_that_of_others() {
+        let receiving = ReceivingBudget::new(400_000);
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("full", &log);
+        let bounds = Bounds { policy: Policy::Backpressure, limit_bytes: 600 };
+        delivery.set_bounds(bounds, u64::MAX);
+        append(&log, &[delivery.cursor], None);
+        let full = Route { deliveries: Arc::new([delivery]), ..empty_route() };
+        let [full, other] = [full, empty_route()].map(|route| {
+            let ingress = ingress_with(receiving.clone());
+            ingress.set_routes([(Signal::Traces, route)]);
+            ingress.route(Signal::Traces).expect("there is one")
+        });
+        let slow = other.admit_at_once(300_000).expect("there is memory");
+        let arrived = ArrivedBody::default();
+        assert!(full.admit(1_000, &arrived).now_or_never().is_none(), "it waits");
+        assert!(slow.asked_back().is_none());
+        assert!(other.admit(200_000, &arrived).now_or_never().is_none(), "it waits");
+        assert!(slow.asked_back().is_some());
+    }
+
+    /// Scenario: an upload is on its way while the configuration is loaded anew. Guarantee: it still
+    /// counts against the limit of its delivery.
+    #[tokio::test]
+    async fn what_is_on_its_way_counts_after_a_reload() {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("small", &log);
+        let bounds = Bounds { limit_bytes: 100_000, ..delivery.bounds() };
+        delivery.set_bounds(bounds, u64::MAX);
+        let ingress = ingress(1_000_000);
+        let load = || {
+            let deliveries = Arc::new([delivery.clone()]) as Arc<[_]>;
+            ingress.set_routes([(Signal::Traces, Route { deliveries, ..empty_route() })]);
+            ingress.route(Signal::Traces).expect("there is one")
+        };
+        let upload = load().admit_at_once(60_000).expect("there is room");
+        let after = load();
+        assert!(after.admit_at_once(60_000).is_err(), "both together exceed the limit");
+        drop(upload);
+        assert!(after.admit_at_once(60_000).is_ok());
+    }
+
+    /// Guarantee: a request that has grown is judged as what it is now: it may exceed a limit if it
+    /// is alone.
+    #[tokio::test]
+    async fn a_request_that_has_grown_is_judged_with_what_is_on_its_way() {
+        let log = Arc::<Log<Entry>>::default();
+        let delivery = delivery("small", &log);
+        let bounds = Bounds { limit_bytes: 100_000, ..delivery.bounds() };
+        delivery.set_bounds(bounds, u64::MAX);
+        let ingress = ingress(1_000_000);
+        let route = Route { deliveries: Arc::new([delivery]), ..empty_route() };
+        ingress.set_routes([(Signal::Traces, route)]);
+        let route = ingress.route(Signal::Traces).expect("there is one");
+        let mut first = route.admit_at_once(10_000).expect("there is room");
+        first.grow_to(300_000).expect("there is memory");
+        assert_eq!(route.judge_again(&first), Ok(()), "it is alone");
+        first.shrink_to(50_000);
+        let mut second = route.admit_at_once(10_000).expect("there is room");
+        second.grow_to(60_000).expect("there is memory");
+        assert!(route.judge_again(&second).is_err(), "both together exceed the limit");
     }
 
     #[tokio::test]

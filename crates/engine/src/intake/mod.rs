@@ -74,8 +74,12 @@ impl ReceiverIngress {
     /// Requests that begin from now on take these routes.
     pub(crate) fn set_routes(&self, routes: impl IntoIterator<Item = (Signal, Route)>) {
         let mut all = <[Option<Arc<ReceiverRoute>>; 3]>::default();
+        let before = self.routes.load();
         for (signal, route) in routes {
-            let (door, memory) = (self.door.clone(), RouteMemory::new(self.door.receiving.clone()));
+            // What is on its way for the routes before still is.
+            let memory = before[signal as usize].as_ref().map(|route| route.memory.clone());
+            let memory = memory.unwrap_or_else(|| RouteMemory::new(self.door.receiving.clone()));
+            let door = self.door.clone();
             all[signal as usize] = Some(Arc::new(ReceiverRoute { signal, door, memory, route }));
         }
         self.routes.store(Arc::new(all));
@@ -127,6 +131,10 @@ impl IngressRoute for ReceiverRoute {
         permit.ok_or_else(|| Refusal::overloaded(admission::BEHIND))
     }
 
+    fn judge_again(&self, permit: &Permit) -> Result<(), Refusal> {
+        ReceiverRoute::judge_again(self, permit)
+    }
+
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool {
         uncompressed_len_bytes >= ALONE_FROM_BYTES && self.route.passes_through.contains(&encoding)
     }
@@ -168,14 +176,14 @@ impl ReceiverRoute {
             Some(Err(refusal)) => return Err(refusal),
         };
         if !self.route.prefix.is_empty() {
+            let admitted_bytes = permit.bytes();
             work_on(bytes, items, || self.prepare(&mut request, permit))?;
-            if request.payload.bytes.len() > bytes {
-                // It was admitted with less.
-                self.admit_at_once(0)?;
+            if permit.bytes() > admitted_bytes {
+                self.judge_again(permit)?;
             }
         }
         self.check_storable(request.payload.bytes.len())?;
-        let Request { payload, items, metadata, position, .. } = request;
+        let Request { payload, items, metadata, position, fetched, .. } = request;
         if items == 0 {
             // Nothing is left of it that could be lost.
             position.iter().for_each(Position::resolve);
@@ -199,6 +207,7 @@ impl ReceiverRoute {
             receiving: route.disk.as_ref().map(|_| self.door.receiving.clone()),
             source: has_source.then(|| Source::new(position, of_source, route.readers.len())),
             mark: mark.clone(),
+            fetched: fetched.map(Box::new),
             ..Entry::new(frame, route.origin.clone(), ack, self.door.shared_work.clone())
         });
         let charge = entry.charge();

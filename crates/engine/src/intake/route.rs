@@ -59,7 +59,7 @@ impl Route {
 
     /// Whether a request may enter, after shedding for it.
     pub(crate) fn admit(&self, arrival: Arrival, now: Instant) -> Result<(), Obstacle<&Delivery>> {
-        let pool = self.backlog.make_room(arrival.bytes, now);
+        let pool = self.backlog.make_room(arrival.pool_bytes(), now);
         let admitted = admission::admit(&pool, arrival, self.states(now));
         if let Err(Obstacle::Delivery(delivery)) = &admitted {
             delivery.health.in_the_way.set(now);
@@ -70,8 +70,8 @@ impl Route {
     /// A request that arrives alone, and may not be paced.
     pub(crate) fn arrival(&self, bytes: u64) -> Arrival {
         let is_cpu_bound = self.backlog.is_cpu_bound();
-        let (route_bytes, beside_bytes, may_be_paced) = (bytes, bytes, false);
-        Arrival { bytes, route_bytes, beside_bytes, is_cpu_bound, may_be_paced }
+        let (own_bytes, route_bytes, beside_bytes, may_be_paced) = (bytes, bytes, bytes, false);
+        Arrival { own_bytes, bytes, route_bytes, beside_bytes, is_cpu_bound, may_be_paced }
     }
 
     /// Notes the deliveries in the way of a request that is not admitted, and since when they are:

@@ -28,7 +28,7 @@ pub(super) fn empty_route() -> Route {
         prefix: Vec::new(),
         origin: Arc::default(),
         log: Arc::default(),
-        known: Arc::new(Known::in_memory(Signal::Logs)),
+        known: Arc::new(Known::in_memory(Signal::Logs, Default::default())),
         backlog: Backlog::new(Arc::default(), Default::default(), 1 << 30, || false),
         deliveries: Arc::new([]),
         readers: Arc::new([]),
@@ -100,10 +100,7 @@ impl Fixture {
         let permit = route.admit(100, &ArrivedBody::default()).await?;
         let position = Some(self.position());
         let payload = Payload::identity(Bytes::from_static(b"payload"));
-        route.submit(
-            Request { payload, items: 1, metadata: Arc::default(), position, ranges: None },
-            permit,
-        )
+        route.submit(Request { position, ..Request::new(payload, 1) }, permit)
     }
 
     /// As a delivery does it when a frame is delivered, filtered out or among the dead letters.
@@ -153,13 +150,9 @@ async fn a_position_that_is_refused_stays_and_so_does_everything_behind_it() {
     let route = fixture.route();
     let memory = RouteMemory::new(ReceivingBudget::new(100));
     let permit = Permit::take(memory, 1).expect("there is memory");
-    let request = Request {
-        payload: Payload::identity(Bytes::from_static(b"payload")),
-        items: 1,
-        metadata: Arc::default(),
-        position: Some(fixture.position()),
-        ranges: None,
-    };
+    let (payload, position) =
+        (Payload::identity(Bytes::from_static(b"payload")), Some(fixture.position()));
+    let request = Request { position, ..Request::new(payload, 1) };
     assert!(matches!(route.submit(request, permit), Err(Refusal::Retry { .. })));
     // The frame was appended before the end was seen: it may yet be delivered, but that is not
     // sure.
@@ -185,7 +178,7 @@ async fn nothing_is_left_of_a_position_that_the_shared_steps_filtered_out() {
     let permit = route.admit(1, &ArrivedBody::default()).await.expect("there is memory");
     let position = Some(fixture.position());
     let payload = Payload::identity(Bytes::new());
-    let request = Request { payload, items: 0, metadata: Arc::default(), position, ranges: None };
+    let request = Request { position, ..Request::new(payload, 0) };
     route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");
     assert_eq!(fixture.lowest(), 1);
 }
@@ -233,10 +226,7 @@ async fn a_request_whose_deliveries_have_all_gone_is_refused_and_not_answered_ok
     fixture.readers.iter().for_each(|reader| leave(&fixture, *reader));
     let payload = Payload::identity(Bytes::from_static(b"payload"));
     let position = Some(fixture.position());
-    let refused = route.submit(
-        Request { payload, items: 1, metadata: Arc::default(), position, ranges: None },
-        permit,
-    );
+    let refused = route.submit(Request { position, ..Request::new(payload, 1) }, permit);
     assert!(matches!(refused, Err(Refusal::Retry { .. })));
     assert_eq!(fixture.lowest(), 0);
 }
@@ -253,7 +243,7 @@ async fn a_request_goes_where_its_snapshot_says_as_far_as_that_is_still_there() 
     leave(&fixture, b);
     let payload = Payload::identity(Bytes::from_static(b"payload"));
     let position = Some(fixture.position());
-    let request = Request { payload, items: 1, metadata: Arc::default(), position, ranges: None };
+    let request = Request { position, ..Request::new(payload, 1) };
     route.submit(request, permit).expect("is taken").accepted().await.expect("is accepted");
     fixture.resolve_next(a);
     assert_eq!(fixture.lowest(), 1);
@@ -277,8 +267,7 @@ async fn a_delivery_that_was_gone_before_the_append_is_not_awaited() {
         leave(&fixture, b);
         let payload = Payload::identity(Bytes::from_static(b"payload"));
         let position = Some(fixture.position());
-        let request =
-            Request { payload, items: 1, metadata: Arc::default(), position, ranges: None };
+        let request = Request { position, ..Request::new(payload, 1) };
         let receipt = route.submit(request, permit).expect("is taken");
         fixture.resolve_next(a);
         receipt.accepted().await.expect("has delivered it");

@@ -54,6 +54,7 @@ impl World {
     fn may_enter(&self, index: usize, bytes: usize) -> bool {
         let (memory, lag_bytes) = &self.routes[index];
         let arrival = Arrival {
+            own_bytes: bytes as u64,
             bytes: (self.receiving.used_bytes() + bytes) as u64,
             route_bytes: (memory.used_bytes() + bytes) as u64,
             beside_bytes: self.receiving.limit_bytes() as u64,

@@ -13,7 +13,9 @@ const LONGEST_WAIT: Duration = PACE_WAIT.saturating_add(MEMORY_WAIT);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Length of the request, and of all admitted requests that have not arrived.
+    /// Length of the request.
+    pub own_bytes: u64,
+    /// `own_bytes`, and the length of all admitted requests that have not arrived.
     pub bytes: u64,
     /// The part of `bytes` that comes the same way: the same receiver and signal.
     pub route_bytes: u64,
@@ -24,9 +26,10 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The bytes for which the pool must have room: those of the route, and of all routes what
-    /// exceeds the memory beside the pool. Pool and memory then keep the sum of their limits.
-    fn pool_bytes(&self) -> u64 {
+    /// The bytes for which the pool and the disk must have room: those of the route, and of all
+    /// routes what exceeds the memory beside the pool. Pool and memory then keep the sum of their
+    /// limits.
+    pub fn pool_bytes(&self) -> u64 {
         self.route_bytes.max(self.bytes.saturating_sub(self.beside_bytes))
     }
 }
@@ -80,8 +83,9 @@ fn is_in_the_way(pool: &PoolState, arrival: Arrival, delivery: &DeliveryState) -
     let takes_nothing = delivery.backend.in_outage || delivery.backend.stands_still;
     let may_pin_bytes = if takes_nothing { 0 } else { pool.fair_share_bytes() };
     let is_to_blame =
-        pool.is_above_high_water(arrival.bytes) && delivery.pinned_bytes() > may_pin_bytes;
-    delivery.policy != Policy::DropOldest && (delivery.is_full(arrival.route_bytes) || is_to_blame)
+        pool.is_above_high_water(arrival.pool_bytes()) && delivery.pinned_bytes() > may_pin_bytes;
+    let is_full = delivery.is_full(arrival.route_bytes, arrival.own_bytes);
+    delivery.policy != Policy::DropOldest && (is_full || is_to_blame)
 }
 
 #[derive(Clone, Copy, Debug)]

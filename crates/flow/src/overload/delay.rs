@@ -43,7 +43,8 @@ pub fn delays<I>(
 fn is_nearly_full(pool: &PoolState, in_flight_bytes: u64, delivery: &DeliveryState) -> bool {
     let high_water = pool.high_water_bytes();
     let fills_pool = pool.firm_bytes + in_flight_bytes.min(high_water / 2) > high_water;
-    delivery.is_full(in_flight_bytes.min(delivery.limit_bytes / 2))
+    let arriving_bytes = in_flight_bytes.min(delivery.limit_bytes / 2);
+    delivery.is_full(arriving_bytes, arriving_bytes)
         || fills_pool && delivery.pinned_bytes() > pool.fair_share_bytes()
 }
 

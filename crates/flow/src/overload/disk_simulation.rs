@@ -242,6 +242,7 @@ impl World {
     /// The engine's steps for a request: rules 6 to 8, then rule 10.
     fn is_admitted(&mut self, sender: usize) -> bool {
         let arrival = Arrival {
+            own_bytes: FRAME_BYTES,
             bytes: FRAME_BYTES,
             route_bytes: FRAME_BYTES,
             beside_bytes: 0,

@@ -107,9 +107,11 @@ impl DeliveryState {
         self.lag_bytes + self.private_bytes
     }
 
-    /// The arriving bytes would exceed its limit. Never while nothing waits for it, so that a frame
-    /// larger than the limit gets through.
-    pub(crate) fn is_full(&self, arriving_bytes: u64) -> bool {
-        self.lag_bytes > 0 && self.lag_bytes.saturating_add(arriving_bytes) > self.limit_bytes
+    /// The arriving bytes, of which `own_bytes` are those of one request, would exceed its limit.
+    /// Never if the request is all that waits for it, so that one larger than the limit gets
+    /// through.
+    pub(crate) fn is_full(&self, arriving_bytes: u64, own_bytes: u64) -> bool {
+        let all_bytes = self.lag_bytes.saturating_add(arriving_bytes);
+        all_bytes > own_bytes && all_bytes > self.limit_bytes
     }
 }

@@ -53,6 +53,7 @@ fn pool(used_mib: u64, deliveries: usize) -> PoolState {
 /// The obstacle for a request of 1 MiB, if there is one.
 fn obstacle(pool: PoolState, route: &[DeliveryState]) -> Option<Obstacle<usize>> {
     let arrival = Arrival {
+        own_bytes: MIB,
         bytes: MIB,
         route_bytes: MIB,
         beside_bytes: 64 * MIB,
@@ -255,6 +256,7 @@ fn rule_8_a_full_pool_admits_nothing() {
 fn rule_8_what_arrives_for_other_deliveries_does_not_fill_the_pool() {
     let admitted = |route_mib, beside_mib| {
         let arrival = Arrival {
+            own_bytes: route_mib * MIB,
             bytes: 40 * MIB,
             route_bytes: route_mib * MIB,
             beside_bytes: beside_mib * MIB,
@@ -267,6 +269,50 @@ fn rule_8_what_arrives_for_other_deliveries_does_not_fill_the_pool() {
     assert_eq!(admitted(40, 40), Err(Obstacle::Pool), "its own do");
     assert_eq!(admitted(1, 16), Ok(()), "24 MiB beyond the memory for receiving have room");
     assert_eq!(admitted(1, 15), Err(Obstacle::Pool), "25 MiB have not");
+}
+
+/// Scenario: others are receiving 40 MiB, for which there is memory beside the pool. Guarantee: no
+/// delivery has its senders wait for that, however much it lags.
+#[test]
+fn rule_7_what_arrives_for_other_deliveries_does_not_bring_the_pool_to_its_high_water() {
+    let admitted = |beside_mib, lag_mib| {
+        let arrival = Arrival {
+            own_bytes: MIB,
+            bytes: 41 * MIB,
+            route_bytes: MIB,
+            beside_bytes: beside_mib * MIB,
+            is_cpu_bound: false,
+            may_be_paced: false,
+        };
+        let slow = delivery(Policy::Backpressure, lag_mib, HEALTHY);
+        admit(&pool(lag_mib, 4), arrival, [(0, slow)].into_iter())
+    };
+    assert_eq!(admitted(64, 30), Ok(()));
+    assert_eq!(admitted(0, 30), Err(Obstacle::Delivery(0)), "nothing has memory beside the pool");
+}
+
+/// Scenario: requests are on their way to a delivery that has nothing to do. Guarantee: one larger
+/// than its limit gets through, and several do not exceed it together.
+#[test]
+fn rule_6_only_a_request_that_is_alone_may_exceed_a_limit() {
+    let admitted = |own_mib, route_mib, lag_mib| {
+        let arrival = Arrival {
+            own_bytes: own_mib * MIB,
+            bytes: route_mib * MIB,
+            route_bytes: route_mib * MIB,
+            beside_bytes: 64 * MIB,
+            is_cpu_bound: false,
+            may_be_paced: false,
+        };
+        let small = DeliveryState {
+            limit_bytes: 10 * MIB,
+            ..delivery(Policy::Backpressure, lag_mib, HEALTHY)
+        };
+        admit(&pool(0, 1), arrival, [(0, small)].into_iter()).is_ok()
+    };
+    assert!(admitted(20, 20, 0), "it is alone");
+    assert!(admitted(4, 10, 0) && !admitted(4, 11, 0));
+    assert!(admitted(4, 4, 6) && !admitted(4, 5, 6));
 }
 
 #[test]

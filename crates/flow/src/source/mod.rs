@@ -30,7 +30,7 @@ use sluice_otlp::{Encoding, Signal};
 
 use crate::export::BoxFuture;
 use crate::frame::{Metadata, Payload};
-use crate::hop::Ranges;
+use crate::hop::{Fetched, Ranges};
 
 pub trait Ingress: Send + Sync + 'static {
     /// The present route of the signal's data: one snapshot, to be kept for the life of one
@@ -55,6 +55,10 @@ pub trait IngressRoute: Send + Sync + 'static {
 
     /// Asks without waiting, for a request whose bytes would have no memory while it waits.
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal>;
+
+    /// Judges a request that became larger than what it was admitted with: deliveries or the pool
+    /// may have no room for it. Its permit covers what it is now.
+    fn judge_again(&self, permit: &Permit) -> Result<(), Refusal>;
 
     /// Whether a compressed payload may be submitted as it came. True if some exporter passes it on
     /// unchanged and it is large enough to be sent alone.
@@ -103,9 +107,20 @@ pub struct Request {
     pub metadata: Arc<Metadata>,
     /// Range of a source that can be read again. `None` for other sources.
     pub position: Option<Position>,
+    /// The name of the range for another Sluice, if the source can read the same items again. `None`
+    /// for other sources.
+    pub fetched: Option<Fetched>,
     /// Ranges of the sending Sluice: what the log has had of them is not stored again. `None` for
     /// other senders.
     pub ranges: Option<Ranges>,
+}
+
+impl Request {
+    /// Of a source that cannot be read again, without metadata.
+    pub fn new(payload: Payload, items: u32) -> Request {
+        let (metadata, position, fetched, ranges) = Default::default();
+        Request { payload, items, metadata, position, fetched, ranges }
+    }
 }
 
 /// Memory for requests on their way from their source to the log.

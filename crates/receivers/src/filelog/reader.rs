@@ -214,8 +214,7 @@ impl Reader {
                     let payload = Payload::identity(self.lines.finish());
                     permit.grow_to(payload.bytes.len())?;
                     permit.shrink_to(payload.bytes.len());
-                    let metadata = Arc::default();
-                    let request = Request { payload, items, metadata, position, ranges: None };
+                    let request = Request { position, ..Request::new(payload, items) };
                     let receipt = match route.submit(request, permit) {
                         Ok(receipt) => receipt,
                         Err(refusal) => return Err(self.refused(id, range.start, items, refusal)),
@@ -315,8 +314,7 @@ impl Reader {
         // Refused records are read again, as their positions end unresolved.
         permit.grow_to(payload.bytes.len()).ok()?;
         permit.shrink_to(payload.bytes.len());
-        let metadata = Arc::default();
-        let request = Request { payload, items, metadata, position, ranges: None };
+        let request = Request { position, ..Request::new(payload, items) };
         match route.submit(request, permit) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));

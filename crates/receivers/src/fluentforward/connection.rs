@@ -368,16 +368,14 @@ impl Connection<'_> {
         is_kept: bool,
     ) -> Result<(), Refused> {
         loop {
+            let payload = Payload::identity(converted.payload.clone());
             let submitted = Request {
-                payload: Payload::identity(converted.payload.clone()),
-                items: converted.items,
                 metadata: Arc::clone(&self.metadata),
-                position: None,
-                ranges: None,
+                ..Request::new(payload, converted.items)
             };
             let has_grown = converted.payload.len() > admitted_bytes;
             // It was admitted as it came: the backlogs may have no room for what it became.
-            let room = if has_grown { route.admit_at_once(0).map(drop) } else { Ok(()) };
+            let room = if has_grown { route.judge_again(&permit) } else { Ok(()) };
             let accepted = match room.and_then(|()| Arc::clone(route).submit(submitted, permit)) {
                 Ok(receipt) => receipt.accepted().await,
                 Err(refusal) => Err(refusal),

@@ -86,6 +86,10 @@ impl IngressRoute for Shared {
         Permit::take(Arc::clone(&self.0) as _, bytes)
     }
 
+    fn judge_again(&self, _: &Permit) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn keeps_compressed(&self, _: Encoding, _: usize) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sluice_flow::source::{Permit, Refusal};
+use sluice_flow::source::{IngressRoute, Permit, Refusal};
 use sluice_net::server::ReadScheduler;
 use tokio::time::Instant;
 
@@ -65,12 +65,13 @@ impl<'a> Admitted<'a> {
 
     /// Asks for more memory if the body is longer than it was admitted for: for twice as much, so
     /// that it seldom asks, or for exactly the missing bytes if there is no more.
-    pub(super) fn reach(&mut self, length: usize) -> Result<(), Refusal> {
+    pub(super) fn reach(&mut self, length: usize, route: &dyn IngressRoute) -> Result<(), Refusal> {
         let bytes = self.permit.bytes();
         if length <= bytes {
             return Ok(());
         }
         let more = length - bytes;
-        self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))
+        self.permit.grow(more.max(bytes)).or_else(|_| self.permit.grow(more))?;
+        route.judge_again(&self.permit)
     }
 }

@@ -177,8 +177,7 @@ impl Ingest {
         let ReadRequest { route, metadata, ranges, work, permit } = arrived;
         let len_bytes = work.body.len();
         let inspected = self.inspector.inspect(work, permit).await;
-        let (inspected, permit) = inspected.map_err(|refused| (refused, 0))?;
-        let turn = self.inspector.turn_to_submit(&inspected).await;
+        let (inspected, permit, turn) = inspected.map_err(|refused| (refused, 0))?;
         let Inspected { items, payload, repaired_strings } = inspected;
         counters.repaired_strings.fetch_add(repaired_strings, Ordering::Relaxed);
         if items == 0 {
@@ -186,9 +185,9 @@ impl Ingest {
         }
         if payload.bytes.len() > len_bytes {
             // It was admitted as it came: the backlogs may have no room for what it inflates to.
-            route.admit_at_once(0).map_err(|refusal| (refusal.into(), items))?;
+            route.judge_again(&permit).map_err(|refusal| (refusal.into(), items))?;
         }
-        let request = Request { payload, items, metadata, position: None, ranges };
+        let request = Request { metadata, ranges, ..Request::new(payload, items) };
         let submitted = route.submit(request, permit);
         drop(turn);
         let accepted = match submitted {

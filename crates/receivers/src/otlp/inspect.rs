@@ -31,6 +31,15 @@ pub(super) struct Inspected {
     pub repaired_strings: u64,
 }
 
+/// A place among the large requests that are inspected or submitted.
+pub(super) type Turn = OwnedSemaphorePermit;
+
+impl Inspected {
+    fn is_large(&self) -> bool {
+        is_large_work(self.payload.uncompressed_len_bytes, self.items as usize)
+    }
+}
+
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
 pub(super) struct Inspector(Arc<Semaphore>);
@@ -104,28 +113,25 @@ impl Inspector {
         Inspector(Arc::new(Semaphore::new(threads)))
     }
 
-    /// A turn to submit a request, if processing it takes long: as many at a time as there are
-    /// threads. Each may take memory that is charged only when its size is known.
-    pub(super) async fn turn_to_submit(
-        &self,
-        inspected: &Inspected,
-    ) -> Option<OwnedSemaphorePermit> {
-        let bytes = inspected.payload.uncompressed_len_bytes;
-        let is_large = is_large_work(bytes, inspected.items as usize);
-        // The semaphore is never closed.
-        if is_large { Arc::clone(&self.0).acquire_owned().await.ok() } else { None }
-    }
-
-    /// The permit that comes back covers the memory of the payload.
+    /// The permit that comes back covers the memory of the payload. A request that takes long to
+    /// process brings its turn along, to be kept until it is submitted: as many at a time as there
+    /// are threads. Each may take memory that is charged only when its size is known.
     pub(super) async fn inspect(
         &self,
         work: Work,
         mut permit: Permit,
-    ) -> Result<(Inspected, Permit), Refused> {
+    ) -> Result<(Inspected, Permit, Option<Turn>), Refused> {
         let base_bytes = permit.bytes();
         if work.is_small() {
             match work.run(&mut permit, true) {
-                Ok(inspected) => return Ok((inspected, permit)),
+                Ok(inspected) => {
+                    // The semaphore is never closed.
+                    let turn = match inspected.is_large() {
+                        true => Arc::clone(&self.0).acquire_owned().await.ok(),
+                        false => None,
+                    };
+                    return Ok((inspected, permit, turn));
+                }
                 Err(Stop::Refused(refused)) => return Err(refused),
                 // The memory that was used until then is freed.
                 Err(Stop::Large) => permit.shrink_to(base_bytes),
@@ -135,8 +141,10 @@ impl Inspector {
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
         let turn = Arc::clone(&self.0).acquire_owned().await.map_err(|_| broken())?;
         let inspecting = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            work.run(&mut permit, false).map(|inspected| (inspected, permit))
+            let inspected = work.run(&mut permit, false)?;
+            // A second turn would come behind those of requests that are not inspected yet.
+            let turn = Some(turn).filter(|_| inspected.is_large());
+            Ok((inspected, permit, turn))
         });
         match inspecting.await {
             Ok(Ok(inspected)) => Ok(inspected),
@@ -280,24 +288,45 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use sluice_flow::Refusal;
+    use sluice_flow::source::MemoryPool;
 
     use super::*;
 
-    /// Guarantee: as many large requests are submitted at a time as there are threads; small ones
-    /// do not wait.
+    struct Endless;
+
+    impl MemoryPool for Endless {
+        fn take(&self, _: usize, _: usize) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn give_back(&self, _: usize) {}
+    }
+
+    /// A body of empty resources.
+    async fn inspect(inspector: &Inspector, len_bytes: usize) -> Option<Turn> {
+        let body = Bytes::from([0x0a, 0].repeat(len_bytes / 2));
+        let (signal, format) = (Signal::Logs, Format::Protobuf);
+        let (packing, limit_bytes) = (Packing::Known(Encoding::Identity), body.len());
+        let work = Work { signal, format, packing, body, limit_bytes, kept: None, claimed: None };
+        let permit = Permit::take(Arc::new(Endless), limit_bytes).expect("there is memory");
+        let inspected = inspector.inspect(work, permit).await;
+        inspected.unwrap_or_else(|refused| panic!("{refused:?}")).2
+    }
+
+    /// Guarantee: as many large requests as there are threads are on their way from inspection to
+    /// the log at a time. An inspected one does not wait behind those that come after it, and small
+    /// ones do not wait.
     #[tokio::test]
-    async fn large_requests_take_turns_to_be_submitted() {
-        let of = |items| {
-            let payload = Payload::identity(Bytes::from_static(b"payload"));
-            Inspected { items, payload, repaired_strings: 0 }
-        };
-        let (inspector, large) = (Inspector(Arc::new(Semaphore::new(2))), of(1_000_000));
-        let turns = [0, 1].map(|_| inspector.turn_to_submit(&large).now_or_never().flatten());
-        assert!(turns.iter().all(Option::is_some));
-        assert!(inspector.turn_to_submit(&large).now_or_never().is_none(), "it waits");
-        let small = inspector.turn_to_submit(&of(1)).now_or_never();
-        assert!(matches!(small, Some(None)), "it needs no turn");
-        drop(turns);
-        assert!(inspector.turn_to_submit(&large).now_or_never().flatten().is_some());
+    async fn a_large_request_keeps_its_turn_until_it_is_submitted() {
+        const LARGE_BYTES: usize = 2 << 20;
+        let inspector = Inspector(Arc::new(Semaphore::new(2)));
+        let first = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
+        let _second = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
+        let mut third = std::pin::pin!(inspect(&inspector, LARGE_BYTES));
+        assert!(third.as_mut().now_or_never().is_none(), "it waits");
+        assert!(inspect(&inspector, 100).await.is_none(), "it needs no turn");
+        drop(first);
+        assert!(third.await.is_some());
     }
 }

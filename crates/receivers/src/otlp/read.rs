@@ -68,7 +68,7 @@ impl Ingest {
             if length > self.config.limit_bytes {
                 return Err(Refused::too_large(self.config.limit_bytes));
             }
-            admitted.reach(length)?;
+            admitted.reach(length, route)?;
             // All that is admitted, and no more: a buffer that grows by itself uses twice as much.
             bytes.reserve_exact(admitted.permit.bytes() - bytes.len());
             bytes.extend_from_slice(&chunk);

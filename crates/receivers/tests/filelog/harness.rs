@@ -117,6 +117,10 @@ impl IngressRoute for Door {
         Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes)
     }
 
+    fn judge_again(&self, _: &Permit) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn keeps_compressed(&self, _: Encoding, _: usize) -> bool {
         false
     }

@@ -103,6 +103,24 @@ async fn a_body_of_unknown_length_is_taken_if_there_is_memory_for_it() {
     receiver.assert_gives_all_memory_back().await;
 }
 
+/// Guarantee: a body that does not tell its length is judged again whenever it needs more memory.
+/// The rest of one for which there is no room is not read.
+#[tokio::test]
+async fn a_body_of_unknown_length_is_judged_as_it_grows() {
+    const ROOM_BYTES: usize = 200_000;
+    let refusal = Refusal::overloaded("the backlog is full");
+    let intake = MockIntake { grown_refusal: Some((ROOM_BYTES, refusal)), ..MockIntake::default() };
+    let receiver = Receiver::start(BOTH, intake).await;
+    let chunked =
+        |body: &[u8]| [format!("{:x}\r\n", body.len()).as_bytes(), body, b"\r\n0\r\n\r\n"].concat();
+    let headers = [PROTOBUF, ("transfer-encoding", "chunked")];
+    let (small, large) = (traces(100), traces(200_000));
+    assert_eq!(post(receiver.http, "/v1/traces", &headers, &chunked(&small)).await.0, 200);
+    assert_eq!(post(receiver.http, "/v1/traces", &headers, &chunked(&large)).await.0, 503);
+    assert!(receiver.intake.peak.load(Ordering::SeqCst) < large.len() / 2);
+    receiver.assert_gives_all_memory_back().await;
+}
+
 /// Scenario: bodies of some ten kilobytes that unpack to 64 MiB each, in every coding, on eight
 /// threads at once. Guarantee: no more is unpacked than fits the memory for receiving, whatever the
 /// receiver's own limit would let through.

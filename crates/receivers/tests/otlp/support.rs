@@ -67,6 +67,8 @@ pub(crate) struct MockIntake {
     /// Answered by `admit` and by `submit` instead of success.
     pub(crate) admit_refusal: Option<Refusal>,
     pub(crate) submit_refusal: Option<Refusal>,
+    /// Answered when a request that has grown beyond this is judged again.
+    pub(crate) grown_refusal: Option<(usize, Refusal)>,
     /// Requests wait to be admitted until it is notified.
     pub(crate) gate: Option<Notify>,
     /// Or until all of them has arrived.
@@ -172,6 +174,13 @@ impl IngressRoute for MockRoute {
         match &self.0.admit_refusal {
             Some(refusal) => Err(refusal.clone()),
             None => Permit::take(Arc::clone(&self.0) as Arc<dyn MemoryPool>, bytes),
+        }
+    }
+
+    fn judge_again(&self, permit: &Permit) -> Result<(), Refusal> {
+        match &self.0.grown_refusal {
+            Some((bytes, refusal)) if permit.bytes() > *bytes => Err(refusal.clone()),
+            _ => Ok(()),
         }
     }
 

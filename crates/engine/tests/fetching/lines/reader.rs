@@ -132,10 +132,8 @@ impl Reader {
         self.counters.read_lines.fetch_add(u64::from(items), Ordering::Relaxed);
         drop(chunk);
         // If it is refused, its position is dropped, and the next turn reads it again.
-        let mut receipt = route.submit(
-            Request { payload, items, metadata: Arc::default(), position, ranges: None },
-            permit,
-        )?;
+        let mut receipt =
+            route.submit(Request { position, ..Request::new(payload, items) }, permit)?;
         receipt.paced().await;
         Ok(true)
     }

@@ -101,10 +101,8 @@ impl Poller {
         self.next += 1;
         self.counters.pages.fetch_add(1, Ordering::Relaxed);
         drop(page);
-        let mut receipt = route.submit(
-            Request { payload, items, metadata: Arc::default(), position, ranges: None },
-            permit,
-        )?;
+        let mut receipt =
+            route.submit(Request { position, ..Request::new(payload, items) }, permit)?;
         receipt.paced().await;
         Ok(true)
     }
