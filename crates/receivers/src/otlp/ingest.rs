@@ -208,8 +208,8 @@ mod tests {
     /// for it.
     #[test]
     fn ranges_that_are_not_understood_are_ignored() {
-        let text = "1;00000000000000000000000000000001.0000000000000007:9+4";
-        let other = "1;00000000000000000000000000000001.0000000000000007:9+5";
+        let text = "1;00000000000000000000000000000001:9+4";
+        let other = "1;00000000000000000000000000000001:9+5";
         let of = |values: &[&str]| {
             let values = values.iter().map(|value| HeaderValue::from_str(value).expect("a value"));
             ranges_of(&values.map(|value| (RANGE, value)).collect())

@@ -122,16 +122,11 @@ impl Inspector {
         mut permit: Permit,
     ) -> Result<(Inspected, Permit, Option<Turn>), Refused> {
         let base_bytes = permit.bytes();
+        let mut inline = None;
         if work.is_small() {
             match work.run(&mut permit, true) {
-                Ok(inspected) => {
-                    // The semaphore is never closed.
-                    let turn = match inspected.is_large() {
-                        true => Arc::clone(&self.0).acquire_owned().await.ok(),
-                        false => None,
-                    };
-                    return Ok((inspected, permit, turn));
-                }
+                Ok(inspected) if inspected.is_large() => inline = Some(Box::new(inspected)),
+                Ok(inspected) => return Ok((inspected, permit, None)),
                 Err(Stop::Refused(refused)) => return Err(refused),
                 // The memory that was used until then is freed.
                 Err(Stop::Large) => permit.shrink_to(base_bytes),
@@ -140,6 +135,9 @@ impl Inspector {
         let broken =
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
         let turn = Arc::clone(&self.0).acquire_owned().await.map_err(|_| broken())?;
+        if let Some(inspected) = inline {
+            return Ok((*inspected, permit, Some(turn)));
+        }
         let inspecting = tokio::task::spawn_blocking(move || {
             let inspected = work.run(&mut permit, false)?;
             // A second turn would come behind those of requests that are not inspected yet.
