@@ -45,7 +45,8 @@ use crate::segment::{
 };
 use crate::types::{Charge, CursorId, DiskTrouble, Holding, LogStats, MemoryUse, Offset};
 
-pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Segments, Shed};
+use segments::Segments;
+pub(crate) use segments::{Change, DiskFrame, Ids, Passed, Pin, Segment, Shed};
 pub use shed::GivenUp;
 use tail::Slots;
 

@@ -10,6 +10,7 @@
 
 mod identity;
 mod segments;
+mod show;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -20,7 +21,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Devices, Home, Log, Slots, Store};
-use crate::companion::show_found;
 use crate::cursors::{
     CURSOR_EXTENSION, CURSORS_DIRECTORY, Cursor, CursorFile, CursorFiles, FoundCursors,
     TEMPORARY_EXTENSION, UNREAD_OFFSETS, is_unknown, read_list,
@@ -51,7 +51,7 @@ impl<T: Record> Log<T> {
         if let Some(companion) = &home.options.companion {
             let Home { options, .. } = &home;
             let (disk, segments) = (&*options.disk, &store.segments);
-            show_found(&**companion, disk, &options.directory, segments, head);
+            show::show_found(&**companion, disk, &options.directory, segments, head);
         }
         let (mut files, mut readers) = (HashMap::new(), Vec::new());
         for (index, (file, mut cursor)) in cursors.into_iter().enumerate() {
