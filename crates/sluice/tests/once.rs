@@ -69,7 +69,7 @@ impl Hop {
     }
 
     async fn start_gateway(&mut self) {
-        let to = exporter("backend", &self.backend);
+        let to = exporter("backend", &self.backend) + "    idempotent: true\n";
         let path = self.folder.path().join("gateway");
         let config = directory(&path, "delivered_or_durable", &to, "backend");
         let options = Options { grpc: Some(self.addr), ..Options::default() };
