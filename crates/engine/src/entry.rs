@@ -93,8 +93,10 @@ impl Entry {
 
     pub(crate) fn charge(&self) -> Charge {
         let ranges_bytes = self.mark.as_ref().map_or(0, |mark| mark.ranges().memory_bytes());
+        let fetched_bytes = self.fetched.as_ref().map_or(0, |fetched| fetched.memory_bytes());
         let headers_bytes = self.frame.metadata.headers_bytes();
-        let bytes = self.frame.payload.bytes.len() + headers_bytes + ranges_bytes;
+        let identity_bytes = ranges_bytes + fetched_bytes;
+        let bytes = self.frame.payload.bytes.len() + headers_bytes + identity_bytes;
         Charge { bytes: stored::charge_bytes(bytes), items: u64::from(self.frame.items) }
     }
 

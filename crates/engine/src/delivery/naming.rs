@@ -10,34 +10,40 @@ use super::prepare::Lease;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use sluice_flow::dispatch::Batch;
-use sluice_flow::hop::{Place, Ranges, RangesTooLong, Source};
+use sluice_flow::hop::{Fetched, Place, Ranges, RangesTooLong, Source};
 use sluice_flow::{Exporter, Outcome};
+
+use crate::entry::Entry;
 
 /// Where a unit stands among the items that a delivery makes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     source: Source,
-    /// The frame's offset, and that of what comes after it.
-    frame: (u64, u64),
     first_item: u32,
     /// It is all that is made of the frame.
     is_whole: bool,
+    /// Parts have names, too.
+    names_parts: bool,
 }
 
 impl Name {
     /// The name of the part of the unit that begins behind this many of its items.
-    pub(super) fn part(self, behind_items: u32) -> Name {
+    pub(super) fn part(self, behind_items: u32) -> Option<Name> {
         let first_item = self.first_item.saturating_add(behind_items);
-        Name { first_item, is_whole: false, ..self }
+        self.names_parts.then_some(Name { first_item, is_whole: false, ..self })
     }
 
-    fn range(self, items: u32) -> (Source, Range<Place>) {
-        let (start, next) = self.frame;
-        let end = match self.is_whole {
-            true => Place::new(next, 0),
-            false => Place::new(start, self.first_item.saturating_add(items)),
+    fn range(self, leased: &Leased, items: u32) -> (Source, Range<Place>) {
+        let behind = self.first_item.saturating_add(items);
+        let places = match leased.entry.fetched.as_deref() {
+            Some(Fetched { range, .. }) if self.is_whole => {
+                Place::new(range.start, 0)..Place::new(range.end, 0)
+            }
+            Some(it) => it.place(self.first_item as usize)..it.place(behind as usize),
+            None if self.is_whole => Place::new(leased.offset, 0)..Place::behind(leased.offset),
+            None => Place::new(leased.offset, self.first_item)..Place::new(leased.offset, behind),
         };
-        (self.source, Place::new(start, self.first_item)..end)
+        (self.source, places)
     }
 }
 
@@ -57,20 +63,22 @@ impl Names {
         Names { delivery, sources: Mutex::default() }
     }
 
-    /// The name of all that a path makes of a frame. None if the frame has no identity.
+    /// The name of `items` that a path makes of a frame. None if the frame has no identity.
     pub(super) fn of_whole(
         &self,
         leased: &Leased,
         path: usize,
         steps: impl Iterator<Item = u64>,
+        items: u32,
     ) -> Option<Name> {
-        let (stream, frame) = match (&leased.entry.fetched, leased.entry.origin.log) {
-            (Some(fetched), _) => (fetched.stream, (fetched.range.start, fetched.range.end)),
-            (None, Some(log)) => (log, (leased.offset, leased.offset + 1)),
-            (None, None) => return None,
-        };
+        let Entry { frame, fetched, origin, .. } = &*leased.entry;
+        let stream = fetched.as_ref().map(|it| it.stream).or(origin.log)?;
+        // Behind steps that leave items out, their numbers are not those of the stream's items.
+        let are_all_there =
+            |fetched: &Fetched| items == frame.items && fetched.items.len() == frame.items as usize;
+        let names_parts = fetched.as_deref().is_none_or(are_all_there);
         let source = self.source(stream, path, steps);
-        Some(Name { source, frame, first_item: 0, is_whole: true })
+        Some(Name { source, first_item: 0, is_whole: true, names_parts })
     }
 
     /// The name of what the delivery makes of a log or a stream: of another path or steps, the items
@@ -102,7 +110,7 @@ fn fowler_noll_vo(hash: u64, byte: u8) -> u64 {
 pub(super) fn narrow(batch: &mut Batch<Lease>, outcome: Outcome) -> Outcome {
     match (outcome, batch.units.as_mut_slice()) {
         (Outcome::Overlaps { reason }, [unit]) if unit.items == 1 => {
-            unit.lease.name = unit.lease.name.filter(|name| name.is_whole).map(|it| it.part(0));
+            unit.lease.name = unit.lease.name.filter(|it| it.is_whole).and_then(|it| it.part(0));
             Outcome::RetryAfter { delay: None, reason }
         }
         (outcome, _) => outcome,
@@ -120,28 +128,65 @@ pub(super) fn header(
     }
     let ranges = batch.units.iter().filter_map(|unit| {
         let name = unit.lease.name?;
-        Some(name.range(unit.items))
+        Some(name.range(&unit.lease.leased, unit.items))
     });
     Ranges::new(ranges).to_header().map(|text| Some(text.into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use sluice_log::Offset;
+
     use super::*;
+    use crate::delivery::tests::frame;
+    use crate::entry::Origin;
+    use crate::shared_work::SharedWorkMemory;
+
+    fn leased(offset: Offset, items: u32, fetched: Option<Fetched>) -> Arc<Leased> {
+        let origin = Origin { log: Some(1), ..Origin::default() };
+        let memory = Arc::new(SharedWorkMemory::new(0, Arc::default()));
+        let entry = Entry::new(frame(items, b"payload"), Arc::new(origin), None, memory);
+        Leased::new(offset, Arc::new(Entry { fetched: fetched.map(Box::new), ..entry }))
+    }
+
+    fn whole(leased: &Leased, items: u32) -> Name {
+        let names = Names::of("a".to_owned());
+        names.of_whole(leased, 0, [].into_iter(), items).expect("it has an identity")
+    }
 
     #[test]
     fn parts_of_a_frame_lie_within_it_and_behind_each_other() {
-        let whole = Name { source: Source(7), frame: (7, 8), first_item: 0, is_whole: true };
-        let (first, second) = (whole.part(0), whole.part(3));
-        let ranges = [first.range(3), second.range(2), second.part(2).range(1)];
-        let of_parts = Ranges::new(ranges);
+        let leased = leased(7, 9, None);
+        let whole = whole(&leased, 9);
+        let part = |name: Name, behind| name.part(behind).expect("parts have names");
+        let (first, second) = (part(whole, 0), part(whole, 3));
+        let range = |name: Name, items| name.range(&leased, items);
+        let of_parts = Ranges::new([range(first, 3), range(second, 2), range(part(second, 2), 1)]);
         let places = Place::new(7, 0)..Place::new(7, 6);
         assert_eq!(of_parts, Ranges::new([(whole.source, places)]));
-        let with_parts = Ranges::new([whole.range(9), first.range(3), second.range(2)]);
-        assert_eq!(with_parts, Ranges::new([whole.range(9)]));
-        assert_eq!(whole.range(9).1, Place::new(7, 0)..Place::new(8, 0));
-        let read = Name { frame: (7, 4096), ..whole };
-        assert_eq!(read.range(9).1, Place::new(7, 0)..Place::new(4096, 0));
+        let with_parts = Ranges::new([range(whole, 9), range(first, 3), range(second, 2)]);
+        assert_eq!(with_parts, Ranges::new([range(whole, 9)]));
+        assert_eq!(range(whole, 9).1, Place::new(7, 0)..Place::new(8, 0));
+    }
+
+    /// Guarantee: an item of a file has the same places in whatever frame it is read.
+    #[test]
+    fn items_that_were_read_from_a_file_have_their_places_in_it() {
+        let read = |range: Range<u64>, items: &[u32]| {
+            leased(9, items.len() as u32, Some(Fetched { stream: 5, range, items: items.into() }))
+        };
+        // The line at 130 gives two items. One that ends at 100 was filtered out.
+        let (one, other) = (read(90..150, &[10, 40, 40, 50]), read(130..200, &[0, 0, 10, 40]));
+        let of = |leased: &Leased, first: u32, items| {
+            let part = whole(leased, 4).part(first).expect("parts have names");
+            part.range(leased, items)
+        };
+        assert_eq!(whole(&one, 4).range(&one, 4).1, Place::new(90, 0)..Place::new(150, 0));
+        assert_eq!(of(&one, 0, 1).1, Place::new(100, 0)..Place::new(130, 0));
+        assert_eq!(of(&one, 1, 1).1, Place::new(130, 0)..Place::new(130, 1));
+        assert_eq!(of(&one, 3, 1).1, Place::new(140, 0)..Place::new(150, 0));
+        assert_eq!(of(&one, 1, 2), of(&other, 0, 2));
+        assert_eq!(whole(&one, 3).part(0), None, "steps have left an item out");
     }
 
     #[test]

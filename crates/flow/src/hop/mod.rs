@@ -5,8 +5,8 @@
 //! - A [`Place`] orders all items of a source: the offset of a frame in the log that it was
 //!   appended to, then the item within the frame.
 //! - A frame has its place for good: it keeps the id of its log on disk, so that it is the same
-//!   place after a restart, in whatever batch it is sent. A frame of which [`Fetched`] tells has its
-//!   place in the stream that it was read from: it is the same if it is read again.
+//!   place after a restart, in whatever batch it is sent. The items of a frame of which
+//!   [`Fetched`] tells have their places in the stream that they were read from.
 //! - A request is known, new, or both: one that is both is refused, and its sender cuts it.
 //!
 //! Invariant: forgetting doubles data and loses none. What is known was taken, and nothing else is.
@@ -18,6 +18,7 @@ mod window;
 mod window_tests;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use ranges::{Malformed, Ranges, RangesTooLong, Source};
 pub use window::{Floor, Found, Limits, Totals, Window};
@@ -32,14 +33,31 @@ pub const OVERLAP: &str = "a part of its sluice-range is known here";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u128);
 
-/// A range of a source that can be read again: a file, a partition. If it is read again, it gives
-/// the same items in the same order, and no other range of the stream begins within it.
+/// A range of a source that can be read again: a file, a partition. Read again, whether or not it
+/// is cut as before, it gives the same items at the same offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// A random id of the stream and of all that makes items of it: new whenever either differs.
+    /// A random id of the stream: new whenever its offsets begin anew, or may have other content.
     pub stream: u128,
     /// Offsets in the stream, not empty.
     pub range: Range<u64>,
+    /// The offsets of the items, counted from the start of the range, in order.
+    pub items: Arc<[u32]>,
+}
+
+impl Fetched {
+    /// Where an item begins. For the number of items: the end.
+    pub fn place(&self, item: usize) -> Place {
+        let Some(&offset) = self.items.get(item) else { return Place::new(self.range.end, 0) };
+        // Of items that are made of the same bytes, each has a number.
+        let same = self.items[..item].iter().rev().take_while(|it| **it == offset).count();
+        Place::new(self.range.start + u64::from(offset), same as u32)
+    }
+
+    /// Memory that it occupies, about.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Fetched>() + size_of_val(&*self.items)
+    }
 }
 
 impl Place {
