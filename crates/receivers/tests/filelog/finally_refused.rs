@@ -44,15 +44,16 @@ async fn a_held_record_that_is_refused_for_good_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_of_operators_that_is_refused_for_good_holds_up_no_other() {
     let engine = Engine { poison: Some("poison\n1"), ..Engine::default() };
-    let scene = Scene::start_with(HOLDING, engine).await;
+    let scene = Scene::start_with(&HOLDING.replace("300ms", "60s"), engine).await;
     let entries = |range: std::ops::Range<usize>| -> String {
         range.map(|index| format!("x{index}\n0\n")).collect()
     };
-    scene.append("a", &(entries(0..300) + "poison\n1\n" + &entries(300..1000)));
+    scene.append("a", &(entries(0..300) + "poison\n1\n" + &entries(300..1000) + "y\n"));
     scene.until_lines(1000).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let lines = scene.engine.lines();
-    assert!(lines.len() == 1000 && lines.values().all(|times| *times == 1));
+    let doubled: Vec<_> = lines.iter().filter(|(_, times)| **times != 1).take(5).collect();
+    assert!(lines.len() == 1000 && doubled.is_empty(), "{} lines, {doubled:?}", lines.len());
     assert_eq!(skipped(&scene), 1);
 }
 
@@ -79,16 +80,14 @@ async fn a_line_of_two_records_that_is_refused_for_good_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_is_too_large_for_the_memory_holds_up_no_other() {
     let engine = Engine { most_bytes: Some(560 << 10), ..Engine::default() };
-    let options = HOLDING.replace("recombine,", "recombine, max_log_size: 4MiB,");
-    let scene = Scene::start_with(&options, engine).await;
+    let scene = Scene::start_with(&HOLDING.replace("300ms", "60s"), engine).await;
     let large: String = (0..100).map(|_| "0".repeat(8 << 10) + "\n").collect();
     scene.append("a", &("before\n".to_owned() + "large\n" + &large + "after 1\nafter 2\n"));
-    scene.until_lines(3).await;
-    scene.append("a", "after 3\n");
+    scene.until_lines(2).await;
+    scene.append("a", "after 3\nend\n");
     scene.until_lines(4).await;
-    assert_eq!(
-        scene.engine.lines().keys().collect::<Vec<_>>(),
-        ["after 1", "after 2", "after 3", "before"]
-    );
+    let lines = scene.engine.lines();
+    let starts: Vec<&str> = lines.keys().map(|line| &line[..line.len().min(7)]).collect();
+    assert_eq!(starts, ["after 1", "after 2", "after 3", "before"]);
     assert_eq!(skipped(&scene), 1);
 }

@@ -151,8 +151,11 @@ fn a_checkpoint_is_written_in_as_many_bytes_as_changed() {
             fs::remove_file(scene.path("400")).expect("is removed");
             scene.pass(Duration::from_secs(40));
         }
-        scene.pass(Duration::from_millis(60));
-        let write = journal.next(scene.tail()).expect("something changed");
+        let write = (0..100).find_map(|_| {
+            scene.pass(Duration::from_millis(60));
+            journal.next(scene.tail())
+        });
+        let write = write.expect("something changed");
         checkpoint.write(&write).expect("is written");
         match write {
             Write::Whole(_) => wholes += 1,
