@@ -2,7 +2,7 @@
 //! engine.
 //!
 //! A receiver makes a [`Record`] of each line or message, hands it to a chain, and encodes the
-//! records that come out. `chain` knows the wiring (`id`, `output`, `if`, `on_error`), a file of
+//! records that come out. Lines for a chain that is compiled need no record: [`Chain::write`]. `chain` knows the wiring (`id`, `output`, `if`, `on_error`), a file of
 //! `operators/` one operator each, `expression/` the language of `if` and `EXPR(…)`.
 //!
 //! Records know nothing of files. An [`Origin`] tells the receiver which range of its source a
@@ -10,8 +10,10 @@
 
 mod chain;
 mod encode;
+mod escape;
 mod expression;
 mod field;
+mod label;
 mod operator;
 mod operators;
 mod parsers;
@@ -19,8 +21,9 @@ mod read;
 mod record;
 
 pub use chain::{Chain, ChainConfig, Counts, Failure};
-pub use encode::{Encoded, encode};
+pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes};
 pub use field::{Field, Root};
+pub use label::Label;
 pub use operators::document;
 pub use record::{Origin, Record};
 

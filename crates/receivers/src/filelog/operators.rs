@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_flow::source::Position;
-use sluice_operators::{Chain, Counts, Origin, Record, encode};
+use sluice_operators::{Chain, Counts, Encoder, Origin, Record};
 use sluice_tail::FileId;
 
 use self::refused::Refused;
+use super::attributes::Attributes;
 
 /// Held records are let go at most this late.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,7 +28,12 @@ const RECORD_BYTES: usize = 128;
 
 pub(super) struct Operators {
     chain: Chain,
-    /// Records that have left the chain, for the next request.
+    /// The next request, and the origins of its records.
+    encoder: Encoder,
+    origins: Vec<Origin>,
+    /// Records that have just left the chain.
+    left: Vec<Record>,
+    /// Records that have left it, for the next request, while some may have one of their own.
     records: Vec<Record>,
     /// Records that have left it, for the requests after the next one.
     rest: VecDeque<Record>,
@@ -42,24 +48,70 @@ pub(super) struct Operators {
 
 impl Operators {
     pub(super) fn new(chain: Chain) -> Operators {
-        let (records, rest, held, told) = (Vec::new(), VecDeque::new(), HashMap::new(), None);
-        let (refused, began) = (Refused::default(), Instant::now());
-        Operators { chain, records, rest, refused, bytes: 0, held, began, told }
+        Operators {
+            chain,
+            encoder: Encoder::default(),
+            origins: Vec::new(),
+            left: Vec::new(),
+            records: Vec::new(),
+            rest: VecDeque::new(),
+            refused: Refused::default(),
+            bytes: 0,
+            held: HashMap::new(),
+            began: Instant::now(),
+            told: None,
+        }
+    }
+
+    /// Lines of a file come, whose records begin with these.
+    pub(super) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
+        self.chain.begin(attributes, resource);
+    }
+
+    /// Takes a line without a record, if that is possible.
+    pub(super) fn write(&mut self, line: &str, origin: Origin, observed_ns: i64) -> bool {
+        if self.refused.knows_some() {
+            return false;
+        }
+        let is_written = self.chain.write(line, origin.stream, observed_ns, &mut self.encoder);
+        if is_written {
+            self.bytes += line.len() + RECORD_BYTES;
+            self.origins.push(origin);
+        }
+        is_written
     }
 
     pub(super) fn push(&mut self, record: Record, line_bytes: usize) {
         self.bytes += line_bytes + RECORD_BYTES;
-        let before = self.records.len();
-        self.chain.process(record, &mut self.records);
-        self.leave_out(before);
+        self.chain.process(record, &mut self.left);
+        self.take_left(self.refused.is_careful_somewhere());
     }
 
+    /// Takes the records that have just left. They are encoded at once, as values take far more
+    /// memory than their text, unless they may get requests of their own.
+    fn take_left(&mut self, may_be_parted: bool) {
+        self.refused.leave_out(&mut self.left);
+        if may_be_parted {
+            self.records.append(&mut self.left);
+        }
+        for record in self.left.drain(..) {
+            self.encoder.push(&record);
+            self.origins.push(record.origin);
+        }
+    }
+
+    /// The origins of the records of the next request.
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.origins.iter().chain(self.records.iter().map(|record| &record.origin))
+    }
+
+    /// Bytes of lines since the last request, or of the request that they became.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.max(self.encoder.len())
     }
 
     pub(super) fn items(&self) -> u32 {
-        self.records.len() as u32
+        self.encoder.encoded().items + self.records.len() as u32
     }
 
     pub(super) fn held_bytes(&self) -> usize {
@@ -69,9 +121,8 @@ impl Operators {
     /// Lets go the records that were held for their time; at the end all of them.
     pub(super) fn flush(&mut self, is_end: bool) {
         let now = if is_end { Duration::MAX } else { self.began.elapsed() };
-        let before = self.records.len();
-        self.chain.flush(now, &mut self.records);
-        self.leave_out(before);
+        self.chain.flush(now, &mut self.left);
+        self.take_left(true);
     }
 
     /// The positions for the request of the records that have left: of ranges of which nothing is
@@ -82,7 +133,7 @@ impl Operators {
         if self.held.is_empty() {
             return released;
         }
-        for Origin { stream, range } in self.records.iter().map(|record| &record.origin) {
+        for Origin { stream, range } in self.origins() {
             let is_new = now.is_some_and(|(id, start)| id.0 == *stream && range.start >= start);
             if let Some(ranges) = self.held.get(&FileId(*stream)).filter(|_| !is_new) {
                 let overlaps = |held: &Range<u64>| held.start < range.end && range.start < held.end;
@@ -127,13 +178,10 @@ impl Operators {
 
     /// The request of the records that have left. It is empty if there are none.
     pub(super) fn finish(&mut self) -> Bytes {
-        let mut out = Vec::new();
-        if !self.records.is_empty() {
-            encode(&self.records, &mut out);
-        }
-        self.records.clear();
+        self.records.drain(..).for_each(|record| self.encoder.push(&record));
+        self.origins.clear();
         self.bytes = 0;
-        out.into()
+        self.encoder.finish()
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -26,6 +26,25 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    /// Whether records have to be looked at.
+    pub(super) fn knows_some(&self) -> bool {
+        !self.left_out.is_empty() || self.is_careful_somewhere()
+    }
+
+    /// Whether some records have requests of their own.
+    pub(super) fn is_careful_somewhere(&self) -> bool {
+        !self.careful.is_empty()
+    }
+
+    /// Leaves those out that are known to be refused.
+    pub(super) fn leave_out(&mut self, records: &mut Vec<Record>) {
+        if !self.left_out.is_empty() {
+            let before = records.len();
+            records.retain(|record| !self.left_out.contains(&record.origin));
+            self.count += (before - records.len()) as u64;
+        }
+    }
+
     /// Whether the record has a request of its own.
     fn is_careful(&mut self, Origin { stream, range }: &Origin) -> bool {
         let Some(end) = self.careful.get(stream) else { return false };
@@ -46,17 +65,6 @@ pub(in super::super) struct Part {
 }
 
 impl Operators {
-    /// Leaves those out that are known to be refused, of the records that have just left.
-    pub(super) fn leave_out(&mut self, first: usize) {
-        if self.refused.left_out.is_empty() {
-            return;
-        }
-        let is_refused = |record: &Record| self.refused.left_out.contains(&record.origin);
-        let (out, kept): (Vec<_>, Vec<_>) = self.records.drain(first..).partition(is_refused);
-        self.refused.count += out.len() as u64;
-        self.records.extend(kept);
-    }
-
     /// Records that were left out since the last call.
     pub(in super::super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.refused.count)
@@ -66,7 +74,7 @@ impl Operators {
     /// others. `each`: every record has a request of its own.
     pub(in super::super) fn part(&mut self, each: bool) -> bool {
         if self.rest.is_empty() {
-            if !each && self.refused.careful.is_empty() {
+            if !each && !self.refused.is_careful_somewhere() {
                 return false;
             }
             self.rest = std::mem::take(&mut self.records).into();
@@ -91,10 +99,10 @@ impl Operators {
     /// Describes the records of the next request.
     pub(in super::super) fn described(&self) -> Part {
         let mut ends = HashMap::new();
-        let first = self.records.first().map(|record| &record.origin);
-        let mut is_sole = true;
-        for origin in self.records.iter().map(|record| &record.origin) {
-            is_sole &= Some(origin) == first;
+        let (mut first, mut is_sole) = (None, true);
+        for origin in self.origins() {
+            first.get_or_insert(origin);
+            is_sole &= first == Some(origin);
             let end = ends.entry(origin.stream).or_insert(0);
             *end = origin.range.end.max(*end);
         }
@@ -122,8 +130,8 @@ impl Operators {
     /// Drops what has left and is in no request yet, with the positions of all that has left: it is
     /// read again.
     pub(in super::super) fn drop_left(&mut self) {
-        self.records.clear();
         self.rest.clear();
+        drop(self.finish());
         drop::<Vec<Position>>(self.released(None));
     }
 }
