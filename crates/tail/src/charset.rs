@@ -7,7 +7,7 @@ use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 /// The encoding of a file's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Charset {
-    /// Each byte that is no UTF-8 becomes U+FFFD.
+    /// Bytes that are no UTF-8 become U+FFFD: the beginning of a character one, others one each.
     Utf8,
     /// Bytes that are no UTF-8 stay.
     Utf8Raw,
@@ -87,15 +87,10 @@ impl Charset {
     pub fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Charset::Nop | Charset::Utf8Raw => Cow::Borrowed(bytes),
-            Charset::Utf8 if str::from_utf8(bytes).is_ok() => Cow::Borrowed(bytes),
-            Charset::Utf8 => {
-                let mut text = String::with_capacity(bytes.len() + 16);
-                for chunk in bytes.utf8_chunks() {
-                    text.push_str(chunk.valid());
-                    text.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
-                }
-                Cow::Owned(text.into_bytes())
-            }
+            Charset::Utf8 => match String::from_utf8_lossy(bytes) {
+                Cow::Borrowed(_) => Cow::Borrowed(bytes),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
             Charset::Latin1 => match encoding_rs::mem::decode_latin1(bytes) {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
@@ -133,7 +128,7 @@ mod tests {
     #[test]
     fn texts_become_utf_8() {
         for (name, bytes, expected) in [
-            ("utf-8", &b"a\xff\xfeb\xe2\x82"[..], "a\u{fffd}\u{fffd}b\u{fffd}\u{fffd}"),
+            ("utf-8", &b"a\xff\xfeb\xe2\x82"[..], "a\u{fffd}\u{fffd}b\u{fffd}"),
             ("latin-1", b"\xe4\x80", "ä\u{80}"),
             ("windows-1252", b"\xe4\x80", "ä€"),
             ("utf-16le", b"\xe4\0b\0", "äb"),
