@@ -69,6 +69,11 @@ impl Charset {
         found.into_iter().find(|at| self.ascii(&bytes[*at..]) == Some(b'\n'))
     }
 
+    /// The bytes of the first line without and with its line feed. `None`: it has none.
+    pub fn line(self, bytes: &[u8]) -> Option<(usize, usize)> {
+        self.line_feed(bytes).map(|stop| (stop, stop + self.unit()))
+    }
+
     /// The longest beginning, of at most `max` bytes, that ends with a whole character.
     pub(crate) fn cut(self, bytes: &[u8], max: usize) -> usize {
         let max = max.min(bytes.len());

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod harness;
+mod header;
 mod operators;
 mod restarts;
 mod rotation;
