@@ -106,6 +106,7 @@ fn turn(tail: &mut Tail, charset: Charset, now: Instant, found: &mut Vec<Vec<u8>
                     let mut before = None;
                     while let Some(line) = tail.line(id) {
                         assert!(line.offset >= start && before < Some(line.offset));
+                        assert!(!line.text.is_empty());
                         before = Some(line.offset);
                         found.push(charset.decode(line.text).into_owned());
                     }
@@ -144,7 +145,7 @@ pub fn check_tail(data: &[u8]) {
         let is_text = !matches!(charset, Charset::Nop | Charset::Utf8Raw);
         assert!(!is_text || std::str::from_utf8(text).is_ok(), "it is text");
         // A byte becomes three at most, those of U+FFFD.
-        assert!(!text.is_empty() && text.len() <= 3 * splitter.max_bytes);
+        assert!(text.len() <= 3 * splitter.max_bytes);
     }
     let (first, second) = content.split_at(usize::from(*cut).min(content.len()));
     let pieces = records(&path, &splitter, &[first, second]);

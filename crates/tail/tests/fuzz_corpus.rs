@@ -12,5 +12,5 @@ mod replay;
 /// or changes of it.
 #[test]
 fn the_corpus_and_its_neighbourhood_hold_what_the_fuzzers_assert() {
-    replay::replay(env!("CARGO_MANIFEST_DIR"), &[("tail", checks::check_tail)], 500);
+    replay::replay(env!("CARGO_MANIFEST_DIR"), &[("tail", checks::check_tail)], 150);
 }
