@@ -78,8 +78,8 @@ fn record(body: AnyValue, start: usize, end: usize) -> Record {
     Record::new(body, 1, Origin { stream: 1, range })
 }
 
-/// What comes out of a chain is a valid request of as many records; a parser that fails changes
-/// nothing; and nothing stays behind.
+/// The records that come out of a chain make a valid request; a parser that fails changes nothing;
+/// and nothing stays behind.
 pub fn check_operators(data: &[u8]) {
     let Some((&first, lines)) = data.split_first() else { return };
     let number = usize::from(first) % chains().len();

@@ -139,8 +139,7 @@ pub fn check_tail(data: &[u8]) {
         keeps_trailing: shape & 0x80 != 0,
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("a.log");
-    let whole = records(&path, &splitter, &[content]);
+    let whole = records(&folder.path().join("whole"), &splitter, &[content]);
     for text in &whole {
         let is_text = !matches!(charset, Charset::Nop | Charset::Utf8Raw);
         assert!(!is_text || std::str::from_utf8(text).is_ok(), "it is text");
@@ -148,7 +147,7 @@ pub fn check_tail(data: &[u8]) {
         assert!(text.len() <= 3 * splitter.max_bytes);
     }
     let (first, second) = content.split_at(usize::from(*cut).min(content.len()));
-    let pieces = records(&path, &splitter, &[first, second]);
+    let pieces = records(&folder.path().join("pieces"), &splitter, &[first, second]);
     if is_lines && content.is_ascii() && matches!(charset, Charset::Utf8 | Charset::Utf8Raw) {
         assert_eq!(pieces, whole);
         if !splitter.truncates {

@@ -1,4 +1,4 @@
-//! What is in the files: texts that are always the same, and generated ones with a seed each.
+//! Contents of files: texts that are always the same, and generated ones with a seed each.
 
 use fastrand::Rng;
 

@@ -1,4 +1,4 @@
-//! What Sluice makes of files on purpose otherwise than the Collector.
+//! Records that Sluice makes of files on purpose otherwise than the Collector.
 
 use super::Case;
 use super::container::{CONTAINERD, PATH, cri, plain};

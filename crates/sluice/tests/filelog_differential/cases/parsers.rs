@@ -5,7 +5,7 @@ use fastrand::Rng;
 use super::Case;
 use crate::contents;
 
-/// What becomes of a record on which an operator fails.
+/// Each fate of a record on which an operator fails.
 const ON_ERROR: [&str; 4] = ["send", "send_quiet", "drop", "drop_quiet"];
 
 pub(super) fn cases() -> Vec<Case> {
