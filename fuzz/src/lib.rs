@@ -3,6 +3,9 @@
 
 pub mod answers;
 pub mod config;
+pub mod forward;
 pub mod net;
+pub mod operators;
 pub mod otlp;
 pub mod replay;
+pub mod tail;

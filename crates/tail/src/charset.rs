@@ -1,13 +1,14 @@
 //! Encodings of texts: where their lines end, and their characters as UTF-8.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 /// The encoding of a file's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Charset {
-    /// Each byte that is no UTF-8 becomes U+FFFD.
+    /// Bytes that are no UTF-8 become U+FFFD: the beginning of a character one, others one each.
     Utf8,
     /// Bytes that are no UTF-8 stay.
     Utf8Raw,
@@ -69,6 +70,11 @@ impl Charset {
         found.into_iter().find(|at| self.ascii(&bytes[*at..]) == Some(b'\n'))
     }
 
+    /// The bytes of the first line without and with its line feed. `None`: it has none.
+    pub fn line(self, bytes: &[u8]) -> Option<(usize, usize)> {
+        self.line_feed(bytes).map(|stop| (stop, stop + self.unit()))
+    }
+
     /// The longest beginning, of at most `max` bytes, that ends with a whole character.
     pub(crate) fn cut(self, bytes: &[u8], max: usize) -> usize {
         let max = max.min(bytes.len());
@@ -87,15 +93,10 @@ impl Charset {
     pub fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Charset::Nop | Charset::Utf8Raw => Cow::Borrowed(bytes),
-            Charset::Utf8 if str::from_utf8(bytes).is_ok() => Cow::Borrowed(bytes),
-            Charset::Utf8 => {
-                let mut text = String::with_capacity(bytes.len() + 16);
-                for chunk in bytes.utf8_chunks() {
-                    text.push_str(chunk.valid());
-                    text.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
-                }
-                Cow::Owned(text.into_bytes())
-            }
+            Charset::Utf8 => match String::from_utf8_lossy(bytes) {
+                Cow::Borrowed(_) => Cow::Borrowed(bytes),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
             Charset::Latin1 => match encoding_rs::mem::decode_latin1(bytes) {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
@@ -107,15 +108,39 @@ impl Charset {
         }
     }
 
-    /// The bytes that this beginning of a decoded text was made of.
-    pub(crate) fn encoded_len(self, beginning: &str) -> usize {
-        match self {
-            Charset::Latin1 => beginning.chars().count(),
-            Charset::Other(_) if self.unit() == 2 => beginning.encode_utf16().count() * 2,
-            Charset::Other(encoding) => encoding.encode(beginning).0.len(),
-            _ => beginning.len(),
+    /// The number of these bytes of which the first `length` bytes of their text were made.
+    pub(crate) fn place(self, bytes: &[u8], text: &[u8], length: usize) -> usize {
+        let beginning = || String::from_utf8_lossy(&text[..length]);
+        let place = match self {
+            Charset::Other(_) if self.unit() == 2 => beginning().encode_utf16().count() * 2,
+            Charset::Other(encoding) if !encoding.is_single_byte() => {
+                stepped(encoding, bytes, length)
+            }
+            Charset::Latin1 | Charset::Other(_) => beginning().chars().count(),
+            _ => length,
+        };
+        place.min(bytes.len())
+    }
+}
+
+/// [`Charset::place`] for an encoding whose characters have several lengths, some of which are not
+/// those that they are written with: byte by byte.
+fn stepped(encoding: &'static Encoding, bytes: &[u8], length: usize) -> usize {
+    if length == 0 {
+        return 0;
+    }
+    let (mut decoder, mut made) = (encoding.new_decoder_without_bom_handling(), 0);
+    let mut text = [0; 64];
+    for (at, byte) in bytes.iter().enumerate() {
+        made += decoder.decode_to_utf8(&[*byte], &mut text, false).2;
+        match made.cmp(&length) {
+            Ordering::Less => {}
+            Ordering::Equal => return at + 1,
+            // The byte showed that those before it are no character, and is one itself.
+            Ordering::Greater => return at,
         }
     }
+    bytes.len()
 }
 
 #[cfg(test)]
@@ -133,7 +158,7 @@ mod tests {
     #[test]
     fn texts_become_utf_8() {
         for (name, bytes, expected) in [
-            ("utf-8", &b"a\xff\xfeb\xe2\x82"[..], "a\u{fffd}\u{fffd}b\u{fffd}\u{fffd}"),
+            ("utf-8", &b"a\xff\xfeb\xe2\x82"[..], "a\u{fffd}\u{fffd}b\u{fffd}"),
             ("latin-1", b"\xe4\x80", "ä\u{80}"),
             ("windows-1252", b"\xe4\x80", "ä€"),
             ("utf-16le", b"\xe4\0b\0", "äb"),
@@ -152,6 +177,32 @@ mod tests {
         assert_eq!(little.line_feed(b"\x0a\x0aa\0\0\x0a\x0a\0"), Some(6));
         assert_eq!(Charset::Other(UTF_16BE).line_feed(b"\x0a\0\0\x0a"), Some(2));
         assert_eq!(little.line_feed(b"a\0\x0a"), None);
+    }
+
+    #[test]
+    fn places_in_a_text_are_places_in_its_bytes() {
+        for (name, bytes) in [
+            ("big5", &b"\xa4\xa4\xa5\xffx\n\x81"[..]),
+            ("shift_jis", b"\x93\xfa\x93\nx\xa0"),
+            ("gb18030", b"\x81\x30\x81\x30\xd6\xd0\x81x"),
+            ("iso-2022-jp", b"ab\x1b$B\x46\x7c\x1b(B\xff"),
+            ("windows-1252", b"\xe4\x81x"),
+            ("latin-1", b"\xe4\x81x"),
+            ("utf-16le", b"\xe4\0\x0a\xd8x\0y"),
+            ("utf-8", "aä€".as_bytes()),
+        ] {
+            let charset = Charset::named(name).expect("is known");
+            let text = charset.decode(bytes).into_owned();
+            let text = str::from_utf8(&text).expect("is text");
+            let places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            let places: Vec<usize> =
+                places.map(|at| charset.place(bytes, text.as_bytes(), at)).collect();
+            assert!(places.is_sorted() && places[0] == 0, "{name}: {places:?}");
+            assert_eq!(places.last(), Some(&bytes.len()), "{name}: {places:?}");
+            for (character, place) in text.chars().zip(places).filter(|(it, _)| it.is_ascii()) {
+                assert_eq!(charset.ascii(&bytes[place..]), Some(character as u8), "{name}");
+            }
+        }
     }
 
     #[test]

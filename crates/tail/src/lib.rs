@@ -232,6 +232,27 @@ impl Tail {
         file.mark.offset
     }
 
+    /// The first bytes of a content whose turn it is, at most so many, and whether its last line,
+    /// if it has no end, is whole by now.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub fn beginning(&self, id: FileId, max_bytes: usize) -> std::io::Result<(Vec<u8>, bool)> {
+        let file = self.files.get(&id);
+        let Some((open, file)) = file.and_then(|file| Some((file.open.as_ref()?, file))) else {
+            return Ok((Vec::new(), false));
+        };
+        Ok((window::peek(open, file.is_gzip, 0, max_bytes)?, self.flushes))
+    }
+
+    /// Reading goes on at this offset, which is in the window, if it has not come so far: what is
+    /// before it is no record.
+    pub fn skip_to(&mut self, id: FileId, offset: u64) {
+        if let Some(file) = self.files.get_mut(&id).filter(|file| file.mark.offset < offset) {
+            (file.mark.offset, file.mark.is_within) = (offset, false);
+        }
+    }
+
     /// The end of the range that began last. Nothing was read if it is where it began.
     pub fn end_range(&mut self, id: FileId) -> u64 {
         let window = &self.window;

@@ -164,12 +164,12 @@ impl Splitter {
             return pattern.find_at(bytes, from).map(|found| (found.start(), found.end()));
         }
         let text = self.charset.decode(bytes);
-        let place = |text: &[u8]| self.charset.encoded_len(&String::from_utf8_lossy(text));
+        let place = |at: usize| self.charset.place(bytes, &text, at);
         let mut at = 0;
         while let Some(found) = pattern.find_at(&text, at) {
-            let start = place(&text[..found.start()]);
+            let start = place(found.start());
             if start >= from {
-                return Some((start, place(&text[..found.end()]).min(bytes.len())));
+                return Some((start, place(found.end())));
             }
             at = found.end().max(at + 1);
             if at > text.len() {

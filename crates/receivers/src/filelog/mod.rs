@@ -11,6 +11,7 @@
 
 mod attributes;
 mod config;
+mod header;
 mod lines;
 mod metrics;
 mod operators;
@@ -34,6 +35,7 @@ use crate::receiver::{
 pub use config::FilelogConfig;
 pub use metrics::Counters;
 
+use self::header::Headers;
 use self::lines::Lines;
 use self::progress::Progress;
 use self::reader::Reader;
@@ -102,8 +104,12 @@ impl BoundReceiver for Bound {
             let mut tail = Tail::new(config.options.clone(), known, Instant::now());
             let progress = Progress::new(&mut tail, checkpoint, streams);
             let lines = Lines::new(&config);
+            let charset = config.options.splitter.charset;
             let (stop, counters) = parts;
-            let reader = Reader::new(tail, progress, lines, config.files, ingress, counters, stop);
+            let headers = config.header.map(|it| Headers::new(it, charset, Arc::clone(&counters)));
+            let mut reader =
+                Reader::new(tail, progress, lines, config.files, ingress, counters, stop);
+            reader.headers = headers;
             let _ = ended.send(runtime.block_on(reader.run()));
         };
         if let Err(error) = std::thread::Builder::new().name("filelog".to_owned()).spawn(run) {

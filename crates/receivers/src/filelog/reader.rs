@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::held::HeldFrom;
 use super::attributes::{Attributes, FileAttributes};
+use super::header::{CACHED_HEADERS, Headers};
 use super::lines::{Lines, REQUEST_BYTES};
 use super::metrics::Counters;
 use super::progress::Progress;
@@ -40,6 +41,7 @@ pub(super) struct Reader {
     progress: Progress,
     lines: Lines,
     files: FileAttributes,
+    pub(super) headers: Option<Headers>,
     attributes: HashMap<FileId, (u64, Attributes)>,
     /// Ranges that are refused for good: read in smaller requests, then left out.
     poison: HashMap<FileId, Poison>,
@@ -81,6 +83,7 @@ impl Reader {
             progress,
             lines,
             files,
+            headers: None,
             attributes,
             poison,
             ingress,
@@ -314,7 +317,17 @@ impl Reader {
         now: Instant,
     ) -> (Range<u64>, Option<u64>, Turn) {
         let start = self.tail.begin_range(id);
-        let attributes = attributes_of(&self.tail, id, &self.files, &mut self.attributes);
+        let headers = self.headers.as_mut();
+        let of_header = headers.map(|it| it.pass(&mut self.tail, id, window_bytes, now));
+        let of_header = match of_header.transpose() {
+            Ok(attributes) => attributes,
+            Err(outcome) => {
+                self.lines.begin(id, &Attributes::new());
+                return (start..self.tail.end_range(id), outcome);
+            }
+        };
+        let cached = &mut self.attributes;
+        let attributes = attributes_of(&self.tail, id, &self.files, of_header, cached);
         self.lines.begin(id, attributes);
         let (mut most, mut skips) = (u32::MAX, false);
         if let Some(poison) = self.poison.get(&id) {
@@ -418,19 +431,26 @@ fn attributes_of<'c>(
     tail: &Tail,
     id: FileId,
     wanted: &FileAttributes,
+    of_header: Option<Attributes>,
     cached: &'c mut HashMap<FileId, (u64, Attributes)>,
 ) -> &'c Attributes {
     let path = tail.path(id).unwrap_or(std::path::Path::new(""));
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     let hash = hasher.finish();
-    if cached.len() >= CACHED_ATTRIBUTES && !cached.contains_key(&id) {
+    let most = if of_header.is_some() { CACHED_HEADERS } else { CACHED_ATTRIBUTES };
+    if cached.len() >= most && !cached.contains_key(&id) {
         cached.clear();
     }
-    let make = || (hash, wanted.of(path, tail.metadata(id).as_ref()));
-    let entry = cached.entry(id).or_insert_with(make);
-    if entry.0 != hash {
-        *entry = make();
+    let make = || {
+        let mut attributes = wanted.of(path, tail.metadata(id).as_ref());
+        let of_header = of_header.unwrap_or_default();
+        attributes.retain(|(key, _)| of_header.iter().all(|(other, _)| other != key));
+        attributes.extend(of_header);
+        (hash, attributes)
+    };
+    if cached.get(&id).is_none_or(|entry| entry.0 != hash) {
+        cached.insert(id, make());
     }
-    &entry.1
+    &cached[&id].1
 }

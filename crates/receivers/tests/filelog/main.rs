@@ -3,6 +3,7 @@
 mod delivery;
 mod finally_refused;
 mod harness;
+mod header;
 mod operators;
 mod restarts;
 mod rotation;

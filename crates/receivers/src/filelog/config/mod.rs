@@ -12,6 +12,7 @@ use sluice_otlp::AnyValue;
 use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
 
 use super::attributes::FileAttributes;
+use super::header::HeaderConfig;
 
 const MIB: u64 = 1 << 20;
 
@@ -22,6 +23,7 @@ pub struct FilelogConfig {
     /// Attributes of the resource of all records.
     pub resource: Vec<(String, AnyValue)>,
     pub operators: ChainConfig,
+    pub header: Option<HeaderConfig>,
     /// The extension in whose directory the checkpoint is.
     pub storage: Option<String>,
 }
@@ -87,7 +89,7 @@ impl FilelogConfig {
         let doc = "Operators that parse and change each record, in this order: `docs/operators.md` \
                    has them.";
         let operators = Chain::read(fields, "operators", doc).labelled(labels);
-        fields.not_yet("header", "the first lines of a file are records as all others");
+        let header = read_header(fields, starts_at_end);
         let options = Options {
             include,
             exclude,
@@ -104,7 +106,7 @@ impl FilelogConfig {
             deletes,
             locks,
         };
-        FilelogConfig { options, files, resource, operators, storage }
+        FilelogConfig { options, files, resource, operators, header, storage }
     }
 }
 
@@ -192,6 +194,16 @@ fn read_compression(fields: &mut Fields<'_>) -> Compression {
     let doc = "Empty: no file is compressed. `gzip`: all are. `auto`: those that begin as gzip \
                does; a rotated file that is compressed meanwhile is then read on.";
     fields.choice("compression", Compression::None, &choices, doc)
+}
+
+fn read_header(fields: &mut Fields<'_>, starts_at_end: bool) -> Option<HeaderConfig> {
+    let doc = "The first lines of each file, 64 KiB at most, that say something of all of its \
+               records. They are no records. Needs `start_at: beginning`.";
+    let header = fields.section_unless_empty("header", doc, HeaderConfig::read);
+    if header.is_some() && starts_at_end {
+        fields.error_at("header", "needs `start_at: beginning`");
+    }
+    header.flatten()
 }
 
 fn read_deletes(fields: &mut Fields<'_>, starts_at_end: bool) -> bool {

@@ -58,6 +58,7 @@ acquire_fs_lock: true
 attributes: {a: b}
 resource: {service.name: c}
 operators: []
+header: {pattern: '^#', metadata_operators: [{type: noop}]}
 storage: file_storage
 retry_on_failure: {enabled: true, initial_interval: 1s, max_interval: 2s, max_elapsed_time: 0}
 ordering_criteria:
@@ -98,6 +99,7 @@ skip_unmodified_files: true
     assert_eq!((options.max_open, options.compression), (10, Compression::Auto));
     assert_eq!(config.storage.as_deref(), Some("file_storage"));
     assert_eq!(config.resource.len() + config.files.constant.len(), 2);
+    assert!(config.header.is_some());
 }
 
 #[test]
@@ -109,7 +111,12 @@ fn mistakes_are_named_with_their_place() {
         ("include: [/a], encoding: utf-9", "encoding"),
         ("include: [/a], delete_after_read: true", "needs `start_at: beginning`"),
         ("include: [/a], operators: [{type: json_parsr}]", "json_parsr"),
-        ("include: [/a], header: {pattern: x}", "header` is not in this build"),
+        ("include: [/a], header: {pattern: x}", "metadata_operators` is required"),
+        ("include: [/a], header: {metadata_operators: [{type: noop}]}", "pattern` is required"),
+        (
+            "include: [/a], header: {pattern: x, metadata_operators: [{type: noop}]}",
+            "header` needs `start_at: beginning`",
+        ),
         ("include: [/a], attributes: {a: 'EXPR(1 +)'}", "attributes` has a wrong `a`: "),
         ("include: [/a], resource: {a: 'EXPR(level)'}", "`level` is always nil"),
         ("include: [/a], attributes: [a]", "must be a mapping"),
