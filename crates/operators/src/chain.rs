@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use sluice_config::Fields;
 
+pub use self::config::OnError;
+use self::config::OperatorConfig;
 pub(crate) use self::config::describe_common;
-use self::config::{OnError, OperatorConfig};
 use crate::expression::Expression;
 use crate::operator::{Stage, Work};
+use crate::parsers::Syslog;
 use crate::record::{Origin, Record};
 
 /// Bytes of records that the operators of a chain may hold, beside one that is as long as its
@@ -45,6 +47,25 @@ impl ChainConfig {
             counts: Counts::default(),
             failure: None,
         }
+    }
+
+    /// The same chain behind a parser of syslog, with which records begin.
+    #[must_use]
+    pub fn behind_syslog(self, syslog: &Syslog, on_error: OnError) -> ChainConfig {
+        let parser = OperatorConfig {
+            id: "syslog_parser".to_owned(),
+            condition: None,
+            on_error,
+            work: Work::Transform(syslog.parser()),
+            ways: vec![vec![1]],
+        };
+        let mut operators = vec![parser];
+        operators.extend(self.operators.into_iter().map(|mut operator| {
+            operator.ways.iter_mut().flatten().for_each(|target| *target += 1);
+            operator
+        }));
+        let order = std::iter::once(0).chain(self.order.into_iter().map(|place| place + 1));
+        ChainConfig { operators, order: order.collect() }
     }
 
     /// Without operators, records come out as they go in.

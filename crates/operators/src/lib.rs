@@ -18,10 +18,11 @@ mod parsers;
 mod read;
 mod record;
 
-pub use chain::{Chain, ChainConfig, Counts, Failure};
+pub use chain::{Chain, ChainConfig, Counts, Failure, OnError};
 pub use encode::{Encoded, encode};
 pub use field::{Field, Root};
 pub use operators::document;
+pub use parsers::Syslog;
 pub use record::{Origin, Record};
 
 #[cfg(test)]

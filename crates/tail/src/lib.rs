@@ -41,7 +41,7 @@ pub use identity::{Head, Inode, Mark};
 pub use known::{Checkpoint, Known, decode, encode};
 pub use read::{Line, Turn};
 pub use select::{Ordering, ParseTime, SortBy, SortKind};
-pub use split::{Boundary, Splitter};
+pub use split::{Boundary, Cut, End, Splitter};
 pub use window::WINDOW_BYTES;
 
 use file::{File, Place};

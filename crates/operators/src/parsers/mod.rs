@@ -20,6 +20,7 @@ mod values;
 mod tests;
 
 use crate::operator::{Kind, Read};
+pub use syslog::Syslog;
 
 pub(crate) static PARSERS: &[Kind] = &[
     Kind {
