@@ -1,7 +1,7 @@
 //! Cuts what comes over a connection into messages: at boundaries, or by the lengths before them
 //! (RFC 6587, octet counting).
 
-use sluice_tail::{Cut, End, Splitter};
+use sluice_tail::{Boundary, Cut, End, Splitter};
 
 use super::refused::{Reason, Refused};
 
@@ -39,6 +39,14 @@ impl Cutter {
         match self {
             Cutter::Lines(splitter) => splitter.window_bytes(),
             Cutter::Counted { max_bytes } => max_bytes + DIGITS_MAX + 1,
+        }
+    }
+
+    /// Nothing more came for a moment: a match at the end of what is there is one.
+    pub(super) fn at_pause(&self) -> End {
+        match self {
+            Cutter::Lines(Splitter { boundary: Boundary::End { .. }, .. }) => End::Here,
+            _ => End::Open,
         }
     }
 

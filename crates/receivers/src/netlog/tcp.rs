@@ -146,7 +146,11 @@ impl Connection<'_> {
             }
             request.note_came(self.buffer.len());
             request.note_arrived();
-            let end = if gathered == Gathered::Ended { End::Flush } else { End::Open };
+            let end = match gathered {
+                Gathered::Full => End::Open,
+                Gathered::Due => self.cutter.at_pause(),
+                Gathered::Ended => End::Flush,
+            };
             let has_cut = self.submit(end, &mut request).await?;
             match gathered {
                 Gathered::Full if !has_cut => self.widen().await?,

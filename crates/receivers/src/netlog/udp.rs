@@ -10,7 +10,7 @@ use sluice_flow::source::Permit;
 use sluice_net::server::Listener;
 use sluice_tail::End;
 use tokio::net::UdpSocket;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -37,8 +37,10 @@ const RECORDS_MAX: usize = 8192;
 const LINGER: Duration = Duration::from_millis(100);
 /// Datagrams between two looks at other things to do.
 const READS_AT_ONCE: usize = 256;
-/// Datagrams that are still read from the kernel at the end.
-const LAST_READS: usize = 65_536;
+/// At the end, datagrams are still read from the kernel this often at most, until none comes for a
+/// moment.
+const LAST_READS: usize = 256;
+const LAST_GAP: Duration = Duration::from_millis(20);
 
 pub(super) struct Datagrams {
     pub intake: Arc<Intake>,
@@ -121,7 +123,12 @@ impl Datagrams {
                 }
             }
         }
-        self.read(socket, &mut buffer, &mut waiting, LAST_READS);
+        for _ in 0..LAST_READS {
+            if timeout(LAST_GAP, socket.readable()).await.is_err() {
+                break;
+            }
+            self.read(socket, &mut buffer, &mut waiting, READS_AT_ONCE);
+        }
         drop(listener);
         if let Some(submitting) = submitting {
             let _ = submitting.await;

@@ -20,8 +20,8 @@ async fn connect(address: std::net::SocketAddr) -> TcpStream {
 }
 
 async fn is_closed(stream: &mut TcpStream) -> bool {
-    let mut byte = [0];
-    matches!(timeout(Duration::from_secs(5), stream.read(&mut byte)).await, Ok(Ok(0) | Err(_)))
+    let mut rest = Vec::new();
+    timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await.is_ok()
 }
 
 /// The Collector's cases, and lines whose pieces come one by one.
@@ -110,6 +110,11 @@ async fn records_may_span_lines() {
     assert_eq!(engine.wait_for(1).await, ["LOG one\n at a"]);
     running.shutdown().await;
     assert_eq!(engine.bodies()[1], "LOG two\n at b", "at the end, what is there is a record");
+    let yaml = format!("{{{OPTIONS}, multiline: {{line_end_pattern: ';', omit_pattern: true}}}}");
+    let (_running, address) = start(&engine, read, &yaml).await;
+    let mut stream = connect(address).await;
+    stream.write_all(b"one\ntwo; three;").await.expect("is sent");
+    assert_eq!(engine.wait_for(4).await[2..], ["one\ntwo", "three"]);
 }
 
 #[tokio::test]
