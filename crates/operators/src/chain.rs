@@ -8,13 +8,14 @@ use std::time::Duration;
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
+pub use self::config::OnError;
+use self::config::OperatorConfig;
 pub(crate) use self::config::describe_common;
-use self::config::{OnError, OperatorConfig};
 use crate::encode::Encoder;
 use crate::expression::Expression;
 use crate::label::{Label, Labels};
-use crate::operator::{Stage, Work};
-use crate::parsers::Compiled;
+use crate::operator::{Stage, Transform, Work};
+use crate::parsers::{Compiled, Syslog};
 use crate::record::{Origin, Record};
 
 /// Bytes of records that the operators of a chain may hold, beside one that is as long as its
@@ -55,20 +56,25 @@ impl ChainConfig {
     /// The same operators, behind one that gives records these attributes, and is called
     /// `attributes`. A record on which it fails goes on without them.
     #[must_use]
-    pub fn labelled(mut self, labels: Vec<Label>) -> ChainConfig {
+    pub fn labelled(self, labels: Vec<Label>) -> ChainConfig {
         if labels.is_empty() {
             return self;
         }
+        self.behind("attributes", OnError::default(), Box::new(Labels(labels)))
+    }
+
+    /// The same operators behind a parser of syslog, with which records begin.
+    #[must_use]
+    pub fn behind_syslog(self, syslog: &Syslog, on_error: OnError) -> ChainConfig {
+        self.behind("syslog_parser", on_error, syslog.parser())
+    }
+
+    fn behind(mut self, id: &str, on_error: OnError, first: Box<dyn Transform>) -> ChainConfig {
         let targets = self.operators.iter_mut().flat_map(|it| it.ways.iter_mut().flatten());
         targets.chain(&mut self.order).for_each(|place| *place += 1);
-        let first = OperatorConfig {
-            id: "attributes".to_owned(),
-            condition: None,
-            on_error: OnError::default(),
-            work: Work::Transform(Box::new(Labels(labels))),
-            ways: vec![vec![1]],
-        };
-        self.operators.insert(0, first);
+        let work = Work::Transform(first);
+        let (id, ways) = (id.to_owned(), vec![vec![1]]);
+        self.operators.insert(0, OperatorConfig { id, condition: None, on_error, work, ways });
         self.order.insert(0, 0);
         self
     }

@@ -20,11 +20,12 @@ mod parsers;
 mod read;
 mod record;
 
-pub use chain::{Chain, ChainConfig, Counts, Failure};
+pub use chain::{Chain, ChainConfig, Counts, Failure, OnError};
 pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes};
 pub use field::{Field, Root};
 pub use label::Label;
 pub use operators::document;
+pub use parsers::Syslog;
 pub use record::{Origin, Record};
 
 #[cfg(test)]

@@ -6,8 +6,13 @@
 pub mod filelog;
 mod fluentforward;
 mod listen;
+mod netlog;
 pub mod otlp;
 mod receiver;
+mod splitting;
+mod syslog;
+mod tcplog;
+mod udplog;
 mod untold;
 
 pub use receiver::{
@@ -16,5 +21,11 @@ pub use receiver::{
 };
 
 /// The kinds of receivers in this build.
-pub static RECEIVERS: ReceiverKinds =
-    ReceiverKinds::new(&[otlp::KIND, filelog::KIND, fluentforward::KIND]);
+pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
+    otlp::KIND,
+    filelog::KIND,
+    fluentforward::KIND,
+    syslog::KIND,
+    tcplog::KIND,
+    udplog::KIND,
+]);

@@ -80,11 +80,17 @@ pub trait ReceiverConfig: Send + Sync {
         false
     }
 
-    /// Whether senders wait for answers. False for a receiver that fetches: under `ack: delivered`
-    /// it has no sender for a backend's final refusal, so that the items concerned become dead
-    /// letters.
+    /// Whether senders wait for answers. False for a receiver that fetches, or whose protocol has no
+    /// answers: under `ack: delivered` it has no sender for a backend's final refusal, so that the
+    /// items concerned become dead letters.
     fn has_senders(&self) -> bool {
         true
+    }
+
+    /// Whether it reads again what is not resolved: at a reload it begins only when the one before
+    /// has ended, and at the end it is told last.
+    fn fetches(&self) -> bool {
+        !self.has_senders()
     }
 
     /// Where it keeps its checkpoint.

@@ -46,7 +46,7 @@ pub use journal::{Journal, Write};
 pub use known::Known;
 pub use read::{Line, Turn};
 pub use select::{Ordering, ParseTime, SortBy, SortKind};
-pub use split::{Boundary, Splitter};
+pub use split::{Boundary, Cut, End, Splitter};
 pub use window::WINDOW_BYTES;
 
 use file::{File, Place};

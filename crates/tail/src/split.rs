@@ -36,7 +36,7 @@ pub struct Splitter {
 
 /// The next part of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub struct Cut {
     /// Bytes up to the next part.
     pub consumed: usize,
     /// The record's place: nothing if the part is left out.
@@ -47,7 +47,7 @@ pub(crate) struct Cut {
 
 /// Whether more will come behind the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// There is more in the file.
     Open,
     /// The file has no more now.
@@ -59,7 +59,7 @@ pub(crate) enum End {
 impl Splitter {
     /// Cuts the first part off. `None`: more bytes are needed, [`Splitter::window_bytes`] at most.
     /// `is_within`: the bytes begin within a record whose rest is left out.
-    pub(crate) fn next(&self, bytes: &[u8], end: End, is_within: bool) -> Option<Cut> {
+    pub fn next(&self, bytes: &[u8], end: End, is_within: bool) -> Option<Cut> {
         if bytes.is_empty() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Splitter {
     }
 
     /// Enough bytes to cut a part off.
-    pub(crate) fn window_bytes(&self) -> usize {
+    pub fn window_bytes(&self) -> usize {
         self.max_bytes.saturating_add(self.charset.unit() + 4)
     }
 

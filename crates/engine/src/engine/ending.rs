@@ -50,9 +50,8 @@ impl Engine {
     pub async fn shutdown(mut self, drain_timeout: Duration) -> ShutdownReport {
         self.status.ready.store(false, Ordering::Release);
         let deadline = Instant::now() + drain_timeout;
-        let (answering, fetching): (Vec<_>, Vec<_>) = std::mem::take(&mut self.receivers)
-            .into_iter()
-            .partition(|running| running.has_senders);
+        let (answering, fetching): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.receivers).into_iter().partition(|running| !running.fetches);
         fetching.iter().for_each(|running| self.intakes[&running.id].close());
         let mut ending = std::mem::take(&mut self.ending);
         // All at once: their listeners close first, then requests in flight end.

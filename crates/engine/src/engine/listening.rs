@@ -35,7 +35,7 @@ impl Engine {
         let mut bound = BoundReceivers::new();
         for planned in plan.receivers.iter().filter(|planned| !self.has_receiver(planned)) {
             let replaces = self.receivers.iter().any(|running| running.id == planned.id);
-            if replaces && !planned.config.has_senders() {
+            if replaces && planned.config.fetches() {
                 bound.insert(planned.id.clone(), None);
                 continue;
             }
@@ -87,7 +87,7 @@ impl Engine {
             if !self.has_receiver(planned) {
                 let replaces = counters.contains_key(&planned.id);
                 let has_ended = self.streams.contains_key(&planned.id);
-                if replaces && !has_ended && !planned.config.has_senders() {
+                if replaces && !has_ended && planned.config.fetches() {
                     tracing::warn!(
                         receiver = %planned.id, timeout = ?ENDING_TIMEOUT,
                         "the receiver as it was configured before has not ended in time: what it \
@@ -126,7 +126,7 @@ impl Engine {
         self.receivers.push(RunningReceiver {
             id: planned.id.clone(),
             fingerprint: planned.fingerprint,
-            has_senders: planned.config.has_senders(),
+            fetches: planned.config.fetches(),
             handle,
         });
     }

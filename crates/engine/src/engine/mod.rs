@@ -41,8 +41,7 @@ pub(crate) const USER_AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION")
 struct RunningReceiver {
     id: String,
     fingerprint: u64,
-    /// It does not fetch.
-    has_senders: bool,
+    fetches: bool,
     handle: Box<dyn StartedReceiver>,
 }
 

@@ -161,11 +161,10 @@ impl Listener {
         match (&self.address, &other.address) {
             (Address::Unix(one), Address::Unix(other)) => one == other,
             (Address::Tcp(one, family), Address::Tcp(other, other_family)) => {
-                let Some((one, other)) = host_port(one).zip(host_port(other)) else { return false };
-                let (own, of_other) = (families(one.0, *family), families(other.0, *other_family));
-                let share = own.0 && of_other.0 || own.1 && of_other.1;
-                let is_one = is_any(one.0) || is_any(other.0) || is_same(one.0, other.0);
-                one.1 == other.1 && one.1 != 0 && share && is_one
+                clash((one, *family), (other, *other_family))
+            }
+            (Address::Udp(one), Address::Udp(other)) => {
+                clash((one, Family::Any), (other, Family::Any))
             }
             _ => false,
         }
@@ -185,6 +184,14 @@ impl Listener {
             _ => false,
         }
     }
+}
+
+fn clash((one, family): (&str, Family), (other, other_family): (&str, Family)) -> bool {
+    let Some((one, other)) = host_port(one).zip(host_port(other)) else { return false };
+    let (own, of_other) = (families(one.0, family), families(other.0, other_family));
+    let share = own.0 && of_other.0 || own.1 && of_other.1;
+    let is_one = is_any(one.0) || is_any(other.0) || is_same(one.0, other.0);
+    one.1 == other.1 && one.1 != 0 && share && is_one
 }
 
 fn host_port(address: &str) -> Option<(&str, u16)> {

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UdpSocket, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
+use super::datagrams;
 use super::transport::Socket;
 
 /// Connections that wait in the kernel until they are accepted: a burst of them is accepted over
@@ -27,6 +28,8 @@ pub enum Address {
     /// `host:port`; no host and `0.0.0.0` mean all interfaces, port 0 a free one.
     Tcp(String, Family),
     Unix(PathBuf),
+    /// As `Tcp`, of both families, for datagrams.
+    Udp(String),
 }
 
 /// The addresses of a host that are meant.
@@ -60,7 +63,7 @@ impl fmt::Display for Family {
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address, _) => formatter.write_str(address),
+            Address::Tcp(address, _) | Address::Udp(address) => formatter.write_str(address),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -107,6 +110,7 @@ enum Inner {
     Tcp(TcpListener),
     /// The path is removed when the listener is dropped.
     Unix(UnixListener, PathBuf),
+    Udp(UdpSocket),
 }
 
 /// A bound address. It is open until the last clone is dropped, so that one server can take it over
@@ -125,7 +129,12 @@ impl Listener {
         held: &[Listener],
     ) -> Result<Self, BindError> {
         let path = match address {
-            Address::Tcp(text, family) => return bind_tcp(address, text, *family, held).await,
+            Address::Tcp(text, family) => {
+                return bind_ip(address, text, *family, Open::Tcp, held).await;
+            }
+            Address::Udp(text) => {
+                return bind_ip(address, text, Family::Any, Open::Udp, held).await;
+            }
             Address::Unix(path) => path,
         };
         let has_path = |own: &&Listener| matches!(&*own.0, Inner::Unix(_, own) if own == path);
@@ -137,17 +146,26 @@ impl Listener {
     }
 
     /// True if it is bound to this address, and to as many families.
-    fn has_address(&self, address: SocketAddr, only_v6: bool) -> bool {
-        let Inner::Tcp(listener) = &*self.0 else { return false };
-        let is_only_v6 = || socket2::SockRef::from(listener).only_v6().unwrap_or(true);
-        listener.local_addr().is_ok_and(|own| own == address)
-            && (address.is_ipv4() || is_only_v6() == only_v6)
+    fn has_address(&self, open: Open, address: SocketAddr, only_v6: bool) -> bool {
+        let socket = match (&*self.0, open) {
+            (Inner::Tcp(listener), Open::Tcp) => socket2::SockRef::from(listener),
+            (Inner::Udp(socket), Open::Udp) => socket2::SockRef::from(socket),
+            _ => return false,
+        };
+        self.local_address().is_some_and(|own| own == address)
+            && (address.is_ipv4() || socket.only_v6().unwrap_or(true) == only_v6)
+    }
+
+    /// The socket of an address for datagrams.
+    pub fn datagrams(&self) -> Option<&UdpSocket> {
+        if let Inner::Udp(socket) = &*self.0 { Some(socket) } else { None }
     }
 
     /// The address as it is now, with its real port. `None` for a Unix socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         match &*self.0 {
             Inner::Tcp(listener) => listener.local_addr().ok(),
+            Inner::Udp(socket) => socket.local_addr().ok(),
             Inner::Unix(..) => None,
         }
     }
@@ -163,6 +181,8 @@ impl Listener {
                 Ok((Either::Left(stream), Some(address)))
             }
             Inner::Unix(listener, _) => Ok((Either::Right(listener.accept().await?.0), None)),
+            // Datagrams have no connections.
+            Inner::Udp(_) => std::future::pending().await,
         }
     }
 }
@@ -175,10 +195,17 @@ impl Drop for Inner {
     }
 }
 
-async fn bind_tcp(
+#[derive(Clone, Copy)]
+enum Open {
+    Tcp,
+    Udp,
+}
+
+async fn bind_ip(
     address: &Address,
     text: &str,
     family: Family,
+    open: Open,
     held: &[Listener],
 ) -> Result<Listener, BindError> {
     let malformed = || BindError::Malformed { address: text.to_owned() };
@@ -205,11 +232,15 @@ async fn bind_tcp(
     let mut refused = None;
     for candidate in candidates {
         let only_v6 = family == Family::V6 || !candidate.ip().is_unspecified();
-        if let Some(own) = held.iter().find(|own| own.has_address(candidate, only_v6)) {
+        if let Some(own) = held.iter().find(|own| own.has_address(open, candidate, only_v6)) {
             return Ok(own.clone());
         }
-        match listen(candidate, only_v6) {
-            Ok(listener) => return Ok(Listener(Arc::new(Inner::Tcp(listener)))),
+        let opened = match open {
+            Open::Tcp => listen(candidate, only_v6).map(Inner::Tcp),
+            Open::Udp => datagrams::open(candidate, only_v6).map(Inner::Udp),
+        };
+        match opened {
+            Ok(inner) => return Ok(Listener(Arc::new(inner))),
             // The next candidate would be another socket than the one that was meant.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 let mut held = held.iter().filter_map(Listener::local_address);

@@ -41,6 +41,7 @@ mod charges;
 mod connection;
 mod cors;
 mod counters;
+mod datagrams;
 mod header_blocks;
 mod header_timer;
 mod listener;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::either::Either;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Serving;
@@ -64,6 +65,14 @@ impl Stream {
 
     pub fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
+    }
+
+    /// The address that the peer has connected to. `None` over a Unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match &self.transport {
+            Either::Left(socket) => socket.local_address(),
+            Either::Right(tls) => tls.get_ref().0.local_address(),
+        }
     }
 
     /// A request begins: the first byte of a message has come.

@@ -1,6 +1,7 @@
 //! The byte stream of a connection, whatever is below it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -54,6 +55,12 @@ impl ScheduledSocket {
             write_timeout,
             write_stall: None,
         }
+    }
+
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        let Either::Left(tcp) = &self.socket else { return None };
+        let address = tcp.local_addr().ok()?;
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 
     fn poll_write_with(

@@ -17,10 +17,19 @@ const PATHS_LIMIT: usize = 1000;
 
 /// The fate of a record that an operator fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OnError {
-    pub sends: bool,
+pub struct OnError {
+    pub(super) sends: bool,
     /// The failure is counted, and not reported.
-    pub is_quiet: bool,
+    pub(super) is_quiet: bool,
+}
+
+impl OnError {
+    /// Reads the option `on_error`.
+    pub fn read(fields: &mut Fields<'_>) -> OnError {
+        let doc = "A record on which the operator fails goes on unchanged, or is dropped. `_quiet` \
+                   reports nothing.";
+        fields.choice("on_error", ON_ERROR[0].1, &ON_ERROR, doc)
+    }
 }
 
 impl Default for OnError {
@@ -84,9 +93,7 @@ fn read_common(fields: &mut Fields<'_>, is_plain: bool) -> Common {
         outputs = fields.string_list("output", &[], doc);
         let doc = "An expression. Records for which it does not hold pass the operator unchanged.";
         condition = read::condition(fields, "if", doc);
-        let doc = "A record on which the operator fails goes on unchanged, or is dropped. `_quiet` \
-                   reports nothing.";
-        on_error = fields.choice("on_error", ON_ERROR[0].1, &ON_ERROR, doc);
+        on_error = OnError::read(fields);
     }
     let route = Route { outputs, span: fields.span_of("output") };
     Common { id, id_span, route, condition, on_error }

@@ -22,6 +22,7 @@ mod tests;
 
 pub(crate) use self::compiled::{Compiled, Step};
 use crate::operator::{Kind, Read};
+pub use syslog::Syslog;
 
 pub(crate) static PARSERS: &[Kind] = &[
     Kind {

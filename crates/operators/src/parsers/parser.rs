@@ -66,6 +66,19 @@ impl Parser {
         *from == Field::body() && *to == Field::attributes() && !has_more
     }
 
+    /// From the body to the attributes, without embedded sections.
+    pub(super) fn plain() -> Parser {
+        Parser {
+            from: Field::body(),
+            to: Field::attributes(),
+            body: None,
+            time: None,
+            severity: None,
+            trace: None,
+            scope_name: None,
+        }
+    }
+
     /// True if a section `timestamp` says where the time comes from.
     pub(super) fn has_time(&self) -> bool {
         self.time.is_some()

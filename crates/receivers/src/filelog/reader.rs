@@ -323,7 +323,7 @@ impl Reader {
             Ok(attributes) => attributes,
             Err(outcome) => {
                 self.lines.begin(id, &Attributes::new());
-                return (start..self.tail.end_range(id), outcome);
+                return (start..self.tail.end_range(id), None, outcome);
             }
         };
         let cached = &mut self.attributes;

@@ -35,7 +35,8 @@ impl Framing {
                     format!("the message has {found} bytes, not {length} as its length says")
                 })?;
                 match &rest[length..] {
-                    "" | "\n" => Ok(message),
+                    // Some senders count a line feed that ends the message.
+                    "" | "\n" => Ok(message.strip_suffix('\n').unwrap_or(message)),
                     _ => Err("there is text behind the message".to_owned()),
                 }
             }

@@ -59,6 +59,12 @@ const SEVERITIES: [(&str, u8); 8] = [
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let parser = Parser::read(fields);
+    let syslog = read_syslog(fields);
+    Some(Box::new(SyslogParser { parser: parser?, ..syslog? }))
+}
+
+/// Reads the options of the protocol: the parser reads the body and sets attributes.
+fn read_syslog(fields: &mut Fields<'_>) -> Option<SyslogParser> {
     let protocols =
         [("rfc3164", Protocol::Rfc3164), ("rfc5424", Protocol::Rfc5424), ("none", Protocol::Raw)];
     let doc = "The form of messages; `none` takes any text, perhaps with a priority before it. \
@@ -89,13 +95,38 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
         (false, Some(trailer)) => Framing::Trailer(trailer),
         (false, None) => Framing::Bare,
     };
-    Some(Box::new(SyslogParser {
-        parser: parser?,
+    Some(SyslogParser {
+        parser: Parser::plain(),
         protocol: protocol?,
         framing,
         location: location?,
         may_lack_priority: may_lack_priority && !counts_octets,
-    }))
+    })
+}
+
+/// The options of syslog of a receiver, as those of `syslog_parser` have them.
+#[derive(Clone)]
+pub struct Syslog(SyslogParser);
+
+impl Syslog {
+    /// `None`: an option is wrong, which the diagnostics say.
+    pub fn read(fields: &mut Fields<'_>) -> Option<Syslog> {
+        read_syslog(fields).map(Syslog)
+    }
+
+    /// The length of each message stands before it.
+    pub fn counts_octets(&self) -> bool {
+        matches!(self.0.framing, Framing::Counted { .. })
+    }
+
+    /// The byte behind each message, if the options name one.
+    pub fn trailer(&self) -> Option<u8> {
+        if let Framing::Trailer(trailer) = self.0.framing { Some(trailer) } else { None }
+    }
+
+    pub(crate) fn parser(&self) -> Box<dyn Transform> {
+        Box::new(self.0.clone())
+    }
 }
 
 impl Transform for SyslogParser {

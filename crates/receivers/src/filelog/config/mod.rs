@@ -5,14 +5,14 @@ mod time;
 
 use std::time::Duration;
 
-use regex::bytes::Regex;
-use sluice_config::{Fields, Pattern, Value};
+use sluice_config::Fields;
 use sluice_operators::{Chain, ChainConfig, Label, Root};
 use sluice_otlp::AnyValue;
 use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
 
 use super::attributes::FileAttributes;
 use super::header::HeaderConfig;
+use crate::splitting;
 
 const MIB: u64 = 1 << 20;
 
@@ -82,7 +82,7 @@ impl FilelogConfig {
         let mut labels = Vec::new();
         let files = read_attributes(fields, &mut labels);
         let doc = "Attributes of the resource of all records. Values may have `EXPR(…)` in them.";
-        let resource = constants(fields, Root::Resource, doc, &mut labels);
+        let resource = splitting::constants(fields, Root::Resource, doc, &mut labels);
         let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
                    `buffer.directory`; without that in memory only.";
         let storage = fields.non_empty_string("storage", doc);
@@ -125,24 +125,11 @@ fn globs(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<Glob> {
 }
 
 fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
-    let kind = "name of an encoding";
-    let doc = "`utf-8` (bytes that are none become U+FFFD), `utf-8-raw` (a record with such bytes \
-               has a body of bytes), `nop` (bytes, not cut into lines), `ascii`, `latin-1`, \
-               `utf-16le`, `utf-16be`, or any encoding of the WHATWG standard, as `big5`.";
-    let charset = fields.parsed("encoding", kind, Some("utf-8"), doc, Charset::named);
-    let charset = charset.unwrap_or(Charset::Utf8);
-    let doc = "Where records end, if not at line ends: exactly one pattern.";
-    let boundary = fields.section_unless_empty("multiline", doc, read_multiline).flatten();
-    let boundary = match boundary {
-        Some(boundary) => {
-            if charset == Charset::Nop {
-                fields.error_at("multiline", "cannot be used with `encoding: nop`");
-            }
-            boundary
-        }
-        None if charset == Charset::Nop => Boundary::None,
-        None => Boundary::LineFeed,
-    };
+    let charset = splitting::encoding(fields);
+    let boundary = splitting::multiline(fields, charset).unwrap_or(match charset {
+        Charset::Nop => Boundary::None,
+        _ => Boundary::LineFeed,
+    });
     let doc = "The longest record, in bytes of the file.";
     let max_bytes = fields.size("max_log_size", MIB, 1..=1024 * MIB, doc) as usize;
     let truncates = fields.choice(
@@ -151,41 +138,10 @@ fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
         &[("split", false), ("truncate", true)],
         "`split`: a longer record becomes several. `truncate`: its rest is left out.",
     );
-    let doc = "Keeps white space before a record's text.";
-    let keeps_leading = fields.boolean("preserve_leading_whitespaces", false, doc);
-    let doc = "Keeps white space behind a record's text.";
-    let keeps_trailing = fields.boolean("preserve_trailing_whitespaces", false, doc);
+    let (keeps_leading, keeps_trailing) = splitting::white_space(fields);
     // A character of UTF-16 must fit.
     let max_bytes = max_bytes.max(4);
     Splitter { boundary, charset, max_bytes, truncates, keeps_leading, keeps_trailing }
-}
-
-fn read_multiline(fields: &mut Fields<'_>) -> Option<Boundary> {
-    let mut pattern = |key: &str, doc: &str| {
-        let compile = |text: &str| match text {
-            "" => Ok(None),
-            text => bytes_pattern(&format!("(?m){text}")).map(Some),
-        };
-        fields.parsed(key, "regular expression", None, doc, compile).flatten()
-    };
-    let start = pattern("line_start_pattern", "A record begins where this matches.");
-    let end = pattern("line_end_pattern", "A record ends behind what this matches.");
-    let omit = fields.boolean("omit_pattern", false, "Leaves out what the pattern matches.");
-    match (start, end) {
-        (Some(pattern), None) => Some(Boundary::Start { pattern, omit }),
-        (None, Some(pattern)) => Some(Boundary::End { pattern, omit }),
-        (Some(_), Some(_)) => {
-            fields.error("cannot have both `line_start_pattern` and `line_end_pattern`");
-            None
-        }
-        (None, None) => None,
-    }
-}
-
-/// A pattern of the Collector, for bytes.
-fn bytes_pattern(text: &str) -> Result<Regex, String> {
-    let pattern = Pattern::new(text)?;
-    Regex::new(pattern.regex().as_str()).map_err(|error| error.to_string().replace('\n', " "))
 }
 
 fn read_compression(fields: &mut Fields<'_>) -> Compression {
@@ -231,15 +187,8 @@ fn read_without_effect(fields: &mut Fields<'_>) {
         fields.warn_at("on_truncate", message);
     }
     let doc = "What is refused is always read again, and nothing is given up.";
-    fields.section_or_default("retry_on_failure", doc, |fields| {
-        let doc = "Always on: `false` causes a warning.";
-        if !fields.boolean("enabled", true, doc) {
-            fields.warn_at("enabled", "has no effect: a refused line is always read again");
-        }
-        fields.no_effect("initial_interval", "a refusal says when to try again");
-        fields.no_effect("max_interval", "a refusal says when to try again");
-        fields.no_effect("max_elapsed_time", "nothing is given up");
-    });
+    let what = "a refused line is always read again";
+    splitting::retry_on_failure(fields, doc, what);
 }
 
 fn read_attributes(fields: &mut Fields<'_>, labels: &mut Vec<Label>) -> FileAttributes {
@@ -285,48 +234,8 @@ fn read_attributes(fields: &mut Fields<'_>, labels: &mut Vec<Label>) -> FileAttr
         constant: Vec::new(),
     };
     let doc = "Attributes of all records. Values may have `EXPR(…)` in them.";
-    files.constant = constants(fields, Root::Attributes, doc, labels);
+    files.constant = splitting::constants(fields, Root::Attributes, doc, labels);
     files
-}
-
-/// A mapping of names to texts. Those with expressions are added to the labels.
-fn constants(
-    fields: &mut Fields<'_>,
-    root: Root,
-    doc: &str,
-    labels: &mut Vec<Label>,
-) -> Vec<(String, AnyValue)> {
-    let key = if root == Root::Resource { "resource" } else { "attributes" };
-    let Some(node) = fields.node(key, "map of strings", doc) else { return Vec::new() };
-    let entries = match &node.value {
-        Value::Mapping(entries) => entries.as_slice(),
-        _ if node.is_null() => &[],
-        _ => {
-            fields.error_at(key, "must be a mapping of names to texts");
-            &[]
-        }
-    };
-    let mut constants = Vec::new();
-    for entry in entries {
-        let Some(scalar) = entry.value.as_scalar() else {
-            fields.error_at(key, &format!("has `{}`, which must be a text", entry.key));
-            continue;
-        };
-        if scalar.text.contains("EXPR(") {
-            match Label::new(root, &entry.key, &scalar.text) {
-                Ok(label) => {
-                    for warning in label.warnings() {
-                        fields.warn_at(key, &format!("is probably wrong: {warning}"));
-                    }
-                    labels.push(label);
-                }
-                Err(why) => fields.error_at(key, &format!("has a wrong `{}`: {why}", entry.key)),
-            }
-            continue;
-        }
-        constants.push((entry.key.clone(), AnyValue::String(scalar.text.clone())));
-    }
-    constants
 }
 
 #[cfg(test)]

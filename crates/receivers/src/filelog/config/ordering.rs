@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sluice_config::Fields;
 use sluice_tail::{Ordering, ParseTime, SortBy, SortKind};
 
-use super::bytes_pattern;
 use super::time::Layout;
+use crate::splitting::bytes_pattern;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

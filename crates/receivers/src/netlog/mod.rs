@@ -1,0 +1,258 @@
+//! Log lines that come over a socket: what `tcplog`, `udplog` and `syslog` have in common.
+//!
+//! A message goes through these steps:
+//!
+//! 1. it is read, with memory for it (`tcp`: a connection; `udp`: datagrams);
+//! 2. it is cut off (`cutter`), and becomes a record, which goes through the operators (`records`);
+//! 3. the records that came together are submitted as one request, and the next ones are read when
+//!    deliveries want more (`intake`).
+//!
+//! None of the protocols has an answer: what has been read is lost only if the process is killed,
+//! or if it ends while the engine takes nothing.
+
+mod attributes;
+mod config;
+mod counters;
+mod cutter;
+mod intake;
+mod kernel;
+mod records;
+mod refused;
+mod tcp;
+#[cfg(test)]
+pub(crate) mod testing;
+mod udp;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use sluice_flow::BoxFuture;
+use sluice_net::server::{
+    Address, BindError, Listener, Protocols, ServerResources, Serving, serve_streams,
+};
+use sluice_net::tls::{ServerTls, TlsOptions, server_tls};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::attributes::Names;
+pub(crate) use self::config::{Common, Framing, NetlogConfig, Source, TcpConfig, UdpConfig};
+pub(crate) use self::counters::{Counters, metrics};
+use self::intake::Intake;
+use self::records::Records;
+use crate::receiver::{
+    BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
+    ReceiverError, StartedReceiver, Streams,
+};
+
+/// Records that operators hold are let go at most this late.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// At the end, what has come may take this long to be accepted.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl NetlogConfig {
+    fn address(&self) -> &Address {
+        match &self.source {
+            Source::Tcp(tcp) => &tcp.address,
+            Source::Udp(udp) => &udp.address,
+        }
+    }
+
+    fn tls(&self) -> Option<&TlsOptions> {
+        if let Source::Tcp(tcp) = &self.source { tcp.tls.as_ref() } else { None }
+    }
+
+    fn protocol(&self) -> &'static str {
+        if let Source::Tcp(_) = self.source { "tcp" } else { "udp" }
+    }
+}
+
+impl ReceiverConfig for NetlogConfig {
+    fn listening(&self) -> Vec<Listening<'_>> {
+        let limit_bytes = match &self.source {
+            Source::Tcp(tcp) => tcp.limit_bytes(),
+            Source::Udp(udp) => udp.splitter.max_bytes,
+        };
+        vec![Listening {
+            protocol: self.protocol(),
+            path: self.path,
+            address: self.address(),
+            tls: self.tls(),
+            authenticator: None,
+            request_limit: ("max_log_size", limit_bytes),
+        }]
+    }
+
+    /// Senders get no answers.
+    fn has_senders(&self) -> bool {
+        false
+    }
+
+    fn fetches(&self) -> bool {
+        false
+    }
+
+    fn bind<'a>(
+        &'a self,
+        context: BindContext<'a>,
+    ) -> BoxFuture<'a, Result<Box<dyn BoundReceiver>, ReceiverError>> {
+        Box::pin(async move {
+            let what = format!("receiver {}", context.id);
+            let tls = |tls: &TlsOptions| server_tls(&what, tls.clone(), Protocols::Other.alpn());
+            let tls = self.tls().map(tls).transpose();
+            let tls = tls.map_err(|error| ReceiverError::failed(format!("tls: {error}")))?;
+            let bound = Listener::bind_or_take_over(self.address(), context.held).await;
+            let listener = bound.map_err(|error| ReceiverError {
+                waits_for_held: matches!(error, BindError::Held { .. }),
+                ..ReceiverError::failed(error)
+            })?;
+            let (receiver, config) = (context.id.into(), self.clone());
+            Ok(Box::new(Bound { receiver, listener, tls, config }) as Box<dyn BoundReceiver>)
+        })
+    }
+}
+
+struct Bound {
+    /// The receiver's id.
+    receiver: Arc<str>,
+    listener: Listener,
+    tls: Option<ServerTls>,
+    config: NetlogConfig,
+}
+
+impl BoundReceiver for Bound {
+    fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
+        let Bound { receiver, listener, tls, config } = *self;
+        let (protocol, own) = (config.protocol(), listener.local_address());
+        let datagrams_at = own.filter(|_| listener.datagrams().is_some());
+        let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
+        let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
+        // The counts of another address are not those of this one.
+        let before =
+            before.filter(|it| (it.transport, it.datagrams_at) == (protocol, datagrams_at));
+        let counters = before.unwrap_or_else(|| Arc::new(Counters::new(protocol, datagrams_at)));
+        let Common { attributes, resource, labels, operators } = config.common;
+        let operators = operators.labelled(labels);
+        let charset = match &config.source {
+            Source::Tcp(tcp) => tcp.charset,
+            Source::Udp(udp) => udp.splitter.charset,
+        };
+        let ingress = context.ingress;
+        let records =
+            Records::new(charset, resource, &operators, ingress.clone(), Arc::clone(&counters));
+        let counters_of_intake = Arc::clone(&counters);
+        let intake = Intake { receiver, ingress, counters: counters_of_intake, records };
+        let (intake, names) = (Arc::new(intake), Arc::<Names>::default());
+        let shutdown = CancellationToken::new();
+        let serving: BoxFuture<'static, ()> = match config.source {
+            Source::Tcp(tcp) => {
+                let serving = serving(&tcp, tls, context.resources, &counters, &shutdown);
+                let streams = AtomicU64::new(0);
+                let intake = Arc::clone(&intake);
+                let handler = tcp::Handler { intake, config: tcp, attributes, names, streams };
+                Box::pin(serve_streams(listener.clone(), serving, handler))
+            }
+            Source::Udp(udp) => {
+                let intake = Arc::clone(&intake);
+                let own = own.map(udp::canonical);
+                let datagrams = udp::Datagrams { intake, config: udp, attributes, names, own };
+                let receiving = Arc::new(datagrams).receive(listener.clone(), shutdown.clone());
+                let until_cut_off = cut_off(shutdown.clone());
+                Box::pin(async move {
+                    tokio::select! {
+                        () = receiving => {}
+                        () = until_cut_off => {}
+                    }
+                })
+            }
+        };
+        let task = tokio::spawn(run(serving, intake));
+        Box::new(Running { protocol, listener, counters, task, shutdown })
+    }
+}
+
+fn serving(
+    config: &TcpConfig,
+    tls: Option<ServerTls>,
+    resources: ServerResources,
+    counters: &Counters,
+    shutdown: &CancellationToken,
+) -> Serving {
+    Serving {
+        options: config.server.clone(),
+        tls,
+        counters: Arc::clone(&counters.connections),
+        resources,
+        shutdown: shutdown.clone(),
+    }
+}
+
+/// Returns when what has come should have been submitted.
+async fn cut_off(end: CancellationToken) {
+    end.cancelled().await;
+    sleep(DRAIN_TIMEOUT).await;
+}
+
+/// Until all that has come is submitted, or cut off.
+async fn run(serving: BoxFuture<'static, ()>, intake: Arc<Intake>) {
+    let ended = CancellationToken::new();
+    let serving = async {
+        serving.await;
+        ended.cancel();
+    };
+    let flushing = async {
+        while !ended.is_cancelled() {
+            intake.flush(false).await;
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = sleep(FLUSH_INTERVAL) => {}
+            }
+        }
+    };
+    let flushing = async {
+        tokio::select! {
+            () = flushing => {}
+            () = cut_off(ended.clone()) => {}
+        }
+    };
+    tokio::join!(serving, flushing);
+    let _ = timeout(DRAIN_TIMEOUT, intake.flush(true)).await;
+}
+
+/// A receiver that listens.
+struct Running {
+    protocol: &'static str,
+    listener: Listener,
+    counters: Arc<Counters>,
+    task: JoinHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl StartedReceiver for Running {
+    fn addresses(&self) -> Vec<(&'static str, String)> {
+        let address = self.listener.local_address();
+        address.map(|address| (self.protocol, address.to_string())).into_iter().collect()
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        vec![self.listener.clone()]
+    }
+
+    fn counters(&self) -> Arc<dyn ReceiverCounters> {
+        Arc::clone(&self.counters) as _
+    }
+
+    fn shutdown(self: Box<Self>) -> BoxFuture<'static, Streams> {
+        Box::pin(async move {
+            // The port closes as soon as it takes nothing more.
+            let Running { listener, task, shutdown, .. } = *self;
+            drop(listener);
+            shutdown.cancel();
+            // Until all that has come is submitted, or cut off.
+            let _ = task.await;
+            Streams::default()
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! Datagrams: read as they come, while the ones before are submitted. Those for which there is no
+//! room are counted and lost.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sluice_flow::source::Permit;
+use sluice_net::server::Listener;
+use sluice_tail::End;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::attributes::{Attributes, Names};
+use super::config::UdpConfig;
+use super::intake::Intake;
+use super::records::Batch;
+use super::refused::{Reason, Refused};
+
+/// The longest datagram.
+const DATAGRAM_BYTES: usize = 64 << 10;
+/// A request is made of about this much.
+const WINDOW_BYTES: usize = 256 << 10;
+/// Memory of a request's datagrams, of their records and of the request, by the bytes of the first.
+const GROWTH: usize = 3;
+/// Datagrams that wait while others are submitted, in bytes with [`EACH_BYTES`] for each.
+const WAITING_MAX_BYTES: usize = 8 << 20;
+const EACH_BYTES: usize = 64;
+/// Memory is asked for in steps.
+const STEP_BYTES: usize = 64 << 10;
+/// Records of a request.
+const RECORDS_MAX: usize = 8192;
+/// What comes within this time is one request.
+const LINGER: Duration = Duration::from_millis(100);
+/// Datagrams between two looks at other things to do.
+const READS_AT_ONCE: usize = 256;
+/// At the end, datagrams are still read from the kernel this often at most, until none comes for a
+/// moment.
+const LAST_READS: usize = 256;
+const LAST_GAP: Duration = Duration::from_millis(20);
+
+pub(super) struct Datagrams {
+    pub intake: Arc<Intake>,
+    pub config: UdpConfig,
+    /// Of all records.
+    pub attributes: Attributes,
+    pub names: Arc<Names>,
+    pub own: Option<SocketAddr>,
+}
+
+/// Datagrams that wait.
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// The end of each, and its sender.
+    ends: Vec<(usize, SocketAddr)>,
+    permit: Option<Permit>,
+}
+
+impl Waiting {
+    fn weight(&self) -> usize {
+        self.bytes.len() + self.ends.len() * EACH_BYTES
+    }
+
+    /// # Errors
+    /// There is no room.
+    fn push(&mut self, intake: &Intake, bytes: &[u8], peer: SocketAddr) -> Result<(), Refused> {
+        let weight = self.weight() + bytes.len() + EACH_BYTES;
+        if weight > WAITING_MAX_BYTES {
+            let message = "too many datagrams wait to be submitted";
+            return Err(Refused::new(Reason::Overloaded, message));
+        }
+        let needed = weight.next_multiple_of(STEP_BYTES);
+        match &mut self.permit {
+            Some(permit) => permit.grow_to(needed)?,
+            None => self.permit = Some(Permit::take(intake.ingress.waiting(true), needed)?),
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push((self.bytes.len(), peer));
+        Ok(())
+    }
+}
+
+impl Datagrams {
+    /// Until it is told to stop; then all that has come is submitted.
+    pub(super) async fn receive(self: Arc<Self>, listener: Listener, stop: CancellationToken) {
+        let Some(socket) = listener.datagrams() else { return };
+        let mut buffer = vec![0; DATAGRAM_BYTES];
+        let mut waiting = Waiting::default();
+        let mut due = Instant::now();
+        let mut submitting: Option<AbortOnDropHandle<()>> = None;
+        loop {
+            let (is_empty, now) = (waiting.ends.is_empty(), Instant::now());
+            let is_due = !is_empty && (now >= due || waiting.bytes.len() >= WINDOW_BYTES);
+            if is_due && submitting.is_none() {
+                let (this, batch) = (Arc::clone(&self), std::mem::take(&mut waiting));
+                submitting = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+                    this.submit(batch).await;
+                })));
+            }
+            let is_free = submitting.is_none();
+            let submitted = async {
+                if let Some(submitting) = &mut submitting {
+                    let _ = submitting.await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = submitted, if !is_free => submitting = None,
+                () = sleep_until(due), if is_free && !waiting.ends.is_empty() => {}
+                ready = socket.readable() => {
+                    let was_empty = waiting.ends.is_empty();
+                    if ready.is_ok() {
+                        self.read(socket, &mut buffer, &mut waiting, READS_AT_ONCE);
+                    }
+                    if was_empty {
+                        due = Instant::now() + LINGER;
+                    }
+                }
+            }
+        }
+        for _ in 0..LAST_READS {
+            if timeout(LAST_GAP, socket.readable()).await.is_err() {
+                break;
+            }
+            self.read(socket, &mut buffer, &mut waiting, READS_AT_ONCE);
+        }
+        drop(listener);
+        if let Some(submitting) = submitting {
+            let _ = submitting.await;
+        }
+        self.submit(waiting).await;
+    }
+
+    /// Reads datagrams that have come, at most so many.
+    fn read(&self, socket: &UdpSocket, buffer: &mut [u8], waiting: &mut Waiting, most: usize) {
+        for _ in 0..most {
+            let (length, peer) = match socket.try_recv_from(buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                // Such as a port that is unreachable, of something that was never sent.
+                Err(_) => continue,
+            };
+            if let Err(refused) = waiting.push(&self.intake, &buffer[..length], peer) {
+                self.intake.counters.dropped_datagrams.fetch_add(1, Ordering::Relaxed);
+                let peer = peer.to_string();
+                self.intake.refuse(Some(&peer), &Refused { items: 1, ..refused });
+            }
+        }
+    }
+
+    async fn submit(&self, waiting: Waiting) {
+        let Waiting { bytes, ends, permit: _permit } = waiting;
+        let mut left = self.intake.on_the_way(ends.len() as u32);
+        let metadata = Arc::default();
+        let (mut start, mut attributes_of, mut attributes) = (0, None, self.attributes.clone());
+        let mut ends = ends.into_iter().peekable();
+        while ends.peek().is_some() {
+            let most = (bytes.len() - start).min(WINDOW_BYTES);
+            let admitted = self.intake.admit(GROWTH * most + STEP_BYTES, true, None).await;
+            let permit = match admitted {
+                Ok((_, permit)) => permit,
+                Err(refused) => return self.intake.refuse(None, &refused),
+            };
+            let (mut batch, began_at) = (Batch::new(0), start);
+            while batch.bytes < permit.bytes()
+                && batch.items() < RECORDS_MAX
+                && start - began_at < WINDOW_BYTES
+                && let Some((end, peer)) = ends.next()
+            {
+                if self.config.adds_attributes && attributes_of != Some(peer) {
+                    attributes_of = Some(peer);
+                    attributes.clone_from(&self.attributes);
+                    let peer = canonical(peer);
+                    self.names.set(&mut attributes, "IP.UDP", Some(peer), self.own);
+                }
+                self.cut(&bytes[start..end], &mut batch, &attributes);
+                start = end;
+                left.items -= 1;
+            }
+            let made = self.intake.records.make(batch);
+            self.intake.submit(made, Some(permit), &metadata, start - began_at).await;
+        }
+    }
+
+    fn cut(&self, datagram: &[u8], batch: &mut Batch, attributes: &Attributes) {
+        let records = &self.intake.records;
+        // As in the Collector: control characters and NULs at the end.
+        let length = datagram.iter().rposition(|byte| *byte >= 32).map_or(0, |last| last + 1);
+        let mut rest = &datagram[..length];
+        if self.config.is_one_record {
+            if !rest.is_empty() {
+                records.push(batch, rest, attributes);
+            }
+            return;
+        }
+        let mut is_within = false;
+        while let Some(cut) = self.config.splitter.next(rest, End::Flush, is_within) {
+            if let Some((start, stop)) = cut.text
+                && start < stop
+            {
+                records.push(batch, &rest[start..stop], attributes);
+            }
+            is_within = cut.is_within;
+            rest = &rest[cut.consumed..];
+        }
+    }
+}
+
+/// An IPv4 address that a socket for both families shows as IPv6.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = address.ip().to_canonical();
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,119 @@
+//! Datagrams over real sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::sleep;
+
+use super::read;
+use crate::netlog::testing::{Engine, attribute, config, metric, start};
+
+async fn send(to: SocketAddr, datagrams: &[&[u8]]) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("is bound");
+    for datagram in datagrams {
+        socket.send_to(datagram, to).await.expect("is sent");
+    }
+    socket.local_addr().expect("has one")
+}
+
+fn options(more: &str) -> String {
+    format!("{{listen_address: '127.0.0.1:0'{more}}}")
+}
+
+/// The Collector's cases.
+#[tokio::test]
+async fn datagrams_become_records() {
+    let long = [b'x'; 65_000];
+    for (more, datagrams, expected) in [
+        (
+            "",
+            &[&b"message1"[..], b"message1\r\n\0", b"a\nb\n", b"\n", b"  c "][..],
+            vec!["message1", "message1", "a\nb", "c"],
+        ),
+        (", one_log_per_packet: true", &[b" a\nb \n", b"\0"], vec![" a\nb "]),
+        (
+            ", multiline: {line_start_pattern: ABC, line_end_pattern: ''}",
+            &[b"ABC1\nABC2", b"d"],
+            vec!["ABC1", "ABC2", "d"],
+        ),
+        (", multiline: {line_end_pattern: '\\n'}", &[b"a\nb"], vec!["a", "b"]),
+        (", encoding: latin-1", &[b"\xe4"], vec!["ä"]),
+        (", async: {readers: 2}", &[&long], vec![str::from_utf8(&long).expect("is text")]),
+    ] {
+        let engine = Arc::new(Engine::default());
+        let (running, address) = start(&engine, read, &options(more)).await;
+        send(address, datagrams).await;
+        assert_eq!(engine.wait_for(expected.len()).await, expected, "{more}");
+        running.shutdown().await;
+        assert_eq!(engine.used_bytes(), 0);
+        assert_eq!(engine.requests.lock().len(), 1, "what comes together is one request");
+    }
+}
+
+#[tokio::test]
+async fn records_say_where_they_came_from() {
+    let engine = Arc::new(Engine::default());
+    let (_running, address) = start(&engine, read, &options(", add_attributes: true")).await;
+    let senders = [send(address, &[b"a", b"a"]).await, send(address, &[b"b"]).await];
+    engine.wait_for(3).await;
+    for (record, sender) in engine.records().iter().zip([0, 0, 1]) {
+        for (key, value) in [
+            ("net.transport", "IP.UDP"),
+            ("net.peer.ip", "127.0.0.1"),
+            ("net.peer.port", &senders[sender].port().to_string()),
+            ("net.host.port", &address.port().to_string()),
+        ] {
+            assert_eq!(attribute(record, key), value, "{key}");
+        }
+    }
+}
+
+/// Scenario: the engine admits nothing, and datagrams go on coming. Guarantee: as many as there is
+/// memory for wait; the others are counted, by the receiver or by the kernel; then it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datagrams_without_room_are_counted() {
+    const COUNT: usize = 4000;
+    let engine = Arc::new(Engine { limit_bytes: Some(1 << 20), ..Engine::default() });
+    engine.is_closed.store(true, Ordering::SeqCst);
+    let (running, address) = start(&engine, read, &options("")).await;
+    let text = [b'x'; 1000];
+    for _ in 0..COUNT / 10 {
+        send(address, &[&text[..]; 10]).await;
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(Duration::from_millis(300)).await;
+    let lost = metric(&*running, "sluice_receiver_dropped_datagrams", &[]) as usize;
+    assert!(lost > COUNT / 2, "{lost} are lost");
+    assert!(engine.peak_bytes() <= 1 << 20);
+    engine.is_closed.store(false, Ordering::SeqCst);
+    engine.wait_for(COUNT - lost).await;
+    send(address, &[b"next"]).await;
+    engine.wait_for(COUNT - lost + 1).await;
+}
+
+/// Guarantee: what waits in the kernel when the receiver ends is submitted.
+#[tokio::test]
+async fn what_has_come_is_submitted_at_the_end() {
+    let engine = Arc::new(Engine::default());
+    let (running, address) = start(&engine, read, &options("")).await;
+    send(address, &[&b"x"[..]; 100]).await;
+    running.shutdown().await;
+    engine.wait_for(100).await;
+    assert_eq!(engine.used_bytes(), 0);
+}
+
+#[test]
+fn wrong_options_are_errors() {
+    for (yaml, why) in [
+        ("{}", "listen_address"),
+        ("{listen_address: 'udp://:1'}", "scheme"),
+        ("{listen_address: ':1', max_log_size: 1MiB}", "max_log_size"),
+        ("{listen_address: ':1', tls: {}}", "tls"),
+    ] {
+        let said = config(read, yaml).map(|_| ()).expect_err(yaml);
+        assert!(said.contains(why), "{yaml}: {said}");
+    }
+}
