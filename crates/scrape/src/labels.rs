@@ -73,9 +73,14 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Sorts the labels by name, and refuses those that no series can have.
-    pub(crate) fn check(&mut self, limits: &Limits) -> Result<(), ScrapeError> {
+    /// Sorts the labels by name.
+    pub(crate) fn sort(&mut self) {
         self.pairs.sort_by(|(left, _), (right, _)| left.cmp(right));
+    }
+
+    /// Sorts the labels, and refuses those that no series can have.
+    pub(crate) fn check(&mut self, limits: &Limits) -> Result<(), ScrapeError> {
+        self.sort();
         let series = || excerpt(self.get(NAME).as_bytes());
         let refuse = |reason| Err(ScrapeError::Series { series: series(), reason });
         if self.get(NAME).is_empty() {

@@ -138,10 +138,11 @@ fn take_within<P, T>(
     key: &[u8],
     make: impl FnOnce() -> T,
 ) -> u32 {
-    if table.find(key).is_some() {
+    let (id, is_new) = table.take(key, make);
+    if !is_new {
         parents.release(parent);
     }
-    table.take(key, make)
+    id
 }
 
 fn push_text(key: &mut Vec<u8>, text: &str) {
@@ -174,11 +175,12 @@ impl Points {
         let mut key = Vec::with_capacity(job.len() + instance.len() + 8);
         push_text(&mut key, job);
         push_text(&mut key, instance);
-        self.resources.take(&key, || {
+        let (id, _) = self.resources.take(&key, || {
             let mut attributes = resource_attributes(job, instance, &target.scheme);
             attributes.extend(target.resource.iter().cloned());
             Resource { attributes, info: Vec::new(), width: 1 }
-        })
+        });
+        id
     }
 
     pub(crate) fn release_resource(&mut self, id: u32) {
@@ -273,6 +275,14 @@ impl Points {
         {
             self.resources.release(home.resource);
         }
+    }
+
+    /// Gives back the memory of a target that once was large.
+    pub(crate) fn trim(&mut self) {
+        self.points.trim();
+        self.metrics.trim();
+        self.homes.trim();
+        self.resources.trim();
     }
 
     fn touch(&mut self, group: u32, time_ms: i64, stale: bool) -> Option<&mut Point> {

@@ -10,7 +10,7 @@ use crate::number::{format_float, is_stale, parse_float};
 use crate::points::Points;
 use crate::protobuf;
 use crate::report::{Extra, Report};
-use crate::series::{AllSeries, End, REPORT_MARK, Use};
+use crate::series::{AllSeries, End, Use};
 use crate::text::{Item, Reader, Sample};
 
 const TARGET_INFO: &str = "target_info";
@@ -114,6 +114,9 @@ pub struct Scraper {
     points: Points,
     /// What is to be released when the request is written.
     freed: Vec<Use>,
+    /// The points of the report, and how many of them the last request had.
+    report: Vec<u32>,
+    reported: usize,
     format: Option<Format>,
     time_ms: i64,
     /// Length of the last request.
@@ -179,8 +182,10 @@ impl Scraper {
 
     /// The request with all that the last call found, and the report on it.
     pub fn finish(&mut self, report: &Report) -> Request {
-        for (name, value) in report.samples() {
-            self.report(name, Some(value));
+        self.reported = 0;
+        for ((_, value), point) in report.samples().zip(&self.report) {
+            self.points.set_value(*point, Some(value), self.time_ms);
+            self.reported += 1;
         }
         self.write()
     }
@@ -189,10 +194,10 @@ impl Scraper {
     pub fn end(&mut self, time_ms: i64) -> Request {
         self.begin(time_ms);
         self.end_page(End::Forget);
-        let all = Report { extra: Some(Extra::default()), ..Report::default() };
-        for (name, _) in all.samples() {
-            self.report(name, None);
+        for point in self.report.iter().take(self.reported) {
+            self.points.set_value(*point, None, time_ms);
         }
+        self.reported = 0;
         self.write()
     }
 
@@ -205,6 +210,9 @@ impl Scraper {
         self.release();
         self.time_ms = time_ms;
         self.points.begin();
+        if self.report.is_empty() {
+            self.place_report();
+        }
     }
 
     fn end_page(&mut self, end: End) {
@@ -215,29 +223,21 @@ impl Scraper {
         }
     }
 
-    /// Sets a value of the report; without one, ends it if it was there.
-    fn report(&mut self, name: &'static str, value: Option<f64>) {
-        let mut raw = name.as_bytes().to_vec();
-        raw.push(REPORT_MARK);
-        let id = match self.series.find(&raw, false) {
-            Some(id) => id,
-            None if value.is_none() => return,
-            None => {
-                let mut labels = Labels::default();
-                labels.set(NAME, name);
-                for (name, value) in self.target.labels.iter().chain(&self.target.external_labels) {
-                    labels.set(&**name, &**value);
-                }
-                if labels.check(&Limits::default()).is_err() {
-                    return;
-                }
-                let metric = self.metadata.metric(name);
-                let used = self.points.place(&labels, metric, &self.target);
-                self.series.add(&raw, used.unwrap_or(Use::Unusable), self.metadata.version)
+    /// Gives the report its points: first of all, so that they are not in the way of others.
+    fn place_report(&mut self) {
+        let all = Report { extra: Some(Extra::default()), ..Report::default() };
+        for (name, _) in all.samples() {
+            let mut labels = Labels::default();
+            labels.set(NAME, name);
+            for (name, value) in self.target.labels.iter().chain(&self.target.external_labels) {
+                labels.set(&**name, &**value);
             }
-        };
-        if let Use::Sample { group, .. } = self.series.get(id).used {
-            self.points.set_value(group, value, self.time_ms);
+            labels.sort();
+            let metric = self.metadata.metric(name);
+            let used = self.points.place(&labels, metric, &self.target);
+            if let Some(Use::Sample { group, .. }) = used {
+                self.report.push(group);
+            }
         }
     }
 
@@ -257,6 +257,7 @@ impl Scraper {
                 Use::Dropped | Use::Unusable => {}
             }
         }
+        self.points.trim();
     }
 }
 
@@ -422,7 +423,7 @@ impl Reading<'_, '_> {
             for (name, value) in &target.external_labels {
                 labels.set(&**name, &**value);
             }
-            labels.check(&Limits::default())?;
+            labels.sort();
         }
         let limit = target.limits.samples;
         if limit > 0 && self.limited >= limit as u64 {

@@ -6,9 +6,6 @@
 use crate::metadata::Role;
 use crate::table::{NONE, Table};
 
-/// The raw names of the report's series end with it: no page can have them.
-pub(crate) const REPORT_MARK: u8 = 0xff;
-
 /// What becomes of the samples of a series.
 #[derive(Debug)]
 pub(crate) enum Use {
@@ -103,14 +100,9 @@ impl AllSeries {
 
     pub(crate) fn add(&mut self, raw: &[u8], used: Use, version: u32) -> u32 {
         self.info_bytes += info_bytes(&used);
-        self.table.take(raw, || Series {
-            used,
-            version,
-            next: NONE,
-            seen: false,
-            live: false,
-            was_live: false,
-        })
+        let series =
+            Series { used, version, next: NONE, seen: false, live: false, was_live: false };
+        self.table.add(raw, series)
     }
 
     /// Gives a known series another use; answers the one that it had.
@@ -138,7 +130,6 @@ impl AllSeries {
         let failed = end != End::Taken;
         let keep = end == End::Failed && self.table.len() <= 2 * self.successful + 1000;
         for id in 0..self.table.end() {
-            let is_report = self.table.key_if_any(id).last() == Some(&REPORT_MARK);
             let Some(series) = self.table.value_mut(id) else { continue };
             let live = std::mem::take(&mut series.live) && !failed;
             if series.was_live && !live {
@@ -146,7 +137,7 @@ impl AllSeries {
             }
             series.was_live = live;
             let seen = std::mem::take(&mut series.seen);
-            if !(is_report || keep || seen && end != End::Forget)
+            if !(keep || seen && end != End::Forget)
                 && let Some(series) = self.table.release(id)
             {
                 self.info_bytes -= info_bytes(&series.used);
@@ -156,6 +147,7 @@ impl AllSeries {
         if !failed {
             self.successful = self.table.len();
         }
+        self.table.trim();
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -37,17 +37,22 @@ impl<T> Table<T> {
         self.index.get(key).copied()
     }
 
-    /// The value of this key, made if there is none, with one use more.
-    pub(crate) fn take(&mut self, key: &[u8], make: impl FnOnce() -> T) -> u32 {
+    /// The value of this key, made if there is none, with one use more; and whether it was made.
+    pub(crate) fn take(&mut self, key: &[u8], make: impl FnOnce() -> T) -> (u32, bool) {
         if let Some(id) = self.find(key) {
             self.slot_mut(id).uses += 1;
-            return id;
+            return (id, false);
         }
+        (self.add(key, make()), true)
+    }
+
+    /// Adds a value whose key is not known, with one use.
+    pub(crate) fn add(&mut self, key: &[u8], value: T) -> u32 {
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
         let key: Arc<[u8]> = key.into();
         self.key_bytes += key.len();
         self.index.insert(Arc::clone(&key), id);
-        let slot = Some(Slot { key, uses: 1, value: make() });
+        let slot = Some(Slot { key, uses: 1, value });
         match self.slots.get_mut(id as usize) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -66,13 +71,19 @@ impl<T> Table<T> {
         self.index.remove(&slot.key);
         self.key_bytes -= slot.key.len();
         self.free.push(id);
-        // A target that once was large gives its memory back.
-        if self.index.is_empty() {
-            *self = Table::default();
-        } else if self.index.len() * 4 < self.index.capacity() {
-            self.index.shrink_to(self.index.len() * 2);
-        }
         Some(slot.value)
+    }
+
+    /// Gives back the memory of a target that once was large.
+    pub(crate) fn trim(&mut self) {
+        let used = self.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        if used < self.slots.len() / 2 {
+            self.slots.truncate(used);
+            self.slots.shrink_to_fit();
+            self.free.retain(|id| (*id as usize) < used);
+            self.free.shrink_to_fit();
+            self.index.shrink_to_fit();
+        }
     }
 
     fn slot_mut(&mut self, id: u32) -> &mut Slot<T> {
@@ -127,20 +138,38 @@ mod tests {
     #[test]
     fn values_live_as_long_as_their_uses() {
         let mut table = Table::default();
-        let first = table.take(b"a", || 1);
-        let second = table.take(b"b", || 2);
-        assert_eq!(table.take(b"a", || 3), first);
+        let first = table.add(b"a", 1);
+        let second = table.add(b"b", 2);
+        assert_eq!(table.take(b"a", || 3), (first, false));
         assert_eq!((*table.get(first), *table.get(second)), (1, 2));
         assert_eq!((table.key(first), table.key_if_any(7)), (&b"a"[..], &b""[..]));
         assert_eq!(table.release(first), None);
         assert_eq!(table.release(first), Some(1));
         assert_eq!((table.find(b"a"), table.find(b"b"), table.len()), (None, Some(second), 1));
         assert_eq!(table.key_if_any(first), b"");
-        assert_eq!(table.take(b"c", || 4), first);
+        assert_eq!(table.take(b"c", || 4), (first, true));
         assert_eq!(table.end(), 2);
         assert!(table.memory() > 0);
         table.release(first);
         table.release(second);
+        table.trim();
         assert_eq!(table.memory(), 0);
+    }
+
+    /// Guarantee: no number is given twice after a table has become small.
+    #[test]
+    fn a_small_table_has_small_numbers() {
+        let mut table = Table::default();
+        let ids: Vec<u32> = (0..100_u8).map(|key| table.add(&[key], key)).collect();
+        for id in &ids[10..] {
+            table.release(*id);
+        }
+        table.trim();
+        assert_eq!(table.end(), 10);
+        table.release(ids[3]);
+        let mut again: Vec<u32> = (100..120_u8).map(|key| table.add(&[key], key)).collect();
+        again.sort_unstable();
+        let expected: Vec<u32> = [3].into_iter().chain(10..29).collect();
+        assert_eq!(again, expected);
     }
 }
