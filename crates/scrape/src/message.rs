@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sluice_otlp::wire::{FIXED64, Field, Fields, LEN, Malformed, VARINT};
+use sluice_otlp::wire::{FIXED64, Field, Fields, LEN, Malformed, VARINT, read_varint};
 
 use crate::error::ScrapeError;
 
@@ -25,17 +25,29 @@ impl<'p> Message<'p> {
         Err(ScrapeError::Message { offset: self.start, reason })
     }
 
+    fn at(self, found: Malformed) -> ScrapeError {
+        ScrapeError::Message { offset: self.start + found.offset, reason: found.reason }
+    }
+
     /// Calls `visit` with each field.
     pub(crate) fn read(self, mut visit: impl FnMut(FieldOf<'p>) -> Result<()>) -> Result<()> {
-        let bytes = self.bytes();
-        let mut fields = Fields::of(bytes);
-        loop {
-            let next = fields.next_field().map_err(|Malformed { offset, reason }| {
-                ScrapeError::Message { offset: self.start + offset, reason }
-            })?;
-            let Some(field) = next else { return Ok(()) };
+        let mut fields = Fields::of(self.bytes());
+        while let Some(field) = fields.next_field().map_err(|found| self.at(found))? {
             visit(FieldOf { message: self, field })?;
         }
+        Ok(())
+    }
+
+    /// The last of each field whose number is below `N`.
+    pub(crate) fn last<const N: usize>(self) -> Result<Last<'p, N>> {
+        let mut fields = [const { None }; N];
+        self.read(|field| {
+            if let Some(last) = fields.get_mut(field.number() as usize) {
+                *last = Some(field);
+            }
+            Ok(())
+        })?;
+        Ok(Last { fields })
     }
 
     pub(crate) fn text(self) -> Result<&'p str> {
@@ -43,6 +55,34 @@ impl<'p> Message<'p> {
             Ok(text) => Ok(text),
             Err(_) => self.fail("a text is not UTF-8"),
         }
+    }
+
+    /// The number that starts at `at`, and the place behind it.
+    pub(crate) fn varint(self, at: usize) -> Result<(u64, usize)> {
+        read_varint(self.bytes(), at).map_err(|found| self.at(found))
+    }
+}
+
+/// The fields of a message that occur once. One that is missing is zero or empty.
+pub(crate) struct Last<'p, const N: usize> {
+    fields: [Option<FieldOf<'p>>; N],
+}
+
+impl<'p, const N: usize> Last<'p, N> {
+    pub(crate) fn inner(&self, number: usize) -> Option<Message<'p>> {
+        self.fields[number].as_ref().map(FieldOf::inner)
+    }
+
+    pub(crate) fn text(&self, number: usize) -> Result<&'p str> {
+        self.inner(number).map_or(Ok(""), Message::text)
+    }
+
+    pub(crate) fn int(&self, number: usize) -> u64 {
+        self.fields[number].as_ref().map_or(0, FieldOf::int)
+    }
+
+    pub(crate) fn double(&self, number: usize) -> f64 {
+        self.fields[number].as_ref().map_or(0.0, FieldOf::double)
     }
 }
 
@@ -71,7 +111,7 @@ impl<'p> FieldOf<'p> {
         self.field.varint(self.message.bytes())
     }
 
-    pub(crate) fn double(&self) -> f64 {
+    fn double(&self) -> f64 {
         match self.field.wire_type {
             FIXED64 => double(&self.message.bytes()[self.field.content()]),
             _ => 0.0,
@@ -83,22 +123,11 @@ impl<'p> FieldOf<'p> {
         if self.field.wire_type == VARINT {
             out.push(self.int());
         }
-        // Packed, each integer ends with its one byte below 0x80.
-        let inner = self.inner();
-        let (mut value, mut shift) = (0_u64, 0);
-        for byte in inner.bytes() {
-            if shift > 63 {
-                return inner.fail("a varint is longer than 64 bits");
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if *byte < 0x80 {
-                out.push(value);
-                (value, shift) = (0, 0);
-            }
-        }
-        if shift > 0 {
-            return inner.fail("a varint runs past the end of its message");
+        let (inner, mut at) = (self.inner(), 0);
+        while at < inner.bytes().len() {
+            let (value, next) = inner.varint(at)?;
+            out.push(value);
+            at = next;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use sluice_otlp::wire::write_varint;
 
 use crate::labels::{Labels, NAME};
-use crate::message::{Message, Result, zigzag};
+use crate::message::{Last, Message, Result, zigzag};
 use crate::metadata::Kind;
 use crate::native::{Native, Side, Span};
 use crate::number::format_float;
@@ -17,60 +17,37 @@ const SCHEMAS: std::ops::RangeInclusive<i32> = -9..=52;
 
 /// Takes all samples of a page.
 pub(crate) fn read(page: &[u8], reading: &mut Reading<'_, '_>) -> Result<()> {
-    let mut at = 0;
-    let mut key = Vec::new();
+    let whole = Message { page, start: 0, end: page.len() };
+    let (mut at, mut key) = (0, Vec::new());
     while at < page.len() {
-        let (mut len, mut shift) = (0_u64, 0);
-        let start = at;
-        loop {
-            let Some(byte) = page.get(at).filter(|_| shift < 64) else {
-                return Message { page, start, end: start }.fail("a length is expected");
-            };
-            len |= u64::from(byte & 0x7f) << shift;
-            (at, shift) = (at + 1, shift + 7);
-            if *byte < 0x80 {
-                break;
-            }
-        }
-        if len > (page.len() - at) as u64 {
-            let message = Message { page, start, end: start };
+        let (len, start) = whole.varint(at)?;
+        if len > (page.len() - start) as u64 {
+            let message = Message { start, ..whole };
             return message.fail("a length runs past the end of the page");
         }
-        let end = at + len as usize;
-        family(Message { page, start: at, end }, reading, &mut key)?;
-        at = end;
+        at = start + len as usize;
+        family(Message { page, start, end: at }, reading, &mut key)?;
     }
     Ok(())
 }
 
 struct Family<'p> {
     name: &'p str,
-    is_histogram: bool,
-    is_summary: bool,
+    kind: Kind,
     /// The field of a metric's value.
     field: u32,
 }
 
 fn family(message: Message<'_>, reading: &mut Reading<'_, '_>, key: &mut Vec<u8>) -> Result<()> {
-    let (mut name, mut help, mut unit, mut kind, mut metrics) = ("", "", "", 0, 0_u32);
-    message.read(|field| {
-        match field.number() {
-            1 => name = field.inner().text()?,
-            2 => help = field.inner().text()?,
-            3 => kind = field.int(),
-            4 => metrics += 1,
-            5 => unit = field.inner().text()?,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    if metrics == 0 {
+    let last = message.last::<6>()?;
+    let (name, help, unit) = (last.text(1)?, last.text(2)?, last.text(5)?);
+    if last.inner(4).is_none() {
         return Ok(());
     }
     if name.is_empty() {
         return message.fail("a metric has no name");
     }
-    let (kind, field) = match kind {
+    let (kind, field) = match last.int(3) {
         0 => (Kind::Counter, 3),
         1 => (Kind::Gauge, 2),
         2 => (Kind::Summary, 4),
@@ -83,8 +60,7 @@ fn family(message: Message<'_>, reading: &mut Reading<'_, '_>, key: &mut Vec<u8>
     metadata.set_help(name, help);
     metadata.set_kind(name, kind);
     metadata.set_unit(name, unit);
-    let family =
-        Family { name, is_histogram: field == 7, is_summary: kind == Kind::Summary, field };
+    let family = Family { name, kind, field };
     message.read(|field| match field.number() {
         4 => metric(field.inner(), &family, reading, key),
         _ => Ok(()),
@@ -139,12 +115,10 @@ fn metric(
         Ok(())
     })?;
     let mut samples = Samples { family, labels, time_ms, key, reading };
-    if family.is_histogram {
-        histogram(value, &mut samples)
-    } else if family.is_summary {
-        summary(value, &mut samples)
-    } else {
-        number(value, &mut samples)
+    match family.kind {
+        Kind::Histogram | Kind::GaugeHistogram => histogram(value, &mut samples),
+        Kind::Summary => summary(value, &mut samples),
+        _ => number(value, &mut samples),
     }
 }
 
@@ -216,16 +190,8 @@ fn read_labels<'p>(
 }
 
 fn label<'p>(message: Message<'p>) -> Result<(&'p str, &'p str)> {
-    let (mut name, mut value) = ("", "");
-    message.read(|field| {
-        match field.number() {
-            1 => name = field.inner().text()?,
-            2 => value = field.inner().text()?,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok((name, value))
+    let last = message.last::<3>()?;
+    Ok((last.text(1)?, last.text(2)?))
 }
 
 struct Exemplar<'p> {
@@ -235,13 +201,12 @@ struct Exemplar<'p> {
 }
 
 fn exemplar(message: Message<'_>) -> Result<Exemplar<'_>> {
-    let mut exemplar = Exemplar { labels: Vec::new(), value: 0.0, time_ms: None };
+    let last = message.last::<4>()?;
+    let time_ms = last.inner(3).map(time).transpose()?.map(|(millis, _)| millis);
+    let mut exemplar = Exemplar { labels: Vec::new(), value: last.double(2), time_ms };
     message.read(|field| {
-        match field.number() {
-            1 => exemplar.labels.push(label(field.inner())?),
-            2 => exemplar.value = field.double(),
-            3 => exemplar.time_ms = Some(time(field.inner())?.0),
-            _ => {}
+        if field.number() == 1 {
+            exemplar.labels.push(label(field.inner())?);
         }
         Ok(())
     })?;
@@ -250,85 +215,47 @@ fn exemplar(message: Message<'_>) -> Result<Exemplar<'_>> {
 
 /// Milliseconds since 1970, and the same in nanoseconds, zero before that.
 fn time(message: Message<'_>) -> Result<(i64, u64)> {
-    let (mut seconds, mut nanos) = (0_i64, 0_i32);
-    message.read(|field| {
-        match field.number() {
-            1 => seconds = field.int() as i64,
-            2 => nanos = field.int() as i32,
-            _ => {}
-        }
-        Ok(())
-    })?;
+    let last = message.last::<3>()?;
+    let (seconds, nanos) = (last.int(1) as i64, last.int(2) as i32);
     let millis = seconds.saturating_mul(1000).saturating_add(i64::from(nanos / 1_000_000));
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     Ok((millis, u64::try_from(total.max(0)).unwrap_or(u64::MAX)))
 }
 
+fn start_ns(message: Option<Message<'_>>) -> Result<u64> {
+    message.map_or(Ok(0), |message| Ok(time(message)?.1))
+}
+
 /// A counter, a gauge, or one of unknown type.
 fn number(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> Result<()> {
-    let (mut value, mut found, mut start_ns) = (0.0, None, 0);
-    let is_counter = samples.family.field == 3;
-    message.read(|field| {
-        match field.number() {
-            1 => value = field.double(),
-            2 if is_counter => found = Some(field.inner()),
-            3 if is_counter => start_ns = time(field.inner())?.1,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    let found = found.map(exemplar).transpose()?;
-    let taken = samples.take(Part::Value, Value::Number(value))?;
+    let last = message.last::<4>()?;
+    let exemplar = last.inner(2).map(exemplar).transpose()?;
+    let start_ns = start_ns(last.inner(3))?;
+    let taken = samples.take(Part::Value, Value::Number(last.double(1)))?;
     samples.start(taken, start_ns);
-    samples.exemplar(taken, found);
+    samples.exemplar(taken, exemplar);
     Ok(())
 }
 
 fn summary(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> Result<()> {
-    let (mut count, mut sum, mut start_ns) = (0, 0.0, 0);
-    let mut quantiles = Vec::new();
+    let last = message.last::<5>()?;
+    let start_ns = start_ns(last.inner(4))?;
+    let taken = samples.take(Part::Count, Value::Number(last.int(1) as f64))?;
+    samples.start(taken, start_ns);
+    samples.take(Part::Sum, Value::Number(last.double(2)))?;
     message.read(|field| {
-        match field.number() {
-            1 => count = field.int(),
-            2 => sum = field.double(),
-            3 => {
-                let (mut quantile, mut value) = (0.0, 0.0);
-                field.inner().read(|field| {
-                    match field.number() {
-                        1 => quantile = field.double(),
-                        2 => value = field.double(),
-                        _ => {}
-                    }
-                    Ok(())
-                })?;
-                quantiles.push((quantile, value));
-            }
-            4 => start_ns = time(field.inner())?.1,
-            _ => {}
+        if field.number() == 3 {
+            let last = field.inner().last::<3>()?;
+            samples.take(Part::Quantile(last.double(1)), Value::Number(last.double(2)))?;
         }
         Ok(())
-    })?;
-    let taken = samples.take(Part::Count, Value::Number(count as f64))?;
-    samples.start(taken, start_ns);
-    samples.take(Part::Sum, Value::Number(sum))?;
-    for (quantile, value) in quantiles {
-        samples.take(Part::Quantile(quantile), Value::Number(value))?;
-    }
-    Ok(())
+    })
 }
 
-/// A histogram as the page has it.
+/// What occurs in a histogram more than once.
 #[derive(Default)]
-struct Histogram<'p> {
-    count: u64,
-    count_float: f64,
-    sum: f64,
-    buckets: Vec<(f64, f64, Option<Message<'p>>)>,
-    start_ns: u64,
-    schema: i32,
-    zero_threshold: f64,
-    zero_count: u64,
-    zero_count_float: f64,
+struct Lists<'p> {
+    buckets: Vec<Last<'p, 5>>,
     negative: NativeSide,
     positive: NativeSide,
     exemplars: Vec<Message<'p>>,
@@ -342,102 +269,83 @@ struct NativeSide {
 }
 
 fn histogram(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> Result<()> {
-    let mut found = Histogram::default();
+    let last = message.last::<16>()?;
+    let mut lists = Lists::default();
     message.read(|field| {
+        let Lists { buckets, negative, positive, exemplars } = &mut lists;
         match field.number() {
-            1 => found.count = field.int(),
-            2 => found.sum = field.double(),
-            3 => found.buckets.push(bucket(field.inner())?),
-            4 => found.count_float = field.double(),
-            5 => found.schema = zigzag(field.int()) as i32,
-            6 => found.zero_threshold = field.double(),
-            7 => found.zero_count = field.int(),
-            8 => found.zero_count_float = field.double(),
-            9 => found.negative.spans.push(span(field.inner())?),
-            10 => field.ints(&mut found.negative.deltas)?,
-            11 => field.doubles(&mut found.negative.counts),
-            12 => found.positive.spans.push(span(field.inner())?),
-            13 => field.ints(&mut found.positive.deltas)?,
-            14 => field.doubles(&mut found.positive.counts),
-            15 => found.start_ns = time(field.inner())?.1,
-            16 => found.exemplars.push(field.inner()),
+            3 => buckets.push(field.inner().last()?),
+            9 => negative.spans.push(span(field.inner())?),
+            10 => field.ints(&mut negative.deltas)?,
+            11 => field.doubles(&mut negative.counts),
+            12 => positive.spans.push(span(field.inner())?),
+            13 => field.ints(&mut positive.deltas)?,
+            14 => field.doubles(&mut positive.counts),
+            16 => exemplars.push(field.inner()),
             _ => {}
         }
         Ok(())
     })?;
-    let is_native = samples.reading.target().native_histograms
-        && (!found.positive.spans.is_empty()
-            || !found.negative.spans.is_empty()
-            || found.zero_threshold > 0.0
-            || found.zero_count > 0);
+    let target = samples.reading.target();
+    let is_native = target.native_histograms
+        && (!lists.positive.spans.is_empty()
+            || !lists.negative.spans.is_empty()
+            || last.double(6) > 0.0
+            || last.int(7) > 0);
+    let is_classic = !is_native || target.always_classic_histograms && !lists.buckets.is_empty();
     if is_native {
-        native(message, &found, samples)?;
-        if !samples.reading.target().always_classic_histograms || found.buckets.is_empty() {
-            return Ok(());
-        }
+        native(message, &last, &lists, samples)?;
     }
-    classic(&found, samples)
+    if is_classic {
+        classic(&last, &lists, samples)?;
+    }
+    Ok(())
 }
 
-fn bucket<'p>(message: Message<'p>) -> Result<(f64, f64, Option<Message<'p>>)> {
-    let (mut count, mut count_float, mut bound, mut exemplar) = (0, 0.0, 0.0, None);
-    message.read(|field| {
-        match field.number() {
-            1 => count = field.int(),
-            2 => bound = field.double(),
-            3 => exemplar = Some(field.inner()),
-            4 => count_float = field.double(),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok((bound, one_of(count, count_float), exemplar))
-}
-
-/// A count that may be fractional.
+/// A count that may be fractional: then the integer does not count.
 fn one_of(count: u64, float: f64) -> f64 {
     if float == 0.0 { count as f64 } else { float }
 }
 
 fn span(message: Message<'_>) -> Result<Span> {
-    let mut span = Span::default();
-    message.read(|field| {
-        match field.number() {
-            1 => span.offset = zigzag(field.int()) as i32,
-            2 => span.length = field.int() as u32,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(span)
+    let last = message.last::<3>()?;
+    Ok(Span { offset: zigzag(last.int(1)) as i32, length: last.int(2) as u32 })
 }
 
-fn classic(found: &Histogram<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> Result<()> {
-    let count = one_of(found.count, found.count_float);
+fn classic(
+    last: &Last<'_, 16>,
+    lists: &Lists<'_>,
+    samples: &mut Samples<'_, '_, '_, '_, '_>,
+) -> Result<()> {
+    let count = one_of(last.int(1), last.double(4));
+    let start_ns = start_ns(last.inner(15))?;
     let taken = samples.take(Part::Count, Value::Number(count))?;
-    samples.start(taken, found.start_ns);
-    samples.take(Part::Sum, Value::Number(found.sum))?;
-    let all = [(f64::INFINITY, count, None)];
-    for (bound, count, exemplified) in found.buckets.iter().chain(&all) {
-        let exemplified = exemplified.map(exemplar).transpose()?;
-        let taken = samples.take(Part::Bucket(*bound), Value::Number(*count))?;
-        samples.exemplar(taken, exemplified);
-        if *bound == f64::INFINITY {
-            break;
+    samples.start(taken, start_ns);
+    samples.take(Part::Sum, Value::Number(last.double(2)))?;
+    for bucket in &lists.buckets {
+        let (bound, count) = (bucket.double(2), one_of(bucket.int(1), bucket.double(4)));
+        let exemplar = bucket.inner(3).map(exemplar).transpose()?;
+        let taken = samples.take(Part::Bucket(bound), Value::Number(count))?;
+        samples.exemplar(taken, exemplar);
+        if bound == f64::INFINITY {
+            return Ok(());
         }
     }
+    samples.take(Part::Bucket(f64::INFINITY), Value::Number(count))?;
     Ok(())
 }
 
 fn native(
     message: Message<'_>,
-    found: &Histogram<'_>,
+    last: &Last<'_, 16>,
+    lists: &Lists<'_>,
     samples: &mut Samples<'_, '_, '_, '_, '_>,
 ) -> Result<()> {
-    if !SCHEMAS.contains(&found.schema) {
+    let schema = zigzag(last.int(5)) as i32;
+    if !SCHEMAS.contains(&schema) {
         return message.fail("a native histogram has a schema that is not a known one");
     }
-    let is_float = found.count_float > 0.0 || found.zero_count_float > 0.0;
+    let is_float = last.double(4) > 0.0 || last.double(8) > 0.0;
     let side = |side: &NativeSide| {
         let read = if is_float {
             Side::read(&side.spans, side.counts.iter().map(|count| *count as u64))
@@ -451,21 +359,22 @@ fn native(
         };
         read.or_else(|reason| message.fail(reason))
     };
-    let float_or = |float: f64, count| if is_float { float as u64 } else { count };
+    let count = |int, float| if is_float { last.double(float) as u64 } else { last.int(int) };
     let native = Native {
-        schema: found.schema,
-        count: float_or(found.count_float, found.count),
-        sum: found.sum,
-        zero_threshold: found.zero_threshold,
-        zero_count: float_or(found.zero_count_float, found.zero_count),
-        positive: side(&found.positive)?,
-        negative: side(&found.negative)?,
+        schema,
+        count: count(1, 4),
+        sum: last.double(2),
+        zero_threshold: last.double(6),
+        zero_count: count(7, 8),
+        positive: side(&lists.positive)?,
+        negative: side(&lists.negative)?,
     };
+    let start_ns = start_ns(last.inner(15))?;
     let taken = samples.take(Part::Native, Value::Native(native))?;
-    samples.start(taken, found.start_ns);
+    samples.start(taken, start_ns);
     // Those of the classic buckets stand in for own ones. Without a time, neither counts.
-    let of_buckets = found.buckets.iter().filter_map(|(.., exemplar)| *exemplar);
-    let exemplars: Vec<Message<'_>> = match found.exemplars.as_slice() {
+    let of_buckets = lists.buckets.iter().filter_map(|bucket| bucket.inner(3));
+    let exemplars: Vec<Message<'_>> = match lists.exemplars.as_slice() {
         [] => of_buckets.collect(),
         own => own.to_vec(),
     };

@@ -15,6 +15,9 @@ use crate::text::{Item, Reader, Sample};
 
 const TARGET_INFO: &str = "target_info";
 
+/// Samples that are this far ahead of the scrape are not taken.
+const AHEAD_MS: i64 = 10 * 60 * 1000;
+
 /// A target, and how its pages are to be taken.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
@@ -84,7 +87,7 @@ pub struct Counts {
     /// Those of series that were not known.
     pub new_series: u64,
     /// Kept, but not in the request: a series twice, parts of a point at several times, a bucket
-    /// without its bound.
+    /// without its bound, a time more than ten minutes ahead.
     pub discarded: u64,
 }
 
@@ -390,10 +393,14 @@ impl Reading<'_, '_> {
             return Ok(None);
         }
         let is_end = matches!(value, Value::Number(value) if is_stale(value));
+        let time = time_ms.unwrap_or(scraper.time_ms);
+        if time > scraper.time_ms.saturating_add(AHEAD_MS) {
+            self.counts.discarded += 1;
+            return self.count(known.is_none(), is_end);
+        }
         if time_ms.is_none() || scraper.target.track_timestamps_staleness {
             scraper.series.keep_live(id);
         }
-        let time = time_ms.unwrap_or(scraper.time_ms);
         let taken = match value {
             Value::Number(value) => scraper.points.add(group, role, boundary, value, time),
             Value::Native(native) => scraper.points.add_native(group, native, time),

@@ -237,9 +237,9 @@ fn labels_of_scopes_and_targets_are_no_attributes() {
         })
         .collect();
     assert_eq!(scopes.len(), 3);
-    assert_eq!(scopes[0], ("s/1/u/x=y".to_owned(), vec!["a{b=c}".to_owned()]));
-    assert_eq!(scopes[1].0, "receiver/1.0//");
-    assert!(scopes[1].1.contains(&"d{}".to_owned()));
+    assert_eq!(scopes[0].0, "receiver/1.0//");
+    assert!(scopes[0].1.contains(&"d{}".to_owned()));
+    assert_eq!(scopes[1], ("s/1/u/x=y".to_owned(), vec!["a{b=c}".to_owned()]));
     assert_eq!(scopes[2], ("s/2//".to_owned(), vec!["a{b=c}".to_owned()]));
 }
 
@@ -260,7 +260,7 @@ fn honored_labels_make_resources() {
             (text(&attributes[2..3]), metrics(std::slice::from_ref(resource)).len())
         })
         .collect();
-    let expected = [("h:1", 2), ("example.com:80", 1), ("h:2", 1)]
+    let expected = [("example.com:80", 1), ("h:1", 2), ("h:2", 1)]
         .map(|(instance, metrics)| (format!("service.instance.id={instance}"), metrics));
     assert_eq!(resources, expected);
 }
@@ -275,5 +275,12 @@ fn times_of_a_page_count_if_they_are_honored() {
         gauge.data_points[0].time_unix_nano
     };
     assert_eq!(time(true), 1_000_000_000);
+    let mut scraper = Scraper::new(target());
+    let ahead = START_MS + 600_000;
+    let body = format!("a 1 {ahead}\nb 1 {}\nc 1 {}\n", ahead + 1, i64::MAX);
+    let outcome = take(&mut scraper, body.as_bytes(), Format::Text, START_MS);
+    assert_eq!((outcome.counts.kept, outcome.counts.discarded), (3, 2));
+    let found = metrics(&decode(&scraper.finish(&Report::default())).resource_metrics);
+    assert_eq!(numbers(&found).into_keys().collect::<Vec<_>>(), ["a{}"]);
     assert_eq!(time(false), START_MS as u64 * 1_000_000);
 }
