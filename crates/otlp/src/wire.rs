@@ -46,7 +46,7 @@ pub(crate) const fn len_tag(number: u32) -> u8 {
 
 /// Reads a varint at `position`; answers its value and the position after it.
 #[inline(always)]
-pub(crate) fn read_varint(bytes: &[u8], position: usize) -> Result<(u64, usize)> {
+pub fn read_varint(bytes: &[u8], position: usize) -> Result<(u64, usize)> {
     match bytes.get(position) {
         Some(&byte) if byte < 0x80 => Ok((u64::from(byte), position + 1)),
         _ => read_long_varint(bytes, position),

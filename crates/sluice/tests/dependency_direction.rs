@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     (
         "sluice",
         &[
@@ -54,6 +54,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("log", &[]),
     ("operators", &["config", "otlp"]),
     ("tail", &["inflate"]),
+    ("scrape", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),
     ("config", &["otlp"]),

@@ -1,0 +1,46 @@
+//! Scraped pages to OTLP requests: bytes in, bytes out. No I/O, no clock, no configuration.
+//!
+//! A [`Scraper`] is the memory of one target. The life of a page:
+//!
+//! 1. *read*: `text` (Prometheus 0.0.4 and OpenMetrics 1.0, on top of `lex`) or `protobuf` cut it
+//!    into metadata and samples, without an allocation for each.
+//! 2. *recognise*: `series` knows a sample by the raw bytes before its value. A known one costs
+//!    little: its labels are neither read, relabelled nor encoded again.
+//! 3. *place*: `labels` adds the target's labels and asks for relabelling, `metadata` says which
+//!    metric a sample belongs to, `points` keeps the parts of each data point: `native` those of a
+//!    native histogram.
+//! 4. *end*: `scraper` finds the series that are gone, and adds the report on the scrape.
+//! 5. *write*: `write` makes the request, with the attributes as `points` has them encoded.
+//!
+//! The mapping is the Collector's (`prometheusreceiver`), the reading Prometheus' own. Where both
+//! lose data, this crate does not:
+//!
+//! - A failed scrape ends all series, also those that stood before the mistake on the page.
+//! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is a metric
+//!   of its own, and so are the samples of a `gaugehistogram`, which OTLP does not have.
+//! - A histogram that lost one series of several is not stale, and has no bucket of a wild count.
+//! - Created timestamps count in all formats, also in protobuf.
+
+mod error;
+mod labels;
+mod lex;
+mod message;
+mod metadata;
+mod native;
+mod number;
+mod points;
+mod protobuf;
+mod report;
+mod resource;
+mod scraper;
+mod series;
+mod table;
+mod text;
+mod unit;
+mod write;
+
+pub use error::{Limits, ScrapeError};
+pub use labels::{Labels, Relabel};
+pub use report::{Extra, Report};
+pub use resource::resource_attributes;
+pub use scraper::{Counts, Format, Outcome, Page, Request, Scraper, Target};

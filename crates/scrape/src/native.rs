@@ -1,0 +1,103 @@
+//! Native histograms: buckets whose bounds follow from a schema.
+
+/// Buckets of one side that a page may ask for: gaps between spans count, and cost it nothing.
+const BUCKETS_LIMIT: usize = 65_536;
+
+/// A native histogram, with its buckets as OTLP has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Native {
+    pub(crate) schema: i32,
+    pub(crate) count: u64,
+    pub(crate) sum: f64,
+    pub(crate) zero_threshold: f64,
+    pub(crate) zero_count: u64,
+    pub(crate) positive: Side,
+    pub(crate) negative: Side,
+}
+
+/// Adjacent buckets, the first and the last of which are not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side {
+    /// Index of the first bucket, by its lower bound.
+    pub(crate) offset: i32,
+    pub(crate) counts: Vec<u64>,
+}
+
+/// A run of buckets on a page: the distance to the run before, and its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) offset: i32,
+    pub(crate) length: u32,
+}
+
+impl Side {
+    /// Reads the buckets of one side, whose counts may be relative to one another.
+    pub(crate) fn read(
+        spans: &[Span],
+        counts: impl ExactSizeIterator<Item = u64>,
+    ) -> Result<Side, &'static str> {
+        let needed: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
+        if needed != counts.len() as u64 {
+            return Err("a histogram has not as many buckets as its spans say");
+        }
+        let gaps = spans.iter().skip(1).map(|span| u64::from(span.offset.max(0).unsigned_abs()));
+        if needed.saturating_add(gaps.sum()) > BUCKETS_LIMIT as u64 {
+            return Err("a histogram has too many buckets");
+        }
+        let mut side = Side::default();
+        let mut counts = counts;
+        for (index, span) in spans.iter().enumerate() {
+            if index > 0 {
+                let gap = span.offset.max(0).unsigned_abs() as usize;
+                side.counts.resize(side.counts.len() + gap, 0);
+            }
+            side.counts.extend(counts.by_ref().take(span.length as usize));
+        }
+        let empty = side.counts.iter().take_while(|count| **count == 0).count();
+        side.counts.drain(..empty);
+        let used = side.counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        side.counts.truncate(used);
+        if let Some(first) = spans.first().filter(|_| used > 0) {
+            // Prometheus counts buckets by their upper bounds.
+            side.offset = first.offset.saturating_sub(1).saturating_add(empty as i32);
+        }
+        Ok(side)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(spans: &[(i32, u32)], counts: &[u64]) -> Result<Side, &'static str> {
+        let spans: Vec<Span> = spans
+            .iter()
+            .map(|(offset, length)| Span { offset: *offset, length: *length })
+            .collect();
+        Side::read(&spans, counts.iter().copied())
+    }
+
+    #[test]
+    fn gaps_become_empty_buckets_and_empty_ends_are_cut() {
+        let side = |offset, counts: &[u64]| Ok(Side { offset, counts: counts.to_vec() });
+        assert_eq!(read(&[], &[]), side(0, &[]));
+        assert_eq!(read(&[(0, 0)], &[]), side(0, &[]));
+        assert_eq!(read(&[(1, 2)], &[3, 4]), side(0, &[3, 4]));
+        assert_eq!(read(&[(-2, 1), (2, 1)], &[3, 4]), side(-3, &[3, 0, 0, 4]));
+        assert_eq!(read(&[(0, 4)], &[0, 0, 5, 0]), side(1, &[5]));
+        assert_eq!(read(&[(0, 2)], &[0, 0]), side(0, &[]));
+        assert_eq!(read(&[(0, 1), (-5, 1)], &[1, 2]), side(-1, &[1, 2]));
+        assert_eq!(read(&[(i32::MIN, 1)], &[1]), side(i32::MIN, &[1]));
+    }
+
+    /// Guarantee: a page cannot ask for more memory than its own length is worth.
+    #[test]
+    fn hostile_spans_are_refused() {
+        assert!(read(&[(0, 3)], &[1]).is_err());
+        assert!(read(&[(0, u32::MAX)], &[1]).is_err());
+        assert!(read(&[(0, 1), (i32::MAX, 1)], &[1, 1]).is_err());
+        let many = [(0, u32::MAX); 3];
+        assert!(read(&many, &[1]).is_err());
+        assert!(read(&[(0, 1), (60_000, 1)], &[1, 1]).is_ok());
+    }
+}

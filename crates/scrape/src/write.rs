@@ -1,0 +1,410 @@
+//! An OTLP request from the points of a scrape.
+
+use sluice_otlp::wire::{LEN, write_len_field, write_varint};
+
+use crate::metadata::{Kind, Metadata, Role};
+use crate::native::{Native, Side};
+use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope};
+use crate::unit::ucum;
+
+const CUMULATIVE: [u8; 2] = [2 << 3, 2];
+const NO_RECORDED_VALUE: u8 = 1;
+
+/// The kinds of metrics that OTLP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Gauge,
+    /// Not monotonic.
+    Sum,
+    Counter,
+    Histogram,
+    Exponential,
+    Summary,
+}
+
+impl Shape {
+    pub(crate) fn of(kind: Kind, role: Role) -> Shape {
+        match kind {
+            Kind::Counter => Shape::Counter,
+            Kind::Info | Kind::StateSet => Shape::Sum,
+            Kind::Histogram if role == Role::Native => Shape::Exponential,
+            Kind::Histogram => Shape::Histogram,
+            Kind::Summary => Shape::Summary,
+            Kind::Unknown | Kind::Gauge | Kind::GaugeHistogram => Shape::Gauge,
+        }
+    }
+
+    fn metric_field(self) -> u8 {
+        match self {
+            Shape::Gauge => 5,
+            Shape::Sum | Shape::Counter => 7,
+            Shape::Histogram => 9,
+            Shape::Exponential => 10,
+            Shape::Summary => 11,
+        }
+    }
+
+    pub(crate) fn attributes_field(self) -> u8 {
+        match self {
+            Shape::Gauge | Shape::Sum | Shape::Counter | Shape::Summary => 7,
+            Shape::Histogram => 9,
+            Shape::Exponential => 1,
+        }
+    }
+
+    pub(crate) fn exemplars_field(self) -> Option<u8> {
+        match self {
+            Shape::Gauge | Shape::Sum | Shape::Counter => Some(5),
+            Shape::Histogram => Some(8),
+            Shape::Exponential => Some(11),
+            Shape::Summary => None,
+        }
+    }
+
+    fn flags_field(self) -> u8 {
+        match self {
+            Shape::Gauge | Shape::Sum | Shape::Counter | Shape::Summary => 8,
+            Shape::Histogram | Shape::Exponential => 10,
+        }
+    }
+}
+
+fn varint_len(value: usize) -> usize {
+    (value | 1).ilog2() as usize / 7 + 1
+}
+
+/// Writes a message whose length takes `width` bytes: if it takes others, its content moves.
+/// Answers how many it takes.
+fn message(
+    out: &mut Vec<u8>,
+    field: u8,
+    width: usize,
+    content: impl FnOnce(&mut Vec<u8>),
+) -> usize {
+    out.push(field << 3 | LEN);
+    let start = out.len();
+    out.resize(start + width, 0);
+    content(out);
+    let len = out.len() - start - width;
+    let needed = varint_len(len);
+    if needed != width {
+        out.resize(out.len() + needed.saturating_sub(width), 0);
+        out.copy_within(start + width..start + width + len, start + needed);
+        out.truncate(start + needed + len);
+    }
+    let mut rest = len;
+    for byte in &mut out[start..start + needed] {
+        *byte = rest as u8 | 0x80;
+        rest >>= 7;
+    }
+    out[start + needed - 1] &= 0x7f;
+    needed
+}
+
+fn text(out: &mut Vec<u8>, field: u32, text: &str) {
+    if !text.is_empty() {
+        write_len_field(out, field, text.as_bytes());
+    }
+}
+
+fn fixed64(out: &mut Vec<u8>, field: u8, value: u64) {
+    out.push(field << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn double(out: &mut Vec<u8>, field: u8, value: f64) {
+    fixed64(out, field, value.to_bits());
+}
+
+fn signed(out: &mut Vec<u8>, field: u8, value: i32) {
+    out.push(field << 3);
+    write_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
+}
+
+/// One attribute with a text.
+pub(crate) fn attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &str) {
+    let value_len = 1 + varint_len(value.len()) + value.len();
+    let name_len = 1 + varint_len(name.len()) + name.len();
+    out.push(field << 3 | LEN);
+    write_varint(out, (name_len + 1 + varint_len(value_len) + value_len) as u64);
+    write_len_field(out, 1, name.as_bytes());
+    out.push(2 << 3 | LEN);
+    write_varint(out, value_len as u64);
+    write_len_field(out, 1, value.as_bytes());
+}
+
+pub(crate) fn exemplar(
+    out: &mut Vec<u8>,
+    field: u8,
+    time_ns: u64,
+    value: f64,
+    labels: impl FnOnce(&mut dyn FnMut(&str, &str)),
+) {
+    message(out, field, 1, |out| {
+        fixed64(out, 2, time_ns);
+        double(out, 3, value);
+        labels(&mut |name, text| {
+            let id = match name.to_ascii_lowercase().as_str() {
+                "span_id" => id::<8>(text).map(|id| write_len_field(out, 4, &id)),
+                "trace_id" => id::<16>(text).map(|id| write_len_field(out, 5, &id)),
+                _ => None,
+            };
+            if id.is_none() {
+                attribute(out, 7, name, text);
+            }
+        });
+    });
+}
+
+/// An id of hexadecimal digits: the first ones of longer ones, shorter ones get zeros in front.
+fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    let len = (digits.len() / 2).min(N);
+    if len < N && !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let mut id = [0; N];
+    for (byte, pair) in id[N - len..].iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(id).filter(|id| *id != [0; N])
+}
+
+impl Points {
+    /// Writes all points of this scrape as one request; answers how many.
+    pub(crate) fn write(&mut self, metadata: &Metadata, out: &mut Vec<u8>) -> u32 {
+        let mut items = 0;
+        let Points { resources, homes, metrics, points, order, .. } = self;
+        let mut wanted: Vec<(u32, u32, u32)> = Vec::with_capacity(order.len());
+        for id in order.iter() {
+            let metric = metrics.get_mut(*id);
+            metric.points.retain(|point| points.get(*point).is_whole(metric.shape));
+            if !metric.points.is_empty() {
+                items += metric.points.len() as u32;
+                wanted.push((homes.get(metric.home).resource, metric.home, *id));
+            }
+        }
+        // The order of the page stays within each scope.
+        wanted.sort_by_key(|(resource, home, _)| (*resource, *home));
+        for wanted in wanted.chunk_by(|left, right| left.0 == right.0) {
+            let resource = wanted[0].0;
+            let width = resources.get(resource).width;
+            let width = message(out, 1, width, |out| {
+                message(out, 1, 2, |out| resource_content(out, resources.get(resource)));
+                for wanted in wanted.chunk_by(|left, right| left.1 == right.1) {
+                    let home = homes.get_mut(wanted[0].1);
+                    home.width = message(out, 2, home.width, |out| {
+                        message(out, 1, 1, |out| scope_content(out, &home.scope));
+                        for (.., id) in wanted {
+                            let metric = metrics.get_mut(*id);
+                            let (metric, points) = (metric, &*points);
+                            metric.width = message(out, 2, metric.width, |out| {
+                                metric_content(out, metric, points, metadata);
+                            });
+                        }
+                        text(out, 3, &home.scope.schema_url);
+                    });
+                }
+            });
+            resources.get_mut(resource).width = width;
+        }
+        items
+    }
+}
+
+fn resource_content(out: &mut Vec<u8>, resource: &Resource) {
+    let is_known = |name: &str| resource.info.iter().any(|(known, _)| **known == *name);
+    for (name, value) in &resource.attributes {
+        if !is_known(name) {
+            attribute(out, 1, name, value);
+        }
+    }
+    for (name, value) in &resource.info {
+        attribute(out, 1, name, value);
+    }
+}
+
+fn scope_content(out: &mut Vec<u8>, scope: &Scope) {
+    text(out, 1, &scope.name);
+    text(out, 2, &scope.version);
+    for (name, value) in &scope.attributes {
+        attribute(out, 3, name, value);
+    }
+}
+
+fn metric_content(
+    out: &mut Vec<u8>,
+    metric: &MetricPoints,
+    points: &crate::table::Table<Point>,
+    metadata: &Metadata,
+) {
+    let (help, unit) = metadata.describe(&metric.about);
+    text(out, 1, &metric.name);
+    text(out, 2, help);
+    text(out, 3, &ucum(unit));
+    message(out, metric.shape.metric_field(), metric.width, |out| {
+        for id in &metric.points {
+            // The key of a point is the number of its metric, then its attributes.
+            let attributes = &points.key(*id)[4..];
+            let point = points.get(*id);
+            message(out, 1, varint_len(attributes.len() + 40), |out| {
+                out.extend_from_slice(attributes);
+                point_content(out, metric.shape, point);
+            });
+        }
+        match metric.shape {
+            Shape::Gauge | Shape::Summary => {}
+            Shape::Sum | Shape::Histogram | Shape::Exponential => {
+                out.extend_from_slice(&CUMULATIVE);
+            }
+            Shape::Counter => {
+                out.extend_from_slice(&CUMULATIVE);
+                out.extend_from_slice(&[3 << 3, 1]);
+            }
+        }
+    });
+    attribute(out, 12, "prometheus.type", metric.kind.as_str());
+}
+
+fn point_content(out: &mut Vec<u8>, shape: Shape, point: &Point) {
+    let stale = point.is_stale();
+    if point.start_ns > 0 && shape != Shape::Gauge {
+        fixed64(out, 2, point.start_ns);
+    }
+    fixed64(out, 3, point.time_ns());
+    let none = Parts::default();
+    let parts = point.parts.as_deref().unwrap_or(&none);
+    match shape {
+        Shape::Gauge | Shape::Sum | Shape::Counter if stale => {}
+        Shape::Gauge | Shape::Sum | Shape::Counter => {
+            double(out, 4, point.value.unwrap_or_default());
+        }
+        Shape::Histogram => histogram_content(out, parts, stale),
+        Shape::Summary => summary_content(out, parts, stale),
+        Shape::Exponential => {
+            if let Some(native) = parts.native.as_ref().filter(|_| !stale) {
+                native_content(out, native);
+            }
+        }
+    }
+    out.extend_from_slice(&point.exemplars);
+    if stale {
+        out.extend_from_slice(&[shape.flags_field() << 3, NO_RECORDED_VALUE]);
+    }
+}
+
+/// Count and sum of a histogram or summary.
+fn totals(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
+    if !stale {
+        fixed64(out, 4, parts.count.unwrap_or_default() as u64);
+        if let Some(sum) = parts.sum {
+            double(out, 5, sum);
+        }
+    }
+}
+
+/// Boundaries in order, each once: of several, the last on the page counts.
+fn sorted(parts: &Parts) -> Vec<(f64, f64)> {
+    let mut boundaries = parts.boundaries.clone();
+    if !boundaries.is_sorted_by(|left, right| left.0 < right.0) {
+        boundaries.reverse();
+        boundaries.sort_by(|left, right| left.0.total_cmp(&right.0));
+        boundaries.dedup_by(|next, kept| next.0 == kept.0);
+    }
+    boundaries
+}
+
+fn histogram_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
+    totals(out, parts, stale);
+    let mut buckets = sorted(parts);
+    // Without the last bucket: it holds all up to infinity, which is the count.
+    if buckets.last().is_some_and(|(bound, _)| *bound == f64::INFINITY) {
+        buckets.pop();
+    }
+    packed(out, 6, buckets.len() + 1, |out| {
+        let mut below = 0.0;
+        let all = parts.count.unwrap_or_default();
+        for cumulative in buckets.iter().map(|(_, count)| *count).chain([all]) {
+            let count = if stale { 0 } else { (cumulative - below) as u64 };
+            out.extend_from_slice(&count.to_le_bytes());
+            below = cumulative;
+        }
+    });
+    if !buckets.is_empty() {
+        packed(out, 7, buckets.len(), |out| {
+            out.extend(buckets.iter().flat_map(|(bound, _)| bound.to_le_bytes()));
+        });
+    }
+}
+
+/// Numbers of eight bytes each.
+fn packed(out: &mut Vec<u8>, field: u8, numbers: usize, content: impl FnOnce(&mut Vec<u8>)) {
+    message(out, field, varint_len(numbers * 8), content);
+}
+
+fn summary_content(out: &mut Vec<u8>, parts: &Parts, stale: bool) {
+    totals(out, parts, stale);
+    for (quantile, value) in sorted(parts) {
+        message(out, 6, 1, |out| {
+            double(out, 1, quantile);
+            if !stale {
+                double(out, 2, value);
+            }
+        });
+    }
+}
+
+fn native_content(out: &mut Vec<u8>, native: &Native) {
+    fixed64(out, 4, native.count);
+    double(out, 5, native.sum);
+    signed(out, 6, native.schema);
+    fixed64(out, 7, native.zero_count);
+    for (field, side) in [(8, &native.positive), (9, &native.negative)] {
+        if !side.counts.is_empty() {
+            message(out, field, 1, |out| side_content(out, side));
+        }
+    }
+    double(out, 14, native.zero_threshold);
+}
+
+fn side_content(out: &mut Vec<u8>, side: &Side) {
+    signed(out, 1, side.offset);
+    message(out, 2, 1, |out| {
+        for count in &side.counts {
+            write_varint(out, *count);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: a message is canonical, whatever was guessed about its length.
+    #[test]
+    fn a_guess_of_a_length_changes_nothing() {
+        for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
+            let content = vec![7; len];
+            let mut expected = vec![1];
+            write_len_field(&mut expected, 3, &content);
+            for width in 1..6 {
+                let mut out = vec![1];
+                let needed = message(&mut out, 3, width, |out| out.extend_from_slice(&content));
+                assert!(out == expected, "{len} {width}");
+                assert_eq!(needed, expected.len() - len - 2);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_cut_or_filled() {
+        assert_eq!(id::<4>("00112233"), Some([0, 0x11, 0x22, 0x33]));
+        assert_eq!(id::<4>("AB"), Some([0, 0, 0, 0xab]));
+        assert_eq!(id::<2>("00112233"), Some([0, 0x11]));
+        assert_eq!(id::<2>("00112"), Some([0, 0x11]));
+        for text in ["", "0", "0x", "zz", "001", "+1", "0000"] {
+            assert_eq!(id::<2>(text), None, "{text}");
+        }
+    }
+}
