@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     (
         "sluice",
         &[
@@ -53,6 +53,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("flow", &["log", "otlp"]),
     ("log", &[]),
     ("operators", &["config", "otlp"]),
+    ("discovery", &["config", "net", "tail"]),
     ("tail", &["inflate"]),
     ("net", &["config", "otlp", "inflate"]),
     ("telemetry", &["config", "otlp"]),

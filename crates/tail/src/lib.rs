@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use charset::Charset;
-pub use glob::Glob;
+pub use glob::{Found, Glob};
 pub use identity::{Head, Inode, Mark};
 pub use known::{Checkpoint, Known, decode, encode};
 pub use read::{Line, Turn};
