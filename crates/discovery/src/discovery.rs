@@ -87,6 +87,11 @@ impl Discovery {
         }
     }
 
+    /// All jobs, as [`Discovery::next`] returned them last.
+    pub fn jobs(&self) -> &[Job] {
+        &self.jobs
+    }
+
     fn has_changes(&self) -> bool {
         let allocated = self.allocated.as_ref().map(|allocated| allocated.has_changed());
         allocated.is_some_and(|has_changed| has_changed.unwrap_or(false))
@@ -157,7 +162,7 @@ impl Job {
         }
         if found.exceeds_limit && !self.targets.exceeds_limit {
             let (job, targets) = (&self.config.job, found.targets.len());
-            tracing::warn!(%job, targets, "there are more targets than `target_limit`: all scrapes fail");
+            tracing::warn!(%job, targets, "more targets than `target_limit`: all scrapes fail");
         }
         self.targets = Arc::new(found);
         true

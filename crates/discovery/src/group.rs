@@ -18,6 +18,8 @@ const ITEMS_LIMIT: usize = 1_000_000;
 const NESTING_LIMIT: usize = 8;
 /// Memory of a label besides its texts.
 const LABEL_BYTES: usize = 32;
+/// Memory of a target besides the labels of its group and its own.
+const TARGET_BYTES: usize = 1024;
 
 /// Targets that share labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,8 @@ impl Group {
             let each = labels.iter().map(|it| it.name.len() + it.value.len() + LABEL_BYTES);
             each.sum::<usize>()
         };
-        let common = bytes(&self.labels).saturating_mul(self.targets.len());
+        let each = bytes(&self.labels) + TARGET_BYTES;
+        let common = each.saturating_mul(self.targets.len());
         self.targets.iter().map(bytes).sum::<usize>().saturating_add(common)
     }
 }
@@ -192,8 +195,11 @@ mod tests {
         let expected =
             "f:0 {at=f,env=prod,shard=1} __address__=a:1 __address__=b:2; f:1 {at=f} ; f:2 {at=f} ";
         let (at, f) = (Text::from("at"), Text::from("f"));
-        let json = r#"[{"targets": ["a:1", "b:2"], "labels": {"env": "prod", "shard": "1", "x": ""}},
-                       {"targets": []}, {"labels": null, "targets": null}]"#;
+        let json = r#"[
+            {"targets": ["a:1", "b:2"], "labels": {"env": "prod", "shard": "1", "x": ""}},
+            {"targets": []},
+            {"labels": null, "targets": null}
+        ]"#;
         let groups = from_json(json.as_bytes(), numbered("f"), Some((&at, &f)));
         assert_eq!(groups.map(shown).as_deref(), Ok(expected));
         let yaml =
@@ -251,7 +257,8 @@ mod tests {
     fn a_group_weighs_its_labels_once_for_each_target() {
         let labels: Labels = [("env", "prod")].into_iter().collect();
         let group = Group::new("k".into(), ["a:1", "b:2"].map(Text::from), labels);
-        assert_eq!(group.weight(), 2 * (3 + 4 + LABEL_BYTES) + 2 * (11 + 3 + LABEL_BYTES));
+        let each = (3 + 4 + LABEL_BYTES) + (11 + 3 + LABEL_BYTES) + TARGET_BYTES;
+        assert_eq!(group.weight(), 2 * each);
     }
 
     proptest! {

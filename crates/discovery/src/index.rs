@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use crate::group::Group;
 use crate::labels::Text;
 
-/// Memory of all targets of a job before relabelling, if no text were shared, in bytes.
-const WEIGHT_LIMIT_BYTES: usize = 512 << 20;
+/// Memory of all targets of a job, if no text were shared, in bytes.
+const WEIGHT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Groups by their sources. Bounded by what it holds, not by how often that changes.
 pub(crate) struct Index {
@@ -69,7 +69,7 @@ impl Reporter {
         let others: usize = others.map(|(_, (_, weight))| weight).sum();
         if weight.saturating_add(others) > WEIGHT_LIMIT_BYTES {
             let mib = WEIGHT_LIMIT_BYTES >> 20;
-            return Err(format!("the labels of all targets of the job have more than {mib} MiB"));
+            return Err(format!("all targets of the job would take more than {mib} MiB"));
         }
         let before = &mut state.sources[self.source];
         let known: HashMap<&Text, &Arc<Group>> =
@@ -120,18 +120,22 @@ mod tests {
         assert_eq!(index.groups().0, [group("a", &["3"])]);
     }
 
-    /// Scenario: a source has a long label for very many targets. Guarantee: it is refused, and the
-    /// groups of before stay.
+    /// Scenario: a source has a long label for many targets, or a million of them. Guarantee: it is
+    /// refused, and the groups of before stay.
     #[test]
-    fn labels_that_would_take_all_memory_are_refused() {
+    fn targets_that_would_take_all_memory_are_refused() {
         let index = Index::new(Arc::default());
         let reporter = index.reporter();
         reporter.replace(vec![group("a", &["1"])]).expect("fits");
         let labels: Labels = [("long", "x".repeat(1 << 20))].into_iter().collect();
         let addresses = (0..600).map(|number: usize| Text::from(number.to_string()));
         let heavy = Arc::new(Group::new("b".into(), addresses, labels));
-        let error = reporter.replace(vec![heavy]).expect_err("too heavy");
-        assert!(error.contains("more than 512 MiB"), "{error}");
+        let addresses = (0..1_000_000).map(|number: usize| Text::from(number.to_string()));
+        let many = Arc::new(Group::new("c".into(), addresses, Labels::default()));
+        for group in [heavy, many] {
+            let error = reporter.replace(vec![group]).expect_err("too heavy");
+            assert!(error.contains("more than 256 MiB"), "{error}");
+        }
         assert_eq!(index.groups().0, [group("a", &["1"])]);
     }
 }

@@ -24,6 +24,8 @@ mod labels;
 mod scrape_config;
 mod sources;
 mod targets;
+#[cfg(test)]
+mod test_server;
 
 pub mod relabel;
 pub mod units;

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sluice_config::source::{Source, Span};
 use sluice_config::{Diagnostics, Fields, Node, Value, yaml};
+use sluice_net::client::Secrets;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -69,12 +70,13 @@ pub(crate) async fn run(config: AllocatorConfig, global: Global, jobs: watch::Se
 
 /// Says once why jobs are not as the allocator has them.
 fn tell(told: &mut Option<String>, outcome: Result<(), String>) {
-    match outcome {
+    match outcome.map_err(|reason| Secrets::default().peer_text(&reason)) {
         Ok(()) if told.take().is_some() => tracing::info!("the target allocator gives jobs again"),
         Ok(()) => {}
         Err(reason) if told.as_ref() == Some(&reason) => {}
         Err(reason) => {
-            tracing::warn!(%reason, "the target allocator's jobs cannot be used: those of before stay");
+            let kept = "those of before stay";
+            tracing::warn!(%reason, "the target allocator's jobs cannot be used: {kept}");
             *told = Some(reason);
         }
     }

@@ -183,7 +183,11 @@ fn mistakes_are_named() {
         (Utf8, "{action: lowercase}", "`x.rules[0].target_label` is required"),
         (Utf8, "{action: hashmod, target_label: a}", "`x.rules[0]` needs a `modulus` above 0"),
         (Utf8, "{action: hashmod, target_label: a, modulus: 0}", "needs a `modulus` above 0"),
-        (Utf8, "{action: repl, target_label: a}", "`x.rules[0].action` must be one of `replace`, `keep`"),
+        (
+            Utf8,
+            "{action: repl, target_label: a}",
+            "`x.rules[0].action` must be one of `replace`, `keep`",
+        ),
         (Utf8, "{action: labelmap, replacement: ''}", "`x.rules[0].replacement` must not be empty"),
         (
             Utf8,
@@ -265,7 +269,9 @@ proptest! {
             "replace", "keep", "drop", "keepequal", "dropequal", "hashmod", "labelmap", "labeldrop",
             "labelkeep", "lowercase", "uppercase",
         ]),
-        regex in prop::sample::select(vec!["(.*)", "", "a.*", "(a)|(b)", "a)|(b", "(?i)[A-C]+(x)?", "$"]),
+        regex in prop::sample::select(vec![
+            "(.*)", "", "a.*", "(a)|(b)", "a)|(b", "(?i)[A-C]+(x)?", "$",
+        ]),
         text in "[ab$1{}x]{1,8}",
         input in prop::collection::btree_map("[a-c]{1,3}", "[a-cA-C\n]{0,4}", 0..6),
         sources in prop::collection::vec("[a-c]", 0..3),
@@ -275,7 +281,10 @@ proptest! {
             "rules:\n- {{action: {action}, regex: '{regex}', target_label: '{text}', \
              replacement: '{text}', modulus: 7, source_labels: [{sources}]}}"
         );
-        let (found, _) = read_text("x", &file, |fields| read(fields, "rules", NameScheme::Utf8, ""));
+        let rules_of = |file: &str| {
+            read_text("x", file, |fields| read(fields, "rules", NameScheme::Utf8, "")).0
+        };
+        let found = rules_of(&file);
         let mut labels: Labels = input.into_iter().collect();
         let before = labels.clone();
         let kept = apply(&found, &mut labels);
@@ -283,7 +292,7 @@ proptest! {
         prop_assert!(labels.iter().all(|label| !label.value.is_empty()));
         let opposite = match action { "keep" => "drop", "drop" => "keep", _ => return Ok(()) };
         let file = file.replacen(action, opposite, 1);
-        let (found, _) = read_text("x", &file, |fields| read(fields, "rules", NameScheme::Utf8, ""));
+        let found = rules_of(&file);
         prop_assert_ne!(kept, apply(&found, &mut before.clone()));
         prop_assert_eq!(labels, before);
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_net::reload::read_bounded;
 use sluice_tail::Found;
 
-use super::Outlet;
+use super::outlet::Outlet;
 use crate::group::{Group, from_json, from_yaml, numbered};
 use crate::labels::Text;
 use crate::scrape_config::FileSd;

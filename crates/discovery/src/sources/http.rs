@@ -8,8 +8,8 @@ use sluice_config::shown_url;
 use sluice_net::client::Answer;
 use tokio::time::MissedTickBehavior;
 
-use super::Outlet;
 use super::fetch::Fetcher;
+use super::outlet::Outlet;
 use crate::group::{Group, from_json, numbered};
 use crate::labels::Text;
 use crate::scrape_config::HttpSd;
@@ -47,7 +47,7 @@ async fn look(config: &HttpSd, fetcher: &mut Fetcher) -> Result<Vec<Arc<Group>>,
     // Megabytes of JSON take a while.
     let read = tokio::task::spawn_blocking(move || {
         let (name, value) = (Text::from(LABEL), Text::from(&*url));
-        from_json(&answer.body, numbered(&url), Some((&name, &value)))
+        from_json(&answer.body, numbered(&shown_url(&url)), Some((&name, &value)))
     });
     let groups = read.await.map_err(|error| error.to_string())?;
     let groups = groups.map_err(|reason| format!("the answer cannot be understood: {reason}"))?;

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_net::client::Origin;
+use sluice_net::client::{Origin, Secrets};
 
 use crate::group::{ADDRESS, Group};
 use crate::labels::{Label, Labels, Text};
@@ -119,6 +119,7 @@ pub fn targets<'g>(
                 Err(reason) => {
                     found.failed += 1;
                     if found.failures.len() < FAILURES_SHOWN {
+                        let reason = Secrets::default().peer_text(&reason);
                         let group = &group.key;
                         found.failures.push(format!("target {at} of the group {group}: {reason}"));
                     }
