@@ -46,7 +46,8 @@ impl Snapshot {
     }
 }
 
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+/// A file of at most 16 MiB, which has to be a regular one, or `/dev/null`.
+pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     use io::Read;
     // Opening a pipe waits for its writer, and a device may not end. `/dev/null` is empty.
     let metadata = std::fs::metadata(path)?;

@@ -13,7 +13,7 @@ use file_imports::Modules;
 use serde_json::Value;
 
 /// Each crate and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     (
         "sluice",
         &[
@@ -53,6 +53,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("flow", &["log", "otlp"]),
     ("log", &[]),
     ("operators", &["config", "otlp"]),
+    ("discovery", &["config", "net", "tail"]),
     ("tail", &["inflate"]),
     ("scrape", &["otlp"]),
     ("net", &["config", "otlp", "inflate"]),

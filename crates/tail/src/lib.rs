@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 pub use charset::Charset;
 pub use checkpoint::{Checkpoint, decode, encode};
-pub use glob::Glob;
+pub use glob::{Found, Glob};
 pub use identity::{Head, Inode, Mark};
 pub use journal::{Journal, Write};
 pub use known::Known;

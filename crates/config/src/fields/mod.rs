@@ -28,6 +28,7 @@ mod protection;
 mod remarks;
 mod scalars;
 mod sections;
+mod texts;
 
 pub use describe::{Effect, OptionDoc};
 pub use scalars::Integer;

@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::yaml::Node;
 
 /// Ends of the full names of options that protect, or that name what protects.
-const PROTECTING: [&str; 22] = [
+const PROTECTING: [&str; 27] = [
     "tls",
     "ca_file",
     "ca_pem",
@@ -31,6 +31,11 @@ const PROTECTING: [&str; 22] = [
     "security",
     "shared_key",
     "users",
+    "tls_config",
+    "basic_auth",
+    "authorization",
+    "credentials",
+    "bearer_token",
 ];
 
 impl<'a> Fields<'a> {

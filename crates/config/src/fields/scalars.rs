@@ -267,7 +267,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Declares an option, finds it and parses it. Nothing if absent, null, or wrong (an error).
-    fn scalar<T>(
+    pub(super) fn scalar<T>(
         &mut self,
         key: &str,
         option: OptionDoc,
@@ -351,7 +351,7 @@ fn kind_hint(wanted: &str, path: &str, scalar: &Scalar, is_secret: bool) -> Opti
 }
 
 /// A default for the documentation.
-fn shown(default: Option<impl Display>) -> String {
+pub(super) fn shown(default: Option<impl Display>) -> String {
     default.map_or(String::new(), |default| format!("`{default}`"))
 }
 

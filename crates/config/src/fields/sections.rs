@@ -4,6 +4,9 @@ use super::{Fields, Mode, OptionDoc};
 use crate::source::Span;
 use crate::yaml::{Entry, Node};
 
+/// Longer names of sections are cut in messages.
+const NAME_LIMIT_CHARS: usize = 64;
+
 impl<'a> Fields<'a> {
     /// A section whose presence has a meaning: `None` if it is absent, all defaults if it is there
     /// but empty (`grpc:`), as for the Collector.
@@ -54,6 +57,18 @@ impl<'a> Fields<'a> {
         &mut self,
         key: &str,
         doc: &str,
+        read: impl FnMut(&mut Fields<'_>) -> T,
+    ) -> Vec<T> {
+        self.sections_by(key, "", doc, read)
+    }
+
+    /// A list of sections that messages name by their option `name` where they have it:
+    /// `scrape_configs[node]`.
+    pub fn sections_by<T>(
+        &mut self,
+        key: &str,
+        name: &str,
+        doc: &str,
         mut read: impl FnMut(&mut Fields<'_>) -> T,
     ) -> Vec<T> {
         let Some(entry) = self.take(key, OptionDoc::new("list of sections", "", doc)) else {
@@ -65,7 +80,10 @@ impl<'a> Fields<'a> {
         let items = self.items_of(entry).unwrap_or_default().iter().enumerate();
         let path = self.path_of(key);
         let read_item = |(index, item): (usize, &Node)| {
-            self.nested(format!("{path}[{index}]"), Some((item, item.span)), &mut read)
+            let named = item.get(name).and_then(Node::as_scalar).filter(|it| !it.text.is_empty());
+            let shown = named.map(|it| it.text.chars().take(NAME_LIMIT_CHARS).collect::<String>());
+            let shown = shown.unwrap_or_else(|| index.to_string());
+            self.nested(format!("{path}[{shown}]"), Some((item, item.span)), &mut read)
         };
         items.map(read_item).collect()
     }

@@ -1,0 +1,207 @@
+//! The jobs of `scrape_configs`, with the defaults of `global`, as they stand below `config` of
+//! the Collector's receiver.
+
+mod global;
+mod kubernetes;
+mod sources;
+
+use std::time::Duration;
+
+use sluice_config::Fields;
+
+use crate::http_config::HttpConfig;
+use crate::labels::{NameScheme, Text};
+use crate::relabel::{self, Rule};
+use crate::units;
+
+pub use global::{Escaping, Global, Limits, ScrapeProtocol};
+pub use kubernetes::{KubernetesSd, Role, Selector};
+pub use sources::{DnsRecord, DnsSd, FileSd, HttpSd, SourceConfig};
+
+/// A job: where its targets come from, and how they are scraped.
+#[derive(Clone, Debug)]
+pub struct ScrapeConfig {
+    pub job: Text,
+    /// At least `timeout`.
+    pub interval: Duration,
+    pub timeout: Duration,
+    /// The preferred one first; never empty.
+    pub protocols: Vec<ScrapeProtocol>,
+    /// The protocol of an answer whose content type says none.
+    pub fallback_protocol: ScrapeProtocol,
+    pub metrics_path: Text,
+    /// `http` or `https`.
+    pub scheme: Text,
+    pub params: Vec<(Text, Vec<Text>)>,
+    pub honor_labels: bool,
+    pub honor_timestamps: bool,
+    pub track_timestamps_staleness: bool,
+    pub enable_compression: bool,
+    pub extra_scrape_metrics: bool,
+    pub http: HttpConfig,
+    pub limits: Limits,
+    pub histograms: Histograms,
+    pub names: NameScheme,
+    pub escaping: Escaping,
+    pub relabel: Vec<Rule>,
+    pub metric_relabel: Vec<Rule>,
+    pub sources: Vec<SourceConfig>,
+}
+
+/// Native histograms, and classic ones that are made into them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Histograms {
+    pub scrape_native: bool,
+    pub convert_classic: bool,
+    pub always_scrape_classic: bool,
+    /// Buckets of one histogram; 0: no limit.
+    pub bucket_limit: u32,
+    /// The smallest factor from one bucket to the next; 0: any.
+    pub min_bucket_factor: f64,
+}
+
+/// All jobs, and the defaults that also hold for jobs that a target allocator gives.
+#[derive(Clone, Debug, Default)]
+pub struct ScrapeConfigs {
+    pub global: Global,
+    pub jobs: Vec<ScrapeConfig>,
+}
+
+impl ScrapeConfigs {
+    /// Reads the section `config`.
+    pub fn read(fields: &mut Fields<'_>) -> ScrapeConfigs {
+        let doc = "Defaults of all jobs.";
+        let global = fields.section_or_default("global", doc, Global::read);
+        let doc = "Jobs: targets, and how they are scraped.";
+        let jobs = fields.sections_by("scrape_configs", "job_name", doc, |fields| {
+            let doc = "Name of the job: the label `job` of its targets.";
+            let own = |text: &str| Ok(text.to_owned());
+            let job = fields.text("job_name", "string, required", None, doc, own);
+            let job = job.unwrap_or_default();
+            if job.is_empty() {
+                fields.error_missing("job_name");
+            }
+            ScrapeConfig::read(fields, &job, &global)
+        });
+        let mut names: Vec<&str> = jobs.iter().map(|job| &*job.job).collect();
+        names.sort_unstable();
+        for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
+            fields.error_at("scrape_configs", &format!("has the job `{}` twice", pair[0]));
+        }
+        let in_file = "write the jobs below `scrape_configs`";
+        fields.not_yet("scrape_config_files", in_file);
+        let server = "this is of the Prometheus server, and the Collector refuses it too";
+        for key in ["remote_write", "remote_read", "rule_files", "alerting"] {
+            fields.not_yet(key, server);
+        }
+        let why = "it is of the Prometheus server";
+        for key in ["runtime", "storage", "tracing", "otlp"] {
+            fields.no_effect(key, why);
+        }
+        ScrapeConfigs { global, jobs }
+    }
+}
+
+impl ScrapeConfig {
+    /// Reads a job but its name, which a target allocator gives otherwise.
+    pub fn read(fields: &mut Fields<'_>, job: &str, global: &Global) -> ScrapeConfig {
+        let (interval, timeout) = global::read_times(fields, Some(global.times));
+        let histograms = read_histograms(fields, global);
+        let protocols = global::read_protocols(fields);
+        let protocols = protocols.or_else(|| global.protocols.clone());
+        let default = || ScrapeProtocol::defaults(histograms.scrape_native);
+        let doc = "Protocol of answers whose content type says none that is known.";
+        let fallback_protocol = fields
+            .optional_choice("fallback_scrape_protocol", &ScrapeProtocol::CHOICES, doc)
+            .flatten();
+        let own = |text: &str| Ok(Text::from(text));
+        let doc = "Path of the metrics.";
+        let metrics_path = fields.text("metrics_path", "string", Some("/metrics"), doc, own);
+        let doc = "`http` or `https`.";
+        let scheme = fields.text("scheme", "a scheme", Some("http"), doc, |text| match text {
+            "" => Ok(Text::from("http")),
+            "http" | "https" => Ok(Text::from(text)),
+            _ => Err("it is neither `http` nor `https`".to_owned()),
+        });
+        let doc = "Parameters of the URL.";
+        let params = fields.text_lists("params", doc).into_iter();
+        let texts = |texts: Vec<String>| texts.into_iter().map(Text::from).collect();
+        let params = params.map(|(name, values)| (name.into(), texts(values))).collect();
+        let doc = "Labels of the target's metrics win over those of the target.";
+        let honor_labels = fields.boolean("honor_labels", false, doc);
+        let doc = "Keep the timestamps of the target's metrics.";
+        let honor_timestamps = fields.boolean("honor_timestamps", true, doc);
+        let doc = "Metrics with timestamps of their own end when the target no longer has them.";
+        let track_timestamps_staleness = fields.boolean("track_timestamps_staleness", false, doc);
+        let enable_compression =
+            fields.boolean("enable_compression", true, "Ask for compressed answers.");
+        let extra_scrape_metrics = global::read_extra_metrics(fields, global.extra_scrape_metrics);
+        let http = HttpConfig::read(fields);
+        let limits = Limits::read(fields, &global.limits);
+        let (names, escaping) = global::read_names(fields, Some((global.names, global.escaping)));
+        let doc = "Rules that change the labels of targets, or drop targets.";
+        let relabel = relabel::read(fields, "relabel_configs", names, doc);
+        let doc = "Rules that change the labels of metrics, or drop metrics.";
+        let metric_relabel = relabel::read(fields, "metric_relabel_configs", names, doc);
+        let sources = sources::read(fields, relabel.is_empty());
+        global::no_server_options(fields);
+        ScrapeConfig {
+            job: job.into(),
+            interval,
+            timeout,
+            protocols: protocols.unwrap_or_else(default),
+            fallback_protocol: fallback_protocol.unwrap_or(ScrapeProtocol::PrometheusText0_0_4),
+            metrics_path: metrics_path.unwrap_or_else(|| "/metrics".into()),
+            scheme: scheme.unwrap_or_else(|| "http".into()),
+            params,
+            honor_labels,
+            honor_timestamps,
+            track_timestamps_staleness,
+            enable_compression,
+            extra_scrape_metrics,
+            http,
+            limits,
+            histograms,
+            names,
+            escaping,
+            relabel,
+            metric_relabel,
+            sources,
+        }
+    }
+}
+
+fn read_histograms(fields: &mut Fields<'_>, global: &Global) -> Histograms {
+    let defaults = global.histograms;
+    let (scrape_native, convert_classic, always_scrape_classic) =
+        global::read_histograms(fields, defaults);
+    let doc = "Buckets of a native histogram are merged until it has no more. 0: no limit.";
+    let bucket_limit = fields.integer("native_histogram_bucket_limit", 0, 0..=u32::MAX, doc);
+    let doc = "Buckets of a native histogram are merged until each is wider than the one before \
+               by this factor. 0: any factor.";
+    let key = "native_histogram_min_bucket_factor";
+    let min_bucket_factor = fields.optional_float(key, 0.0, 0.0..=f64::INFINITY, doc);
+    let min_bucket_factor = min_bucket_factor.unwrap_or(0.0);
+    Histograms {
+        scrape_native,
+        convert_classic,
+        always_scrape_classic,
+        bucket_limit,
+        min_bucket_factor,
+    }
+}
+
+/// A duration as Prometheus writes it. Zero counts as absent.
+pub(crate) fn duration(
+    fields: &mut Fields<'_>,
+    key: &str,
+    default: Option<Duration>,
+    doc: &str,
+) -> Option<Duration> {
+    let shown = default.map(units::show);
+    let given = fields.text(key, "a duration", shown.as_deref(), doc, units::duration);
+    given.filter(|given| !given.is_zero()).or(default)
+}
+
+#[cfg(test)]
+mod tests;
