@@ -8,6 +8,7 @@ mod fluentforward;
 mod listen;
 pub mod otlp;
 mod receiver;
+mod turns;
 mod untold;
 
 pub use receiver::{

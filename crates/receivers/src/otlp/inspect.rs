@@ -1,17 +1,17 @@
 //! Step 5: inflating (never more than was admitted), validating and counting.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
-use sluice_flow::source::{IngressRoute, Permit, is_large_work};
+use sluice_flow::source::{IngressRoute, Permit};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Malformed, Signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
+use crate::turns::Turns;
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Inspected {
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
-pub(super) struct Inspector(Arc<Semaphore>);
+pub(super) struct Inspector(Turns);
 
 /// A body that has to be inspected.
 pub(super) struct Work {
@@ -100,8 +100,7 @@ impl Ledger<'_> {
 
 impl Inspector {
     pub(super) fn new() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Inspector(Arc::new(Semaphore::new(threads)))
+        Inspector(Turns::new())
     }
 
     /// A turn to submit a request, if processing it takes long: as many at a time as there are
@@ -111,9 +110,7 @@ impl Inspector {
         inspected: &Inspected,
     ) -> Option<OwnedSemaphorePermit> {
         let bytes = inspected.payload.uncompressed_len_bytes;
-        let is_large = is_large_work(bytes, inspected.items as usize);
-        // The semaphore is never closed.
-        if is_large { Arc::clone(&self.0).acquire_owned().await.ok() } else { None }
+        self.0.to_submit(bytes, inspected.items as usize).await
     }
 
     /// The permit that comes back covers the memory of the payload.
@@ -133,7 +130,7 @@ impl Inspector {
         }
         let broken =
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
-        let turn = Arc::clone(&self.0).acquire_owned().await.map_err(|_| broken())?;
+        let turn = self.0.turn().await.ok_or_else(broken)?;
         let inspecting = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work.run(&mut permit, false).map(|inspected| (inspected, permit))
@@ -274,30 +271,5 @@ impl Work {
     fn invalid(&self, malformed: Malformed) -> Refused {
         let signal = self.signal;
         Refused::invalid(format!("not a valid OTLP request of {signal}: {malformed}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::*;
-
-    /// Guarantee: as many large requests are submitted at a time as there are threads; small ones
-    /// do not wait.
-    #[tokio::test]
-    async fn large_requests_take_turns_to_be_submitted() {
-        let of = |items| {
-            let payload = Payload::identity(Bytes::from_static(b"payload"));
-            Inspected { items, payload, repaired_strings: 0 }
-        };
-        let (inspector, large) = (Inspector(Arc::new(Semaphore::new(2))), of(1_000_000));
-        let turns = [0, 1].map(|_| inspector.turn_to_submit(&large).now_or_never().flatten());
-        assert!(turns.iter().all(Option::is_some));
-        assert!(inspector.turn_to_submit(&large).now_or_never().is_none(), "it waits");
-        let small = inspector.turn_to_submit(&of(1)).now_or_never();
-        assert!(matches!(small, Some(None)), "it needs no turn");
-        drop(turns);
-        assert!(inspector.turn_to_submit(&large).now_or_never().flatten().is_some());
     }
 }

@@ -1,0 +1,53 @@
+//! Turns for work that takes long, or memory that is charged only when its size is known.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use sluice_flow::source::is_large_work;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// As many at a time as there are threads. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Turns(Arc<Semaphore>);
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Turns(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+    }
+
+    /// Waits for a turn. It ends when the permit is dropped.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+
+    /// A turn to submit a request, if processing it takes long.
+    pub(crate) async fn to_submit(
+        &self,
+        bytes: usize,
+        items: usize,
+    ) -> Option<OwnedSemaphorePermit> {
+        if is_large_work(bytes, items) { self.turn().await } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Guarantee: as many large requests are submitted at a time as there are threads; small ones
+    /// do not wait.
+    #[tokio::test]
+    async fn large_requests_take_turns_to_be_submitted() {
+        let turns = Turns(Arc::new(Semaphore::new(2)));
+        let large = || turns.to_submit(7, 1_000_000).now_or_never();
+        let taken = [large().flatten(), large().flatten()];
+        assert!(taken.iter().all(Option::is_some));
+        assert!(large().is_none(), "it waits");
+        assert!(matches!(turns.to_submit(7, 1).now_or_never(), Some(None)), "it needs no turn");
+        drop(taken);
+        assert!(large().flatten().is_some());
+    }
+}
