@@ -5,10 +5,10 @@
 
 pub mod filelog;
 mod fluentforward;
+mod large_work;
 mod listen;
 pub mod otlp;
 mod receiver;
-mod turns;
 mod untold;
 
 pub use receiver::{

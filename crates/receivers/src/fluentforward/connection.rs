@@ -5,8 +5,8 @@
 //! bytes. Until it is admitted nothing more is read, so that the sender waits. Messages that have
 //! arrived together are one request, or several if they are large.
 //!
-//! The protocol has no refusal. A message that is refused is not acknowledged, and the connection is
-//! closed once those beside it are served: the sender sends it again. A sender that asks for no
+//! The protocol has no refusal. A message that is refused is not acknowledged, and the connection
+//! is closed once those beside it are served: the sender sends it again. A sender that asks for no
 //! acknowledgement has forgotten what it sent; its messages are kept and tried again while the
 //! refusal is for the moment, in the memory for requests that wait.
 
@@ -31,7 +31,7 @@ use super::config::{FluentForwardConfig, Security};
 use super::counters::Counters;
 use super::reading::ROOM_BYTES;
 use super::refused::{Reason, Refused};
-use crate::turns::Turns;
+use crate::large_work::LargeWork;
 
 /// Larger batches are converted beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub(super) struct Handler {
     pub counters: Arc<Counters>,
     pub config: FluentForwardConfig,
     /// To convert large messages, and to submit large requests.
-    pub turns: Turns,
+    pub large_work: LargeWork,
 }
 
 impl StreamHandler for Handler {
@@ -318,7 +318,7 @@ impl Connection<'_> {
                 Ok((piece, permit))
             };
             let converted = if is_large {
-                let turn = self.handler.turns.turn().await;
+                let turn = self.handler.large_work.turn().await;
                 let converting = spawn_blocking(move || {
                     let _turn = turn;
                     convert()
@@ -358,7 +358,7 @@ impl Connection<'_> {
                 position: None,
                 ranges: None,
             };
-            let turn = self.handler.turns.to_submit(len_bytes, piece.items as usize).await;
+            let turn = self.handler.large_work.to_submit(len_bytes, piece.items as usize).await;
             // It was admitted as it came: the backlogs may have no room for what it became.
             let has_grown = len_bytes > admitted_bytes;
             let room = if has_grown { route.admit_at_once(0).map(drop) } else { Ok(()) };

@@ -22,11 +22,11 @@ use sluice_otlp::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::large_work::LargeWork;
 use crate::receiver::{
     BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
     ReceiverError, ReceiverKind, StartedReceiver, Streams,
 };
-use crate::turns::Turns;
 use config::FluentForwardConfig;
 use counters::Counters;
 
@@ -101,7 +101,7 @@ impl BoundReceiver for Bound {
             ingress: context.ingress,
             counters: Arc::clone(&counters),
             config,
-            turns: Turns::new(),
+            large_work: LargeWork::new(),
         };
         let task = tokio::spawn(serve_streams(listener.clone(), serving, handler));
         Box::new(Running { listener, counters, task, shutdown })

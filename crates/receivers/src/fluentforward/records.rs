@@ -76,7 +76,7 @@ impl<'p> Records<'p> {
         Ok(records)
     }
 
-    /// So many bytes may come: with room for them nothing is copied to larger places.
+    /// This many bytes may come: with room for them nothing is copied to larger places.
     pub(super) fn expect(&mut self, bytes: usize) {
         // Without it each record asks for its own.
         let _ = self.room(bytes);
@@ -122,7 +122,7 @@ impl<'p> Records<'p> {
             self.groups.truncate(groups);
             (self.items, self.repaired_strings) = (items, repaired_strings);
         }
-        // What was unpacked is gone.
+        // The unpacked events are gone.
         self.base_bytes = base_bytes + (self.groups.len() - groups) * size_of::<Group>();
         added
     }

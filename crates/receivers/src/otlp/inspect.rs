@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
-use crate::turns::Turns;
+use crate::large_work::LargeWork;
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Inspected {
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
-pub(super) struct Inspector(Turns);
+pub(super) struct Inspector(LargeWork);
 
 /// A body that has to be inspected.
 pub(super) struct Work {
@@ -100,7 +100,7 @@ impl Ledger<'_> {
 
 impl Inspector {
     pub(super) fn new() -> Self {
-        Inspector(Turns::new())
+        Inspector(LargeWork::new())
     }
 
     /// A turn to submit a request, if processing it takes long: as many at a time as there are

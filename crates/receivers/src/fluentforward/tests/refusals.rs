@@ -1,4 +1,4 @@
-//! What is refused, and what becomes of its sender and of what is beside it.
+//! Refusals: of messages, and what becomes of their senders and of those beside them.
 
 use sluice_net::compress::compress;
 
@@ -89,10 +89,9 @@ async fn messages_that_are_tried_again_have_memory_all_the_time() {
     assert_eq!(intake.used_bytes.load(Ordering::SeqCst), 0);
 }
 
-/// Scenario: among messages that arrive together are some that are no messages, whose records are
-/// invalid, and that the backend refuses for good. Guarantee: only these are refused, and named;
-/// those beside them are accepted and acknowledged, before the connection of the others' sender
-/// ends.
+/// Scenario: among messages that arrive together is one that is none, has invalid records, or is
+/// refused by the backend for good. Guarantee: only this one is refused; those beside it are
+/// accepted and acknowledged before the connection ends.
 #[tokio::test]
 async fn a_bad_message_costs_only_itself() {
     let no_message = vec![0x93, 0xa1, b't', 0xc2, 0x80];

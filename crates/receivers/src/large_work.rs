@@ -1,4 +1,4 @@
-//! Turns for work that takes long, or memory that is charged only when its size is known.
+//! LargeWork for work that takes long, or memory that is charged only when its size is known.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -8,11 +8,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// As many at a time as there are threads. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct LargeWork(Arc<Semaphore>);
 
-impl Turns {
+impl LargeWork {
     pub(crate) fn new() -> Self {
-        Turns(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+        LargeWork(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
     }
 
     /// Waits for a turn. It ends when the permit is dropped.
@@ -41,12 +41,12 @@ mod tests {
     /// do not wait.
     #[tokio::test]
     async fn large_requests_take_turns_to_be_submitted() {
-        let turns = Turns(Arc::new(Semaphore::new(2)));
-        let large = || turns.to_submit(7, 1_000_000).now_or_never();
+        let work = LargeWork(Arc::new(Semaphore::new(2)));
+        let large = || work.to_submit(7, 1_000_000).now_or_never();
         let taken = [large().flatten(), large().flatten()];
         assert!(taken.iter().all(Option::is_some));
         assert!(large().is_none(), "it waits");
-        assert!(matches!(turns.to_submit(7, 1).now_or_never(), Some(None)), "it needs no turn");
+        assert!(matches!(work.to_submit(7, 1).now_or_never(), Some(None)), "it needs no turn");
         drop(taken);
         assert!(large().flatten().is_some());
     }
