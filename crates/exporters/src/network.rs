@@ -29,9 +29,9 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     fn pack(&self, signal: Signal, chunks: Vec<Bytes>)
     -> Result<(Vec<Bytes>, Encoding), PackError>;
 
-    /// See [`Exporter::packing_factor`].
-    fn packing_factor(&self) -> usize {
-        1
+    /// See [`Exporter::packing_bytes`].
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        request_bytes
     }
 
     /// The secrets of a request, which its answer may have.
@@ -120,8 +120,8 @@ impl<P: Protocol> Exporter for NetworkExporter<P> {
         self.protocol.pack(signal, chunks)
     }
 
-    fn packing_factor(&self) -> usize {
-        self.protocol.packing_factor()
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        self.protocol.packing_bytes(request_bytes)
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

@@ -121,9 +121,9 @@ pub trait Exporter: Send + Sync + 'static {
         Ok((chunks, Encoding::Identity))
     }
 
-    /// Memory that [`Exporter::pack`] takes for a request, in sizes of the request.
-    fn packing_factor(&self) -> usize {
-        1
+    /// Memory that [`Exporter::pack`] takes at most for a request of this many bytes.
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        request_bytes
     }
 
     /// Sends one request and returns its outcome. The caller bounds the time by `timeout()`.

@@ -5,6 +5,7 @@
 
 pub mod filelog;
 mod fluentforward;
+mod large_work;
 mod listen;
 mod netlog;
 pub mod otlp;

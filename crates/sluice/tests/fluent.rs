@@ -1,6 +1,7 @@
 //! Fluent's own libraries for Node.js and Go send through the real binary, and the one for Node.js
 //! receives from it: each record arrives, as it was sent.
 
+mod doors;
 mod gateway;
 mod peers;
 
@@ -9,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use doors::{Authority, Papers};
 use gateway::{Gateway, eventually, keeping_backend};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -203,13 +205,13 @@ async fn clients_have_to_know_the_shared_key() {
 }
 
 /// Fluent's server for Node.js.
-async fn start_server(client: &Path, address: SocketAddr) -> Subject {
+async fn start_server(client: &Path, address: SocketAddr, more: &[&str]) -> Subject {
     let words = ["fluent-node", "--serve", "--endpoint", &address.to_string()];
     let security = ["--shared-key", "correct-horse", "--username", "me", "--password", "battery"];
     let spec = SubjectSpec {
         name: "fluent-node".to_owned(),
         binary: client.to_owned(),
-        args: words.into_iter().chain(security).map(str::to_owned).collect(),
+        args: words.iter().chain(&security).chain(more).map(|it| (*it).to_owned()).collect(),
         ready: Some(address.into()),
         ..SubjectSpec::default()
     };
@@ -225,7 +227,7 @@ async fn a_real_server_takes_what_a_real_client_sent() {
     }
     let client = component("SLUICE_TEST_CLIENTS").expect("is there");
     let [address, server] = [(); 2].map(|()| free_addr().expect("a free port"));
-    let subject = start_server(&client, server).await;
+    let subject = start_server(&client, server, &[]).await;
     let config = format!(
         "receivers:\n  fluentforward:\n    endpoint: {address}\nexporters:\n  fluentforward:\n    \
          endpoint: {server}\n    compress: gzip\n    tag_from: fluent.tag\n    \
@@ -235,13 +237,18 @@ async fn a_real_server_takes_what_a_real_client_sent() {
     );
     let _gateway = Gateway::start(&config).await;
     assert!(send("fluent-go", &address.to_string(), "through", &[]).await);
+    assert_server_got_all(&subject, "through").await;
+}
+
+/// Each record came once, as it was sent.
+async fn assert_server_got_all(server: &Subject, id: &str) {
     let lines = || -> Vec<serde_json::Value> {
-        let output = subject.output();
+        let output = server.output();
         let lines = output.lines().filter(|line| line.starts_with('{'));
         lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     let came = eventually(ARRIVES_WITHIN, async || lines().len() as u64 >= COUNT).await;
-    assert!(came, "{} lines: {}", lines().len(), subject.output_tail());
+    assert!(came, "{} lines: {}", lines().len(), server.output_tail());
     let mut numbers: Vec<u64> = Vec::new();
     for line in lines() {
         let number = line["record"]["seq"].as_u64().expect("a number");
@@ -249,7 +256,7 @@ async fn a_real_server_takes_what_a_real_client_sent() {
             "tag": "sluice.test",
             "time": [1_700_000_000 + number, 5],
             "record": {
-                "log": format!("log-{number}"), "run": "through", "seq": number,
+                "log": format!("log-{number}"), "run": id, "seq": number,
                 "nested": {"half": number as f64 + 0.5},
             },
         });
@@ -258,4 +265,58 @@ async fn a_real_server_takes_what_a_real_client_sent() {
     }
     numbers.sort_unstable();
     assert_eq!(numbers, (0..COUNT).collect::<Vec<_>>());
+}
+
+/// Scenario: the same over TLS on both sides, with certificates of an authority of our own.
+/// Guarantee: the records arrive; a client that does not trust the receiver's certificate sends
+/// nothing, and the exporter nothing to a server whose certificate it does not trust.
+#[tokio::test]
+async fn real_clients_and_servers_speak_tls() {
+    if !are_installed() {
+        return;
+    }
+    let client = component("SLUICE_TEST_CLIENTS").expect("is there");
+    let (authority, other) = (Authority::new("own"), Authority::new("other"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (ca, other_ca) = (path("ca"), path("other"));
+    std::fs::write(&ca, authority.pem()).expect("a file");
+    std::fs::write(&other_ca, other.pem()).expect("a file");
+    let papers: Papers = authority.issue();
+    papers.write(folder.path());
+    let (certificate, key) = (path("tls.crt"), path("tls.key"));
+    let [address, server] = [(); 2].map(|()| free_addr().expect("a free port"));
+    let own = ["--cert", &*certificate, "--key", &*key];
+    let subject = start_server(&client, server, &own).await;
+    let config = |trusted: &str| {
+        format!(
+            "receivers:\n  fluentforward:\n    endpoint: {address}\n    \
+             tls: {{cert_file: {certificate}, key_file: {key}}}\n    \
+             security: {{shared_key: correct-horse}}\nexporters:\n  fluentforward:\n    \
+             endpoint: localhost:{}\n    tag_from: fluent.tag\n    {trusted}\n    \
+             security: {{shared_key: correct-horse, username: me, password: battery}}\n\
+             buffer:\n  ack: delivered\nservice:\n  pipelines:\n    logs:\n      \
+             receivers: [otlp, fluentforward]\n      exporters: [fluentforward]\n",
+            server.port()
+        )
+    };
+    let gateway = Gateway::start(&config(&format!("tls: {{ca_file: {other_ca}}}"))).await;
+    let endpoint = address.to_string();
+    let shared = ["--shared-key", "correct-horse", "--ca", &*ca];
+    let words = ["fluent-node", "--endpoint", &endpoint, "--count", "1", "--run-id", "untrusted"];
+    let mut untrusting: Vec<_> = words.into_iter().chain(shared).map(str::to_owned).collect();
+    *untrusting.last_mut().expect("the authority") = other_ca;
+    run(&client, untrusting).await;
+    let accepted = "sluice_receiver_accepted_requests_total";
+    assert!(gateway.metric(accepted, &[("transport", "forward")]).await < 1.0);
+    // The client is trusted; the exporter does not trust the server.
+    let sending = send("fluent-node", &endpoint, "over TLS", &shared);
+    let mended = async {
+        gateway.wait_for_output("certificate", 1).await;
+        assert!(!subject.output().contains("seq"), "{}", subject.output());
+        gateway.reload(&config(&format!("tls: {{ca_file: {ca}}}"))).await;
+    };
+    let (is_sent, ()) = tokio::join!(sending, mended);
+    assert!(is_sent);
+    assert_server_got_all(&subject, "over TLS").await;
 }

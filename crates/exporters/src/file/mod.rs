@@ -160,8 +160,9 @@ impl Exporter for FileExporter {
         Ok((vec![whole], Encoding::Identity))
     }
 
-    fn packing_factor(&self) -> usize {
-        if self.config.format == Format::Json { JSON_PACKING_FACTOR } else { 1 }
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        let factor = if self.config.format == Format::Json { JSON_PACKING_FACTOR } else { 1 };
+        request_bytes.saturating_mul(factor)
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

@@ -5,210 +5,117 @@
 //! are fields of their own. Resource attributes of Kubernetes get the names and the place that
 //! Fluent Bit's filter `kubernetes` gives them, the others are in `resource`.
 
-mod json;
-mod msgpack;
-
-use std::time::{SystemTime, UNIX_EPOCH};
+mod layout;
+mod notation;
+mod record;
 
 use bytes::Bytes;
-use sluice_config::Fields;
+use sluice_flow::PackError;
 use sluice_net::compress;
-use sluice_otlp::wire::{FIXED64, Fields as WireFields, LEN, VARINT};
-use sluice_otlp::{AnyValue, Malformed, Value};
+use sluice_otlp::Malformed;
+use sluice_otlp::wire::Fields as WireFields;
 
-pub(crate) use json::write_json;
-pub(crate) use msgpack::write_value;
+use crate::client_options::ClientOptions;
+pub(crate) use layout::Layout;
+pub(crate) use notation::{Json, MessagePack, Notation};
+pub(crate) use record::Record;
 
-pub(crate) type Map = Vec<(String, AnyValue)>;
+/// The request limit bounds the protobuf form of a batch, whose records share their resource.
+const WRITTEN_PER_REQUEST_LIMIT: usize = 4;
+/// Memory for a field in a list of fields, and for its name among those that are unique, at most.
+const FIELD_BYTES: usize = 192;
+/// The same in sizes of the field: in a request it has two bytes at least, or five with a name of
+/// its own.
+const LIST_FACTOR: usize = 40;
+/// A value becomes at most this many times as long: control characters do in JSON.
+const VALUE_FACTOR: usize = 6;
+/// Buffers that grow are at most this many times as large as their content.
+const GROWTH_FACTOR: usize = 2;
 
-/// Attributes of the resource that Fluent Bit's filter has under another name.
-const KUBERNETES: [(&str, &str); 8] = [
-    ("k8s.pod.name", "pod_name"),
-    ("k8s.namespace.name", "namespace_name"),
-    ("k8s.pod.uid", "pod_id"),
-    ("k8s.pod.ip", "pod_ip"),
-    ("k8s.node.name", "host"),
-    ("k8s.container.name", "container_name"),
-    ("container.id", "docker_id"),
-    ("container.image.name", "container_image"),
-];
-/// The beginnings of the names of labels and annotations. The Collector has used both spellings.
-const LABELS: [&str; 2] = ["k8s.pod.labels.", "k8s.pod.label."];
-const ANNOTATIONS: [&str; 2] = ["k8s.pod.annotations.", "k8s.pod.annotation."];
-
-/// The switches of records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub dedot: bool,
-    pub drop_labels: bool,
-    pub keep_annotations: bool,
+/// Why a request cannot be written.
+pub(crate) enum Stop {
+    TooLarge {
+        limit_bytes: usize,
+    },
+    /// Fields of a record, or attributes of its resource.
+    TooMany {
+        most: usize,
+    },
+    Malformed(Malformed),
 }
 
-impl Layout {
-    pub(crate) fn read(fields: &mut Fields<'_>) -> Layout {
-        let doc = "Replace dots in the names of labels and annotations by underscores, as \
-                   Elasticsearch and OpenSearch need it.";
-        let dedot = fields.boolean("dedot", false, doc);
-        let doc = "Leave out `kubernetes.labels`.";
-        let drop_labels = fields.boolean("drop_labels", false, doc);
-        let doc = "Keep `kubernetes.annotations`.";
-        let keep_annotations = fields.boolean("keep_annotations", false, doc);
-        Layout { dedot, drop_labels, keep_annotations }
-    }
-
-    /// The fields of all records of a resource.
-    fn resource_fields(&self, attributes: Map) -> Map {
-        let (mut kubernetes, mut labels, mut annotations) = (Map::new(), Map::new(), Map::new());
-        let mut other = Map::new();
-        for (key, value) in attributes {
-            let behind = |beginnings: [&str; 2]| {
-                beginnings
-                    .into_iter()
-                    .find_map(|it| key.strip_prefix(it))
-                    .map(|name| if self.dedot { name.replace('.', "_") } else { name.to_owned() })
-            };
-            if let Some(name) = behind(LABELS) {
-                labels.push((name, value));
-            } else if let Some(name) = behind(ANNOTATIONS) {
-                annotations.push((name, value));
-            } else if let Some((_, name)) = KUBERNETES.into_iter().find(|(from, _)| *from == key) {
-                kubernetes.push((name.to_owned(), value));
-            } else {
-                other.push((key, value));
-            }
-        }
-        let kept = [
-            ("labels", labels, !self.drop_labels),
-            ("annotations", annotations, self.keep_annotations),
-        ];
-        for (name, map, is_kept) in kept {
-            if is_kept && !map.is_empty() {
-                kubernetes.push((name.to_owned(), AnyValue::Map(map)));
-            }
-        }
-        let maps = [("kubernetes", kubernetes), ("resource", other)].into_iter();
-        let maps = maps.filter(|(_, map)| !map.is_empty());
-        maps.map(|(name, map)| (name.to_owned(), AnyValue::Map(map))).collect()
+impl From<Malformed> for Stop {
+    fn from(error: Malformed) -> Self {
+        Stop::Malformed(error)
     }
 }
 
-/// One record.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Record {
-    /// Nanoseconds since 1970.
-    pub time_ns: u64,
-    /// Each key occurs once.
-    pub fields: Map,
+impl From<Stop> for PackError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::TooLarge { limit_bytes } => {
+                PackError::TooLarge(format!("more than {limit_bytes} bytes in this format"))
+            }
+            Stop::TooMany { most } => PackError::TooLarge(format!("more than {most} fields")),
+            Stop::Malformed(error) => PackError::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The limit on a request as it is written, before compression, in bytes.
+pub(crate) fn limit_bytes(client: &ClientOptions) -> usize {
+    client.max_request_bytes.saturating_mul(WRITTEN_PER_REQUEST_LIMIT)
+}
+
+/// Memory for writing a request of this length: see [`sluice_flow::Exporter::packing_bytes`]. A
+/// resource stands once in a request but in each written record, so that only the limit bounds
+/// those.
+pub(crate) fn packing_bytes(client: &ClientOptions, request_bytes: usize) -> usize {
+    let limit_bytes = limit_bytes(client);
+    let at_most = |factor| request_bytes.saturating_mul(factor).min(limit_bytes);
+    // It goes beyond the limit by one value.
+    let written_bytes = limit_bytes.saturating_add(request_bytes.saturating_mul(VALUE_FACTOR));
+    let buffers_bytes = at_most(VALUE_FACTOR).saturating_add(written_bytes);
+    request_bytes
+        .saturating_add(at_most(LIST_FACTOR))
+        .saturating_add(buffers_bytes.saturating_mul(GROWTH_FACTOR))
+}
+
+/// Whether there may be a list of so many fields.
+fn check_fields(fields: usize, limit_bytes: usize) -> Result<(), Stop> {
+    if fields.saturating_mul(FIELD_BYTES) <= limit_bytes {
+        return Ok(());
+    }
+    Err(Stop::TooMany { most: limit_bytes / FIELD_BYTES })
 }
 
 /// Calls `visit` with each record of a request of logs.
 ///
 /// # Errors
-/// [`Malformed`] if it is none, or the error of `visit`.
-pub(crate) fn each_record<E: From<Malformed>>(
+/// [`Stop`] if it is none, or the fields of a resource exceed the limit; or that of `visit`.
+pub(crate) fn each_record<N: Notation>(
     chunks: &[Bytes],
     layout: &Layout,
-    mut visit: impl FnMut(Record) -> Result<(), E>,
-) -> Result<(), E> {
+    limit_bytes: usize,
+    mut visit: impl FnMut(Record<'_, '_>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
     let request = compress::joined(chunks);
     let mut resources = WireFields::of(&request);
     while let Some(resource) = resources.next_message(1)? {
         let resource = &request[resource.content()];
-        let mut attributes = Map::new();
-        let mut fields = WireFields::of(resource);
-        while let Some(field) = fields.next_message(1)? {
-            attributes.extend(attributes_of(&resource[field.content()], 1)?);
-        }
-        let common = layout.resource_fields(attributes);
+        let common = layout.resource_fields::<N>(resource, limit_bytes)?;
+        let mut list = record::List::default();
         let mut scopes = WireFields::of(resource);
         while let Some(scope) = scopes.next_message(2)? {
             let scope = &resource[scope.content()];
             let mut records = WireFields::of(scope);
             while let Some(record) = records.next_message(2)? {
-                visit(record_of(&scope[record.content()], &common)?)?;
+                let record = &scope[record.content()];
+                visit(list.read(record, &common, limit_bytes)?)?;
             }
         }
     }
     Ok(())
-}
-
-/// The attributes that are fields with this number of a message.
-fn attributes_of(message: &[u8], number: u32) -> Result<Map, Malformed> {
-    let mut map = Map::new();
-    let mut fields = WireFields::of(message);
-    while let Some(field) = fields.next_message(number)? {
-        let pair = &message[field.content()];
-        let (mut key, mut value) = (String::new(), AnyValue::Empty);
-        let mut parts = WireFields::of(pair);
-        while let Some(part) = parts.next_field()? {
-            let content = &pair[part.content()];
-            match (part.number, part.wire_type) {
-                (1, LEN) => key = String::from_utf8_lossy(content).into_owned(),
-                (2, LEN) => value = AnyValue::decode(content)?,
-                _ => {}
-            }
-        }
-        map.push((key, value));
-    }
-    Ok(map)
-}
-
-fn record_of(record: &[u8], common: &Map) -> Result<Record, Malformed> {
-    let (mut time_ns, mut observed_ns) = (0, 0);
-    let (mut body, mut own) = (Vec::new(), Map::new());
-    let mut fields = WireFields::of(record);
-    while let Some(field) = fields.next_field()? {
-        let content = &record[field.content()];
-        let text = || Value::String(content).to_owned();
-        let id = || AnyValue::String(content.iter().map(|byte| format!("{byte:02x}")).collect());
-        match (field.number, field.wire_type) {
-            (1, FIXED64) => time_ns = content.try_into().map_or(0, u64::from_le_bytes),
-            (11, FIXED64) => observed_ns = content.try_into().map_or(0, u64::from_le_bytes),
-            (2, VARINT) => {
-                let number = AnyValue::Int(field.varint(record) as i64);
-                own.push(("severity_number".to_owned(), number));
-            }
-            (3, LEN) if !content.is_empty() => own.push(("severity_text".to_owned(), text())),
-            (9, LEN) if !content.is_empty() => own.push(("trace_id".to_owned(), id())),
-            (10, LEN) if !content.is_empty() => own.push(("span_id".to_owned(), id())),
-            (5, LEN) => body.extend_from_slice(content),
-            (12, LEN) if !content.is_empty() => own.push(("event_name".to_owned(), text())),
-            _ => {}
-        }
-    }
-    let mut fields = match AnyValue::decode(&body)? {
-        AnyValue::Map(map) => map,
-        AnyValue::Empty => Map::new(),
-        body => vec![("log".to_owned(), body)],
-    };
-    fields.extend(attributes_of(record, 6)?);
-    fields.extend(own);
-    fields.extend(common.iter().cloned());
-    let now = || {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-    };
-    let time_ns = [time_ns, observed_ns].into_iter().find(|time| *time > 0).unwrap_or_else(now);
-    Ok(Record { time_ns, fields: unique(fields) })
-}
-
-/// The last value of each key, at the place of the first.
-fn unique(fields: Map) -> Map {
-    let mut places = std::collections::HashMap::with_capacity(fields.len());
-    let mut kept = Map::with_capacity(fields.len());
-    for (key, value) in fields {
-        match places.get(&key) {
-            Some(place) => {
-                let (_, kept): &mut (String, AnyValue) = &mut kept[*place];
-                *kept = value;
-            }
-            None => {
-                places.insert(key.clone(), kept.len());
-                kept.push((key, value));
-            }
-        }
-    }
-    kept
 }
 
 #[cfg(test)]

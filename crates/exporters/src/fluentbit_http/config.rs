@@ -44,7 +44,7 @@ impl FluentBitHttpConfig {
         ];
         let doc = "Format of requests: one array of records, a record a line, records one after \
                    the other, or MessagePack (`[time, record]` one after the other). (Fluent Bit's \
-                   default is `msgpack`.)";
+                   default was `msgpack` before 3.0.)";
         let format = fields.choice("format", Format::Json, &formats, doc);
         let doc = "Name of the field with the time. Empty or `\"false\"`: there is none.";
         let date_key = fields.string("json_date_key", "date", doc);

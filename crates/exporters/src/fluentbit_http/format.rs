@@ -4,10 +4,10 @@ use bytes::Bytes;
 use sluice_flow::PackError;
 use sluice_net::forward::message::write_event_time;
 use sluice_net::forward::msgpack::Write as _;
-use sluice_otlp::{AnyValue, Malformed, civil_time};
+use sluice_otlp::{AnyValue, civil_time};
 
 use super::config::FluentBitHttpConfig;
-use crate::fluent::{Record, each_record, write_json, write_value};
+use crate::fluent::{self, Json, MessagePack, Notation, Stop, each_record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -44,37 +44,12 @@ impl DateFormat {
     }
 }
 
-/// Why a request could not be written.
-enum Stop {
-    TooLarge,
-    Malformed(Malformed),
-}
-
-impl From<Malformed> for Stop {
-    fn from(error: Malformed) -> Self {
-        Stop::Malformed(error)
-    }
-}
-
 /// The body of a request with these records, uncompressed.
-pub(super) fn write(
-    config: &FluentBitHttpConfig,
-    chunks: &[Bytes],
-    limit_bytes: usize,
-) -> Result<Bytes, PackError> {
+pub(super) fn write(config: &FluentBitHttpConfig, chunks: &[Bytes]) -> Result<Bytes, PackError> {
     let mut out = Vec::new();
-    let written = each_record(chunks, &config.layout, |record| {
-        let is_first = out.is_empty();
-        write_record(&mut out, config, record, is_first);
-        if out.len() > limit_bytes { Err(Stop::TooLarge) } else { Ok(()) }
-    });
-    match written {
-        Ok(()) => {}
-        Err(Stop::TooLarge) => {
-            let reason = format!("more than {limit_bytes} bytes in this format");
-            return Err(PackError::TooLarge(reason));
-        }
-        Err(Stop::Malformed(error)) => return Err(PackError::Failed(error.to_string())),
+    match config.format {
+        Format::MessagePack => write_records::<MessagePack>(&mut out, config, chunks)?,
+        _ => write_records::<Json>(&mut out, config, chunks)?,
     }
     if config.format == Format::Json {
         out.extend_from_slice(if out.is_empty() { b"[]" } else { b"]" });
@@ -82,23 +57,27 @@ pub(super) fn write(
     Ok(out.into())
 }
 
-fn write_record(out: &mut Vec<u8>, config: &FluentBitHttpConfig, record: Record, is_first: bool) {
-    let Record { time_ns, mut fields } = record;
-    if config.format == Format::MessagePack {
-        out.write_array(2);
-        write_event_time(out, time_ns);
-        write_value(out, &AnyValue::Map(fields));
-        return;
-    }
-    if !config.date_key.is_empty() {
-        fields.retain(|(key, _)| *key != config.date_key);
-        fields.insert(0, (config.date_key.clone(), config.date_format.value(time_ns)));
-    }
-    if config.format == Format::Json {
-        out.push(if is_first { b'[' } else { b',' });
-    }
-    write_json(out, &AnyValue::Map(fields));
-    if config.format == Format::JsonLines {
-        out.push(b'\n');
-    }
+fn write_records<N: Notation>(
+    out: &mut Vec<u8>,
+    config: &FluentBitHttpConfig,
+    chunks: &[Bytes],
+) -> Result<(), Stop> {
+    let limit_bytes = fluent::limit_bytes(&config.client);
+    each_record::<N>(chunks, &config.layout, limit_bytes, |record| {
+        if config.format == Format::MessagePack {
+            out.write_array(2);
+            write_event_time(out, record.time_ns);
+            return record.write::<N>(out, None, None, limit_bytes);
+        }
+        if config.format == Format::Json {
+            out.push(if out.is_empty() { b'[' } else { b',' });
+        }
+        let date = config.date_format.value(record.time_ns);
+        let key = Some(&*config.date_key).filter(|key| !key.is_empty());
+        record.write::<N>(out, key.map(|key| (key, &date)), key, limit_bytes)?;
+        if config.format == Format::JsonLines {
+            out.push(b'\n');
+        }
+        Ok(())
+    })
 }

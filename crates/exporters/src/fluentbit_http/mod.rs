@@ -18,14 +18,11 @@ use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
-use crate::json::JSON_PACKING_FACTOR;
+use crate::fluent;
 use crate::network::{Answered, NetworkExporter, Protocol};
 use crate::outcome;
 use config::FluentBitHttpConfig;
 use format::Format;
-
-/// The request limit bounds the protobuf form of a batch; JSON is a few times larger.
-const BODY_PER_REQUEST_LIMIT: usize = 4;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind {
@@ -65,7 +62,8 @@ fn headers(
 ) -> HeaderMap {
     let content_type = HeaderValue::from_static(match config.format {
         Format::MessagePack => "application/msgpack",
-        _ => "application/json",
+        Format::JsonLines => "application/x-ndjson",
+        Format::Json | Format::JsonStream => "application/json",
     });
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, context.user_agent.clone());
@@ -86,8 +84,7 @@ struct Http {
 impl Protocol for Http {
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
         let client = &self.config.client;
-        let limit_bytes = client.max_request_bytes.saturating_mul(BODY_PER_REQUEST_LIMIT);
-        let body = format::write(&self.config, &chunks, limit_bytes)?;
+        let body = format::write(&self.config, &chunks)?;
         let encoding = self.config.encoding;
         if encoding == Encoding::Identity {
             return Ok((vec![body], encoding));
@@ -96,8 +93,8 @@ impl Protocol for Http {
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
-    fn packing_factor(&self) -> usize {
-        JSON_PACKING_FACTOR
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        fluent::packing_bytes(&self.config.client, request_bytes)
     }
 
     fn secrets<'a>(&'a self, _: Signal, headers: &'a HeaderMap) -> Secrets<'a> {

@@ -64,11 +64,13 @@ async fn requests_are_written_in_all_formats() {
     let (_, head, body) = sent("format: json_lines, compress: gzip", "200 OK").await;
     assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
     let body = compress::decompress(Encoding::Gzip, &body, 1 << 20).expect("is gzip");
+    assert!(head.contains("content-type: application/x-ndjson\r\n"), "{head}");
     let lines: Vec<Value> = body.split_inclusive(|byte| *byte == b'\n').map(parsed).collect();
     assert_eq!(lines, expected);
     assert!(body.ends_with(b"}\n"));
 
-    let (_, _, body) = sent("format: json_stream", "200 OK").await;
+    let (_, head, body) = sent("format: json_stream", "200 OK").await;
+    assert!(head.contains("content-type: application/json\r\n"), "{head}");
     let stream = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
     assert_eq!(stream.collect::<Result<Vec<_>, _>>().expect("is JSON"), expected);
     assert!(!body.contains(&b'\n'));
@@ -77,13 +79,27 @@ async fn requests_are_written_in_all_formats() {
     assert!(head.contains("content-type: application/msgpack\r\n"), "{head}");
     let mut events = EventReader::new(Events::Packed(&body)).expect("are events");
     for text in [&b"one"[..], b"two"] {
-        assert_eq!(events.next_time(), Ok(Some(1_500_000_001)));
+        let head = events.next_head().expect("is an event").expect("is there");
+        assert_eq!(head.time_ns, 1_500_000_001);
         assert_eq!(events.reader.item(), Ok(Item::Map(2)));
         assert_eq!(events.reader.item(), Ok(Item::Str(b"log")));
         assert_eq!(events.reader.item(), Ok(Item::Str(text)));
         events.reader.skip().and_then(|_| events.reader.skip()).expect("a pair");
     }
-    assert_eq!(events.next_time(), Ok(None));
+    assert!(events.next_head().expect("ends").is_none());
+}
+
+/// Guarantee: as in Fluent Bit, a password is empty unless it is set, and a user's own header
+/// takes the place of the format's.
+#[tokio::test]
+async fn a_user_needs_no_password() {
+    let (_, head, _) = sent("http_user: me", "200 OK").await;
+    assert!(head.contains("authorization: basic bwu6\r\n"), "{head}");
+    let (_, head, _) = sent("", "200 OK").await;
+    assert!(!head.contains("authorization"), "{head}");
+    let own = "header: [Content-Type application/x-own], format: json_lines";
+    let (_, head, _) = sent(own, "200 OK").await;
+    assert!(head.contains("content-type: application/x-own\r\n") && !head.contains("ndjson"));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod config;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +16,16 @@ use sluice_net::client::{ConnectOptions, ForwardClient, ForwardOptions, Proxy, S
 use sluice_net::compress::compress;
 use sluice_net::forward::message::{chunk_id, write_event_time, write_packed};
 use sluice_net::forward::msgpack::Write as _;
-use sluice_otlp::{AnyValue, Encoding, Malformed, Signal};
+use sluice_otlp::{Encoding, Signal};
 
 use crate::client_options::ClientOptions;
 use crate::exporter::{BuildContext, BuildError, ExporterConfig, NamedTarget};
-use crate::fluent::{Record, each_record, write_value};
+use crate::fluent::{self, MessagePack, Stop, each_record};
 use crate::outcome;
 use config::FluentForwardConfig;
 
-/// The request limit bounds the protobuf form of a batch, whose records share their resource.
-const BODY_PER_REQUEST_LIMIT: usize = 4;
-/// Memory that a request takes while it is written, in sizes of its protobuf form.
-const PACKING_FACTOR: usize = 8;
+/// Memory for a message beside its tag and its events.
+const MESSAGE_BYTES: usize = 256;
 
 pub(crate) const KIND: ComponentKind<Box<dyn ExporterConfig>> = ComponentKind::new(
     Kind {
@@ -73,47 +72,40 @@ struct Tagged {
     count: usize,
 }
 
-/// Why a request could not be written.
-enum Stop {
-    TooLarge,
-    Malformed(Malformed),
-}
-
-impl From<Malformed> for Stop {
-    fn from(error: Malformed) -> Self {
-        Stop::Malformed(error)
-    }
-}
-
 impl FluentForward {
     /// The events of a request by their tags.
     fn events(&self, chunks: &[Bytes]) -> Result<Vec<(String, Tagged)>, Stop> {
         let config = &self.config;
-        let limit_bytes = config.client.max_request_bytes.saturating_mul(BODY_PER_REQUEST_LIMIT);
+        let limit_bytes = fluent::limit_bytes(&config.client);
+        let tag_from = Some(&*config.tag_from).filter(|name| !name.is_empty());
         let (mut places, mut tagged) = (HashMap::new(), Vec::<(String, Tagged)>::new());
         let mut written_bytes = 0;
-        each_record(chunks, &config.layout, |Record { time_ns, mut fields }| {
-            let place = fields.iter().position(|(key, value)| {
-                let is_tag = !key.is_empty() && *key == config.tag_from;
-                is_tag && matches!(value, AnyValue::String(_))
-            });
-            let tag = match place.map(|place| fields.remove(place).1) {
-                Some(AnyValue::String(tag)) => tag,
-                _ => config.tag.clone(),
+        each_record::<MessagePack>(chunks, &config.layout, limit_bytes, |record| {
+            let own = tag_from.and_then(|name| record.text(name));
+            let without = tag_from.filter(|_| own.is_some());
+            let tag = own.map_or(Cow::from(&*config.tag), String::from_utf8_lossy);
+            let place = match places.get(&*tag) {
+                Some(place) => *place,
+                None => {
+                    written_bytes += tag.len() + MESSAGE_BYTES;
+                    places.insert(tag.clone().into_owned(), tagged.len());
+                    tagged.push((tag.into_owned(), Tagged::default()));
+                    tagged.len() - 1
+                }
             };
-            let place = *places.entry(tag.clone()).or_insert_with(|| {
-                written_bytes += tag.len();
-                tagged.push((tag, Tagged::default()));
-                tagged.len() - 1
-            });
             let Tagged { events, count } = &mut tagged[place].1;
             let before = events.len();
             events.write_array(2);
-            write_event_time(events, time_ns);
-            write_value(events, &AnyValue::Map(fields));
+            write_event_time(events, record.time_ns);
+            let room = limit_bytes.saturating_sub(written_bytes);
+            let written = record.write::<MessagePack>(events, None, without, before + room);
+            written.map_err(|stop| match stop {
+                Stop::TooLarge { .. } => Stop::TooLarge { limit_bytes },
+                stop => stop,
+            })?;
             *count += 1;
             written_bytes += events.len() - before;
-            if written_bytes > limit_bytes { Err(Stop::TooLarge) } else { Ok(()) }
+            Ok(())
         })?;
         Ok(tagged)
     }
@@ -133,10 +125,7 @@ impl FluentForward {
 impl Exporter for FluentForward {
     /// A chunk for each message: one for each tag.
     fn pack(&self, _: Signal, chunks: Vec<Bytes>) -> Result<(Vec<Bytes>, Encoding), PackError> {
-        let tagged = self.events(&chunks).map_err(|stop| match stop {
-            Stop::TooLarge => PackError::TooLarge("too large as MessagePack".to_owned()),
-            Stop::Malformed(error) => PackError::Failed(error.to_string()),
-        })?;
+        let tagged = self.events(&chunks)?;
         let FluentForwardConfig { require_ack, is_gzip, client, .. } = &self.config;
         let messages = tagged.into_iter().map(|(tag, Tagged { events, count })| {
             let mut events = Bytes::from(events);
@@ -152,8 +141,8 @@ impl Exporter for FluentForward {
         Ok((messages.collect::<Result<_, PackError>>()?, Encoding::Identity))
     }
 
-    fn packing_factor(&self) -> usize {
-        PACKING_FACTOR
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        fluent::packing_bytes(&self.config.client, request_bytes)
     }
 
     fn send<'a>(&'a self, request: &'a Packed) -> BoxFuture<'a, Outcome> {

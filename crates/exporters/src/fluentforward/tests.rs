@@ -10,14 +10,15 @@ use sluice_flow::{Exporter, Outcome, Packed};
 use sluice_net::compress::decompress;
 use sluice_net::forward::handshake::{Server, SharedSecret, User};
 use sluice_net::forward::message::{EventReader, Events, Message, write_ack};
-use sluice_net::forward::msgpack::{Item, Scanner};
+use sluice_net::forward::msgpack::{Item, Scanner, Write as _};
 use sluice_otlp::{Encoding, Signal};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
 use super::FluentForwardConfig;
 use crate::fluent::tests::{request, text};
-use crate::tests::{Backend, exporter, kind, packed};
+use crate::tests::{Backend, authority, exporter, kind, packed};
 
 /// Tags and texts of the records that came.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
@@ -28,11 +29,16 @@ enum Answer {
     Ack,
     /// It closes the connection after this many acknowledgements.
     AckThenClose(usize),
+    /// With much beside the id. The next message is read once the peer has taken it.
+    LongAck,
     Silence,
     WrongAck,
 }
 
-async fn value(stream: &mut TcpStream, held: &mut Vec<u8>) -> Option<Vec<u8>> {
+/// More in an acknowledgement than an id.
+const PADDING: [u8; 12 << 10] = [b'x'; 12 << 10];
+
+async fn value(stream: &mut (impl AsyncRead + Unpin), held: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut scanner = Scanner::default();
     loop {
         if let Some(end) = scanner.scan(held).ok()? {
@@ -50,8 +56,8 @@ fn note(message: &Message<'_>, seen: &Seen) {
     let encoding = message.compressed.map_or(Encoding::Identity, |_| Encoding::Gzip);
     let plain = decompress(encoding, packed, 1 << 20).expect("unpacks");
     let mut events = EventReader::new(Events::Packed(&plain)).expect("are events");
-    while let Some(time) = events.next_time().expect("is an event") {
-        assert_eq!(time, 1_500_000_001);
+    while let Some(head) = events.next_head().expect("is an event") {
+        assert_eq!(head.time_ns, 1_500_000_001);
         let mut record = events.reader;
         events.reader.skip().expect("is a record");
         let Ok(Item::Map(pairs)) = record.item() else { panic!("is a map") };
@@ -66,46 +72,59 @@ fn note(message: &Message<'_>, seen: &Seen) {
     }
 }
 
-async fn receiver(
+type Security = Option<(&'static str, &'static str)>;
+
+/// One connection.
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Answer,
-    security: Option<(&'static str, &'static str)>,
-) -> (Backend, Seen) {
+    security: Security,
+    seen: Seen,
+) {
+    let mut held = Vec::new();
+    if let Some((key, password)) = security {
+        let secret = SharedSecret { key: Secret::new(key), hostname: "server".to_owned() };
+        let users = [User { name: "u".to_owned(), password: Secret::new(password) }];
+        let server = Server::new(&secret, &users).expect("there is randomness");
+        stream.write_all(&server.hello()).await.expect("is sent");
+        let Some(ping) = value(&mut stream, &mut held).await else { return };
+        let (pong, refused) = server.answer(&ping).expect("is a PING");
+        stream.write_all(&pong).await.expect("is sent");
+        if refused.is_some() {
+            return;
+        }
+    }
+    let mut acks = 0;
+    while let Some(message) = value(&mut stream, &mut held).await {
+        let message = Message::read(&message).expect("is one").expect("is no heartbeat");
+        note(&message, &seen);
+        let chunk = match answer {
+            Answer::Silence => continue,
+            Answer::AckThenClose(most) if acks >= most => return,
+            Answer::WrongAck => Some(&b"other"[..]),
+            _ => message.chunk,
+        };
+        let Some(chunk) = chunk else { continue };
+        let mut out = Vec::new();
+        write_ack(&mut out, chunk);
+        if answer == Answer::LongAck {
+            // One more entry stands before the id.
+            let ack = out.split_off(1);
+            out.clear();
+            out.write_map(2);
+            out.write_str("more");
+            out.write_bin(&PADDING);
+            out.extend_from_slice(&ack);
+        }
+        stream.write_all(&out).await.expect("is sent");
+        acks += 1;
+    }
+}
+
+async fn receiver(answer: Answer, security: Security) -> (Backend, Seen) {
     let seen = Seen::default();
     let taken = seen.clone();
-    let serve = move |mut stream: TcpStream, _| {
-        let seen = taken.clone();
-        async move {
-            let mut held = Vec::new();
-            if let Some((key, password)) = security {
-                let secret = SharedSecret { key: Secret::new(key), hostname: "server".to_owned() };
-                let users = [User { name: "u".to_owned(), password: Secret::new(password) }];
-                let server = Server::new(&secret, &users).expect("there is randomness");
-                stream.write_all(&server.hello()).await.expect("is sent");
-                let Some(ping) = value(&mut stream, &mut held).await else { return };
-                let (pong, refused) = server.answer(&ping).expect("is a PING");
-                stream.write_all(&pong).await.expect("is sent");
-                if refused.is_some() {
-                    return;
-                }
-            }
-            let mut acks = 0;
-            while let Some(message) = value(&mut stream, &mut held).await {
-                let message = Message::read(&message).expect("is one").expect("is no heartbeat");
-                note(&message, &seen);
-                let chunk = match answer {
-                    Answer::Silence => continue,
-                    Answer::AckThenClose(most) if acks >= most => return,
-                    Answer::WrongAck => Some(&b"other"[..]),
-                    _ => message.chunk,
-                };
-                let Some(chunk) = chunk else { continue };
-                let mut out = Vec::new();
-                write_ack(&mut out, chunk);
-                stream.write_all(&out).await.expect("is sent");
-                acks += 1;
-            }
-        }
-    };
+    let serve = move |stream: TcpStream, _| serve(stream, answer, security, taken.clone());
     (Backend::start(serve).await, seen)
 }
 
@@ -181,6 +200,22 @@ async fn tags_are_taken_from_a_field() {
     assert_eq!(*seen.lock(), pairs(&[("a", "1"), ("a", "3"), ("b", "2"), ("other", "4")]));
 }
 
+/// Scenario: a message for each of many tags, and a receiver that does not read while the answers
+/// that it has written find no room. Guarantee: neither waits for the other for ever.
+#[tokio::test]
+async fn acknowledgements_are_read_while_messages_are_written() {
+    const TAGS: usize = 2_000;
+    let (backend, seen) = receiver(Answer::LongAck, None).await;
+    let exporter = made(&backend, "tag_from: tag, max_request_bytes: 64MiB");
+    let body = "y".repeat(16 << 10);
+    let record = |tag: usize| request(&[], &[("tag", text(&tag.to_string()))], &[text(&body)]);
+    let request = packed(&*exporter, Signal::Logs, (0..TAGS).map(record).collect());
+    assert_eq!(request.chunks.len(), TAGS, "more than fits into the buffers of a connection");
+    let sent = tokio::time::timeout(Duration::from_secs(30), exporter.send(&request)).await;
+    assert_eq!(sent.expect("ends"), Outcome::Delivered);
+    assert_eq!(seen.lock().len(), TAGS);
+}
+
 #[tokio::test]
 async fn both_sides_have_to_know_the_key() {
     let (backend, seen) = receiver(Answer::Ack, Some(("key", "right"))).await;
@@ -199,6 +234,48 @@ async fn both_sides_have_to_know_the_key() {
         assert_eq!(kind(&outcome(wrong).await), "misconfigured", "{wrong}");
     }
     assert_eq!(seen.lock().len(), 1);
+}
+
+/// Scenario: a receiver behind TLS, with a shared key. Guarantee: it is sent to if its certificate
+/// is trusted, and told of otherwise: the configuration is at fault.
+#[tokio::test]
+async fn receivers_are_spoken_to_over_tls() {
+    let (pem, config) = authority(&[]);
+    let seen = Seen::default();
+    let (acceptor, taken) = (TlsAcceptor::from(config), seen.clone());
+    let backend = Backend::start(move |stream, _| {
+        let (acceptor, seen) = (acceptor.clone(), taken.clone());
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            serve(stream, Answer::Ack, Some(("key", "right")), seen).await;
+        }
+    })
+    .await;
+    let outcome = async |key: &str, tls: &str| {
+        let security = format!("security: {{shared_key: {key}, username: u, password: right}}");
+        let exporter = made(&backend, &format!("{security}, {tls}"));
+        exporter.send(&logs(&*exporter, &["one"])).await
+    };
+    let trusted = format!("tls: {{ca_pem: {pem:?}}}");
+    assert_eq!(outcome("key", &trusted).await, Outcome::Delivered);
+    assert_eq!(outcome("key", "tls: {insecure_skip_verify: true}").await, Outcome::Delivered);
+    assert_eq!(seen.lock().len(), 2);
+    for (key, tls, why) in [
+        ("other", &*trusted, "shared_key mismatch"),
+        ("key", "tls: {}", "certificate"),
+        ("key", &format!("tls: {{ca_pem: {:?}}}", authority(&[]).0), "certificate"),
+        ("key", &format!("tls: {{ca_pem: {pem:?}, server_name_override: b.example}}"), "b.example"),
+    ] {
+        let refused = outcome(key, tls).await;
+        let Outcome::Misconfigured { reason } = refused else { panic!("{tls}: {refused:?}") };
+        assert!(reason.contains(why), "{tls}: {reason}");
+    }
+    // It says nothing that a client without TLS understands.
+    let plain = made(&backend, "timeout: 2s");
+    let request = logs(&*plain, &["one"]);
+    let sent = tokio::time::timeout(Duration::from_secs(5), plain.send(&request)).await;
+    assert!(!matches!(sent, Ok(Outcome::Delivered)), "{sent:?}");
+    assert_eq!(seen.lock().len(), 2);
 }
 
 #[test]

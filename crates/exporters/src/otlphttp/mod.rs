@@ -190,8 +190,9 @@ impl Protocol for Http {
         Ok((vec![packed.map_err(|error| error.to_string())?], encoding))
     }
 
-    fn packing_factor(&self) -> usize {
-        if self.format == Format::Json { JSON_PACKING_FACTOR } else { 1 }
+    fn packing_bytes(&self, request_bytes: usize) -> usize {
+        let factor = if self.format == Format::Json { JSON_PACKING_FACTOR } else { 1 };
+        request_bytes.saturating_mul(factor)
     }
 
     fn secrets<'a>(&'a self, signal: Signal, headers: &'a HeaderMap) -> Secrets<'a> {

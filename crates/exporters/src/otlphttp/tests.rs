@@ -11,8 +11,8 @@ use sluice_otlp::{Encoding, Signal};
 
 use super::config::OtlpHttpConfig;
 use crate::tests::{
-    Backend, HttpRequest, Moving, context, exporter, http_backend, kind, one_span, packed, read,
-    read_http, send, write_http,
+    Backend, HttpRequest, Moving, authority, context, exporter, http_backend, kind, one_span,
+    packed, read, read_http, send, write_http,
 };
 use crate::{ExporterConfig as _, Files};
 
@@ -262,24 +262,6 @@ async fn a_proxy_is_used() {
     );
     assert_eq!(send(&*exporter("otlphttp", &text)).await, Outcome::Delivered);
     assert_eq!(proxy.accepted(), 1);
-}
-
-/// A certificate for 127.0.0.1 from an authority of its own, both as PEM, and the server's
-/// settings.
-fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
-    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
-    let pem = key.cert.pem();
-    let der =
-        rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], der)
-        .expect("a certificate");
-    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    (pem, Arc::new(config))
 }
 
 /// Answers after a delay. Each connection takes this many requests.

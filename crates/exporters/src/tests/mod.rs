@@ -90,6 +90,24 @@ pub(crate) fn kind(outcome: &Outcome) -> &'static str {
     }
 }
 
+/// A certificate for 127.0.0.1 from an authority of its own, both as PEM, and the server's
+/// settings.
+pub(crate) fn authority(alpn: &[&[u8]]) -> (String, Arc<rustls::ServerConfig>) {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
+    let pem = key.cert.pem();
+    let der =
+        rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], der)
+        .expect("a certificate");
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    (pem, Arc::new(config))
+}
+
 /// A listener whose connections are handed to a function, and counted. Stops when dropped.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,

@@ -173,6 +173,13 @@ impl Permit {
         }
     }
 
+    /// A permit of its own for these bytes, or for all if there are fewer.
+    pub fn split_off(&mut self, bytes: usize) -> Permit {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Permit { pool: Arc::clone(&self.pool), bytes }
+    }
+
     /// The same bytes in another pool, which has counted them already.
     pub fn moved_to(mut self, pool: Arc<dyn MemoryPool>) -> Permit {
         self.pool = pool;

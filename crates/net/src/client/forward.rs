@@ -1,12 +1,13 @@
 //! A client of the forward protocol: each request has a connection for itself until its chunks are
 //! acknowledged.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connect::{BoxIo, ConnectOptions, Connector};
 use super::endpoint::Target;
@@ -134,58 +135,76 @@ impl Connection {
         let salt = salt().map_err(|error| refused(error.to_string()))?;
         let hello = self.answer().await?;
         let (client, ping) = Client::greet(secret, user, &hello, salt).map_err(not_read)?;
-        self.write(&[ping.into()]).await?;
+        self.write(&ping).await?;
         let pong = self.answer().await?;
         client.verdict(&pong).map_err(not_read)?.map_err(refused)
     }
 
+    /// Acknowledgements are read while messages are written: a peer that has no room left for those
+    /// that are on their way reads no further message.
     async fn exchange(&mut self, messages: &[Bytes]) -> Result<()> {
-        self.write(messages).await?;
         let garbage = |error: MessageError| TransportError::Garbage { reason: error.to_string() };
         let read = messages.iter().map(|message| Message::read(message).map_err(garbage));
         let read: Vec<_> = read.collect::<Result<_>>()?;
-        let mut chunks: Vec<&[u8]> = read.iter().flatten().filter_map(|it| it.chunk).collect();
-        while !chunks.is_empty() {
-            let answer = self.answer().await?;
-            let acknowledged = read_ack(&answer).map_err(garbage)?;
-            let Some(place) = chunks.iter().position(|chunk| *chunk == acknowledged) else {
-                let reason = "an acknowledgement of a chunk that was not sent".to_owned();
-                return Err(TransportError::Garbage { reason });
-            };
-            chunks.swap_remove(place);
-        }
-        Ok(())
+        let mut chunks: HashSet<&[u8]> = read.iter().flatten().filter_map(|it| it.chunk).collect();
+        let (answers, address) = (&mut self.answers, &*self.address);
+        let (mut reading, mut writing) = tokio::io::split(&mut self.io);
+        let acknowledged = async {
+            while !chunks.is_empty() {
+                let answer = next_answer(&mut reading, answers, address).await?;
+                if !chunks.remove(read_ack(&answer).map_err(garbage)?) {
+                    let reason = "an acknowledgement of a chunk that was not sent".to_owned();
+                    return Err(TransportError::Garbage { reason });
+                }
+            }
+            Ok(())
+        };
+        let written = async {
+            for message in messages {
+                writing.write_all(message).await?;
+            }
+            writing.flush().await
+        };
+        let written =
+            async { written.await.map_err(|error| TransportError::from_io(&error, address)) };
+        tokio::try_join!(acknowledged, written).map(|_| ())
     }
 
-    async fn write(&mut self, messages: &[Bytes]) -> Result<()> {
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let write = async {
-            for message in messages {
-                self.io.write_all(message).await?;
-            }
+            self.io.write_all(bytes).await?;
             self.io.flush().await
         };
         write.await.map_err(|error| TransportError::from_io(&error, &self.address))
     }
 
-    /// The next value that the peer sends.
     async fn answer(&mut self) -> Result<Vec<u8>> {
-        let mut scanner = Scanner::default();
-        loop {
-            let end = scanner.scan(&self.answers);
-            let end = end.map_err(|error| TransportError::Garbage { reason: error.to_string() })?;
-            if let Some(end) = end {
-                let rest = self.answers.split_off(end);
-                return Ok(std::mem::replace(&mut self.answers, rest));
-            }
-            if scanner.least_bytes() > ANSWER_MAX_BYTES {
-                return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_MAX_BYTES });
-            }
-            let read = self.io.read_buf(&mut self.answers).await;
-            let read = read.map_err(|error| TransportError::from_io(&error, &self.address))?;
-            if read == 0 {
-                let reason = "it ended before the answer: the peer may have refused".to_owned();
-                return Err(TransportError::Lost { reason });
-            }
+        next_answer(&mut self.io, &mut self.answers, &self.address).await
+    }
+}
+
+/// The next value that the peer sends. `answers`: bytes that were read and not used yet.
+async fn next_answer(
+    io: &mut (impl AsyncRead + Unpin),
+    answers: &mut Vec<u8>,
+    address: &str,
+) -> Result<Vec<u8>> {
+    let mut scanner = Scanner::default();
+    loop {
+        let end = scanner.scan(answers);
+        let end = end.map_err(|error| TransportError::Garbage { reason: error.to_string() })?;
+        if let Some(end) = end {
+            let rest = answers.split_off(end);
+            return Ok(std::mem::replace(answers, rest));
+        }
+        if scanner.least_bytes() > ANSWER_MAX_BYTES {
+            return Err(TransportError::AnswerTooLarge { limit_bytes: ANSWER_MAX_BYTES });
+        }
+        let read = io.read_buf(answers).await;
+        let read = read.map_err(|error| TransportError::from_io(&error, address))?;
+        if read == 0 {
+            let reason = "it ended before the answer: the peer may have refused".to_owned();
+            return Err(TransportError::Lost { reason });
         }
     }
 }

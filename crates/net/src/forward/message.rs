@@ -14,6 +14,9 @@ const CHUNK_MAX_BYTES: usize = 1 << 10;
 /// The extension type of an `EventTime`: 32 bits of seconds and 32 of nanoseconds.
 const EVENT_TIME: i8 = 0;
 const NANOS: i64 = 1_000_000_000;
+/// The `EventTime` of what is no record: Fluent Bit's -1 and -2, which are no times.
+const GROUP_START: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+const GROUP_END: &[u8] = &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0];
 
 /// Why bytes are no message of the forward protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +40,8 @@ pub struct Message<'a> {
     pub chunk: Option<&'a [u8]>,
     /// The compression of packed events: `gzip`. `None`: they are plain.
     pub compressed: Option<&'a [u8]>,
+    /// Fluent Bit's metadata of a single event: the reader stands before a map.
+    pub metadata: Option<Reader<'a>>,
 }
 
 /// The events of a message, not looked at yet.
@@ -78,7 +83,7 @@ impl<'a> Message<'a> {
             }
             _ => return invalid("the second element is neither events nor a time"),
         };
-        let mut message = Message { tag, events, chunk: None, compressed: None };
+        let mut message = Message { tag, events, chunk: None, compressed: None, metadata: None };
         match elements {
             _ if elements == used => {}
             _ if elements == used + 1 => message.read_options(&mut reader)?,
@@ -95,8 +100,13 @@ impl<'a> Message<'a> {
         };
         for _ in 0..pairs {
             let key = reader.item()?;
+            let start = *reader;
             let value = Reader::new(reader.skip()?).item()?;
             match (key, value) {
+                (Item::Str(b"metadata"), Item::Map(_)) => self.metadata = Some(start),
+                (Item::Str(b"fluent_signal"), Item::Int(1..)) => {
+                    return invalid("its events are no logs: Fluent Bit sends metrics or traces");
+                }
                 (Item::Str(b"chunk"), Item::Str(id)) if id.len() > CHUNK_MAX_BYTES => {
                     return invalid("a chunk id has at most 1024 bytes");
                 }
@@ -113,7 +123,27 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Reads events one after the other: a time, then the record, which the caller reads.
+/// The head of an event. Its record comes next.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// Nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Fluent Bit's metadata of the event: the reader stands before a map.
+    pub metadata: Option<Reader<'a>>,
+    pub kind: Kind,
+}
+
+/// The meaning of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Record,
+    /// Not a record: it tells what the following records have in common, as `resource` and `scope`.
+    GroupStart,
+    /// Not a record: those of the group have come.
+    GroupEnd,
+}
+
+/// Reads events one after the other: a head, then the record, which the caller reads.
 #[derive(Debug)]
 pub struct EventReader<'a> {
     pub reader: Reader<'a>,
@@ -142,20 +172,36 @@ impl<'a> EventReader<'a> {
         Ok(EventReader { reader, left, is_single })
     }
 
-    /// The next event's time, in nanoseconds since 1970. The reader stands before its record, which
-    /// the caller has to read or to skip.
+    /// The next event's head: a time, or since Fluent Bit 2.1 a time and metadata. The reader
+    /// stands before its record, which the caller has to read or to skip.
     ///
     /// # Errors
     /// [`MessageError`] if it is no event.
-    pub fn next_time(&mut self) -> Result<Option<i64>, MessageError> {
-        if self.left == Some(0) || self.left.is_none() && self.reader.is_at_end() {
+    pub fn next_head(&mut self) -> Result<Option<Head<'a>>, MessageError> {
+        let is_last = self.is_single && self.reader.position() > 0;
+        if is_last || self.left == Some(0) || self.left.is_none() && self.reader.is_at_end() {
             return Ok(None);
         }
         self.left = self.left.map(|left| left - 1);
         if !self.is_single && self.reader.item()? != Item::Array(2) {
             return invalid("an event is an array of a time and a record");
         }
-        time_ns(self.reader.item()?).map(Some)
+        let mut time = self.reader.item()?;
+        if self.is_single || time != Item::Array(2) {
+            let time_ns = time_ns(time)?;
+            return Ok(Some(Head { time_ns, metadata: None, kind: Kind::Record }));
+        }
+        time = self.reader.item()?;
+        let metadata = self.reader;
+        let Item::Map(_) = Reader::new(self.reader.skip()?).item()? else {
+            return invalid("the metadata of an event is a map");
+        };
+        let kind = match time {
+            Item::Ext(EVENT_TIME, GROUP_START) => Kind::GroupStart,
+            Item::Ext(EVENT_TIME, GROUP_END) => Kind::GroupEnd,
+            _ => Kind::Record,
+        };
+        Ok(Some(Head { time_ns: time_ns(time)?, metadata: Some(metadata), kind }))
     }
 }
 
@@ -247,8 +293,8 @@ mod tests {
     fn times(events: Events<'_>) -> Result<Vec<i64>, MessageError> {
         let mut reader = EventReader::new(events)?;
         let mut times = Vec::new();
-        while let Some(time) = reader.next_time()? {
-            times.push(time);
+        while let Some(head) = reader.next_head()? {
+            times.push(head.time_ns);
             reader.reader.skip()?;
         }
         Ok(times)
@@ -306,6 +352,68 @@ mod tests {
         assert_eq!((read.chunk, read.compressed), (Some(&b"id"[..]), Some(&b"gzip"[..])));
         assert_eq!(times(read.events), Ok(vec![0, NANOS, 2 * NANOS]));
         assert!(Message::read(&[0xc0]).unwrap().is_none());
+    }
+
+    /// Scenario: events as Fluent Bit sends them since 2.1, with the records that begin and end a
+    /// group. Guarantee: they are told apart; times without metadata are always times.
+    #[test]
+    fn heads_with_metadata_are_read() {
+        let head = |out: &mut Vec<u8>, time: &[u8]| {
+            out.write_array(2);
+            out.write_array(2);
+            out.extend_from_slice(&[0xd7, 0]);
+            out.extend_from_slice(time);
+            out.write_map(1);
+            out.write_str("k");
+            out.write_int(1);
+            out.write_map(0);
+        };
+        let events = message(|out| {
+            head(out, GROUP_START);
+            head(out, &[0, 0, 0, 1, 0, 0, 0, 2]);
+            head(out, GROUP_END);
+            out.write_array(2);
+            out.extend_from_slice(&[0xd7, 0]);
+            out.extend_from_slice(GROUP_START);
+            out.write_map(0);
+        });
+        let mut reader = EventReader::new(Events::Packed(&events)).unwrap();
+        let mut heads = Vec::new();
+        while let Some(head) = reader.next_head().unwrap() {
+            let metadata = head.metadata.map(|mut reader| reader.item().unwrap());
+            heads.push((head.kind, head.time_ns, metadata));
+            reader.reader.skip().unwrap();
+        }
+        let (map, last) = (Some(Item::Map(1)), i64::from(u32::MAX) * NANOS);
+        let expected = [
+            (Kind::GroupStart, last, map),
+            (Kind::Record, NANOS + 2, map),
+            (Kind::GroupEnd, last - NANOS, map),
+            (Kind::Record, last, None),
+        ];
+        assert_eq!(heads, expected);
+        for bad in [&[0x92, 0x92, 1, 1, 0x80][..], &[0x92, 0x91, 1, 0x80], &[0x92, 0x93, 1]] {
+            assert!(times(Events::Packed(bad)).is_err(), "{bad:x?}");
+        }
+    }
+
+    #[test]
+    fn the_options_of_fluent_bit_are_known() {
+        let with = |key: &str, value: &[u8]| {
+            message(|out| {
+                out.extend_from_slice(&[0x94, 0xa1, b't', 1, 0x80]);
+                out.write_map(1);
+                out.write_str(key);
+                out.extend_from_slice(value);
+            })
+        };
+        let metadata = with("metadata", &[0x81, 0xa1, b'k', 1]);
+        let read = Message::read(&metadata).unwrap().unwrap();
+        assert_eq!(read.metadata.unwrap().item(), Ok(Item::Map(1)));
+        assert_eq!(times(read.events), Ok(vec![NANOS]));
+        assert!(Message::read(&with("fluent_signal", &[0])).is_ok());
+        let refused = Message::read(&with("fluent_signal", &[1])).unwrap_err();
+        assert!(refused.to_string().contains("metrics"), "{refused}");
     }
 
     #[test]

@@ -3,56 +3,48 @@
 //!
 //! A message is admitted as soon as its length is known, which for packed events is at its first
 //! bytes. Until it is admitted nothing more is read, so that the sender waits. Messages that have
-//! arrived together are one request.
+//! arrived together are one request, or several if they are large.
 //!
-//! The protocol has no refusal. A batch that is refused is not acknowledged, and the connection is
-//! closed: the sender sends it again. A sender that asks for no acknowledgement has forgotten what
-//! it sent; its messages are kept and tried again while the refusal is for the moment.
+//! The protocol has no refusal. A message that is refused is not acknowledged, and the connection
+//! is closed once those beside it are served: the sender sends it again. A sender that asks for no
+//! acknowledgement has forgotten what it sent; its messages are kept and tried again while the
+//! refusal is for the moment, in the memory for requests that wait.
 
-use std::mem::take;
+use std::mem::replace;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Request};
 use sluice_flow::{Metadata, Payload};
 use sluice_net::forward::handshake::Server;
 use sluice_net::forward::msgpack::Scanner;
-use sluice_net::server::{BodyTimeouts, Stream, StreamHandler, StreamRequest};
+use sluice_net::server::{Stream, StreamHandler, StreamRequest};
 use sluice_otlp::Signal;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::batch::{Batch, Piece};
 use super::config::{FluentForwardConfig, Security};
 use super::counters::Counters;
-use super::records::{Batch, Converted};
+use super::reading::ROOM_BYTES;
 use super::refused::{Reason, Refused};
+use crate::large_work::LargeWork;
 
-/// Read at a time, and without being admitted. A connection's price covers it.
-const ROOM_BYTES: usize = 16 << 10;
-/// A batch has at most this many messages.
-const MESSAGES_MAX: usize = 4096;
 /// Larger batches are converted beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
 /// The client's part of the handshake.
 const PING_MAX_BYTES: usize = 8 << 10;
-/// Interval of looks at a message's progress, the bytes of it in which a sender is not too slow,
-/// and the part of an admitted message: all of it in ten seconds.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-const PROGRESS_LEAST_BYTES: usize = 1 << 10;
-const PROGRESS_PART: usize = 20;
-
 pub(super) struct Handler {
     /// The receiver's id.
     pub receiver: Arc<str>,
     pub ingress: Arc<dyn Ingress>,
     pub counters: Arc<Counters>,
     pub config: FluentForwardConfig,
-    /// Bounds the batches that are converted at a time.
-    pub turns: Arc<Semaphore>,
+    /// To convert large messages, and to submit large requests.
+    pub large_work: LargeWork,
 }
 
 impl StreamHandler for Handler {
@@ -67,37 +59,12 @@ impl StreamHandler for Handler {
     }
 }
 
-struct Connection<'h> {
-    handler: &'h Handler,
-    stream: Stream,
+pub(super) struct Connection<'h> {
+    pub handler: &'h Handler,
+    pub stream: Stream,
     metadata: Arc<Metadata>,
     /// Bytes that are not submitted yet.
-    buffer: Vec<u8>,
-}
-
-/// The messages at the beginning of the buffer.
-#[derive(Default)]
-struct Found {
-    ends: Vec<usize>,
-    /// Of the message that is not whole.
-    scanner: Scanner,
-}
-
-impl Found {
-    fn end(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    fn scan(&mut self, buffer: &[u8]) -> Result<(), Refused> {
-        while self.ends.len() < MESSAGES_MAX
-            && self.end() < buffer.len()
-            && let Some(len) = self.scanner.scan(&buffer[self.end()..])?
-        {
-            self.ends.push(self.end() + len);
-            self.scanner = Scanner::default();
-        }
-        Ok(())
-    }
+    pub buffer: Vec<u8>,
 }
 
 impl Connection<'_> {
@@ -127,8 +94,10 @@ impl Connection<'_> {
             }
             let mut request = self.stream.begin();
             let result = self.serve_batch(&mut request).await;
-            request.end(result.is_ok());
-            result?;
+            request.end(matches!(result, Ok(true)));
+            if !result? {
+                return Ok(());
+            }
         }
     }
 
@@ -171,118 +140,98 @@ impl Connection<'_> {
         refused.map_or(Ok(true), |why| Err(unauthenticated(why)))
     }
 
-    /// Serves the messages that have arrived: at least one, for whose end it waits.
-    async fn serve_batch(&mut self, request: &mut StreamRequest) -> Result<(), Refused> {
-        let Handler { ingress, counters, .. } = self.handler;
-        let route = ingress.route(Signal::Logs).ok_or_else(|| {
+    /// Serves the messages that have arrived: at least one, for whose end it waits. Whether the
+    /// connection goes on.
+    async fn serve_batch(&mut self, request: &mut StreamRequest) -> Result<bool, Refused> {
+        let route = self.handler.ingress.route(Signal::Logs).ok_or_else(|| {
             Refused::new(Reason::Unrouted, "no pipeline takes logs from this receiver")
         })?;
-        let (found, permit) = self.read_message(&*route, request).await?;
+        let (mut found, permit) = self.read_message(&*route, request).await?;
         request.note_arrived();
-        let len_bytes = found.end();
-        let rest = self.buffer.split_off(len_bytes);
-        let bytes = Bytes::from(std::mem::replace(&mut self.buffer, rest));
         let permit = match permit {
-            Some(mut permit) => permit.grow_to(len_bytes).map(|()| permit)?,
-            None => self.admit(&*route, request, len_bytes, true).await?,
-        };
-        let batch = Arc::new(Batch::new(bytes, found.ends)?);
-        let is_kept = batch.is_kept_by_sender;
-        let (converted, permit) = self.convert(&*route, request, batch, permit).await?;
-        let items = converted.items;
-        if items > 0 {
-            let admitted = (permit, len_bytes);
-            let submitted = self.submit(&route, request, &converted, admitted, is_kept).await;
-            match submitted.map_err(|refused| Refused { items, ..refused }) {
-                Ok(()) => {}
-                // To close the connection would only cost its sender what comes next.
-                Err(refused) if !is_kept => {
-                    self.count(&refused);
-                    return Ok(());
+            Some(mut permit) => {
+                // Those behind it wait if there is no memory for them beside it.
+                if permit.grow_to(found.end()).is_err() {
+                    found.ends.truncate(1);
+                    permit.grow_to(found.end())?;
                 }
-                Err(refused) => return Err(refused),
+                permit
             }
+            None => self.admit(&*route, request, found.end(), true).await?,
+        };
+        let rest = self.buffer.split_off(found.end());
+        let bytes = Bytes::from(replace(&mut self.buffer, rest));
+        self.serve_messages(&route, request, Batch::new(bytes, found.ends), permit).await
+    }
+
+    /// Serves the messages piece by piece. The permit covers the batch.
+    async fn serve_messages(
+        &mut self,
+        route: &Arc<dyn IngressRoute>,
+        request: &mut StreamRequest,
+        batch: Batch,
+        mut permit: Permit,
+    ) -> Result<bool, Refused> {
+        let (len, is_kept) = (batch.len(), batch.is_kept_by_sender);
+        let (mut from, mut most, mut goes_on) = (0, len, true);
+        let mut batch = Some(Arc::new(batch));
+        while let Some(current) = batch.take().filter(|_| from < len) {
+            let messages = from..len.min(from + most);
+            let converted = self.convert(&**route, request, &current, messages, permit).await?;
+            let piece = converted.0;
+            permit = converted.1;
+            let own = permit.split_off(piece.payload.len() + piece.acks.len());
+            let next = from + piece.len();
+            if next < len || piece.messages > 1 {
+                batch = Some(current);
+            } else {
+                // It will not be converted again.
+                drop(current);
+                permit.shrink_to(0);
+            }
+            match self.submit(route, request, &piece, own, is_kept).await {
+                Ok(()) => self.acknowledge(&piece).await?,
+                // One of them is at fault.
+                Err(refused) if refused.delay.is_none() && piece.messages > 1 => {
+                    most = piece.messages / 2;
+                    continue;
+                }
+                Err(refused) => {
+                    // To close the connection of others would only cost them what comes next.
+                    goes_on &= piece.chunks == 0;
+                    let is_for_the_moment = refused.delay.is_some();
+                    self.count(&Refused { items: piece.items, ..refused });
+                    if is_for_the_moment && is_kept {
+                        return Ok(false);
+                    }
+                }
+            }
+            if let Some(refused) = &piece.refused {
+                self.count(&refused.why);
+                goes_on &= !refused.is_kept;
+            }
+            (from, most) = (next, most.saturating_mul(2).min(len));
         }
-        counters.count_accepted(&converted, len_bytes);
-        if converted.chunks > 0 {
-            let written = self.stream.write(&converted.acks).await;
+        Ok(goes_on)
+    }
+
+    async fn acknowledge(&mut self, piece: &Piece) -> Result<(), Refused> {
+        let Handler { counters, .. } = self.handler;
+        if piece.messages > 0 {
+            counters.count_accepted(piece);
+        }
+        if piece.chunks > 0 {
             // Without an answer, the sender sends the chunks again.
-            if written.is_err() {
+            if self.stream.write(&piece.acks).await.is_err() {
                 return Err(Refused::new(Reason::BrokenOff, "it takes no acknowledgement"));
             }
-            counters.count_acknowledged(converted.chunks);
+            counters.count_acknowledged(piece.chunks);
         }
         Ok(())
     }
 
-    /// Reads until one message is whole. With a permit if it is longer than [`ROOM_BYTES`].
-    async fn read_message(
-        &mut self,
-        route: &dyn IngressRoute,
-        request: &mut StreamRequest,
-    ) -> Result<(Found, Option<Permit>), Refused> {
-        let limit_bytes = self.handler.config.limit_bytes;
-        let (mut found, mut permit) = (Found::default(), None);
-        let mut pace = Pace::new();
-        loop {
-            found.scan(&self.buffer)?;
-            if !found.ends.is_empty() {
-                return Ok((found, permit));
-            }
-            let needed = found.scanner.least_bytes();
-            if needed > limit_bytes {
-                return Err(Refused::too_large(limit_bytes));
-            }
-            match &mut permit {
-                None if needed <= ROOM_BYTES && self.buffer.len() < ROOM_BYTES => {}
-                None => {
-                    permit = Some(self.admit(route, request, needed, false).await?);
-                    pace = Pace::new();
-                }
-                Some(permit) if needed > permit.bytes() => {
-                    let twice = needed.max(2 * permit.bytes()).min(limit_bytes);
-                    permit.grow_to(twice).or_else(|_| permit.grow_to(needed))?;
-                }
-                Some(_) => {}
-            }
-            let missing = needed.saturating_sub(self.buffer.len()).max(1);
-            let most = match permit {
-                // At its end a connection reads no part of another message.
-                _ if self.stream.is_closing() => missing,
-                None => ROOM_BYTES - self.buffer.len(),
-                Some(_) => missing.max(ROOM_BYTES),
-            };
-            self.buffer.reserve_exact(most);
-            let came = self.read_in_time(most, &mut pace, permit.as_ref(), request).await?;
-            request.note_came(came);
-        }
-    }
-
-    /// At least one byte. A sender that is too slow is given up.
-    async fn read_in_time(
-        &mut self,
-        most: usize,
-        pace: &mut Pace,
-        permit: Option<&Permit>,
-        request: &mut StreamRequest,
-    ) -> Result<usize, Refused> {
-        loop {
-            let until = pace.look_at.min(pace.gap_end).min(pace.deadline);
-            match timeout_at(until, self.stream.read(&mut self.buffer, most)).await {
-                Ok(Ok(came @ 1..)) => {
-                    pace.came(came);
-                    return Ok(came);
-                }
-                Ok(_) => {
-                    return Err(Refused::new(Reason::BrokenOff, "the connection ended"));
-                }
-                Err(_) => pace.look(permit, request)?,
-            }
-        }
-    }
-
     /// Memory for a message, once there is some. `is_whole`: all of it is in the buffer.
-    async fn admit(
+    pub(super) async fn admit(
         &self,
         route: &dyn IngressRoute,
         request: &mut StreamRequest,
@@ -313,47 +262,77 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Waits with a message that its sender does not keep. Refused if there is no memory for it.
-    async fn wait_with(
+    /// Asks again for messages that their sender does not keep, once the refusal may be over. All
+    /// the time they are in memory for requests that wait. Refused if there is none.
+    async fn admit_again(
         &self,
+        route: &dyn IngressRoute,
         request: &mut StreamRequest,
         bytes: usize,
         refused: Refused,
-    ) -> Result<(), Refused> {
-        let Ok(_kept) = Permit::take(self.handler.ingress.waiting(true), bytes) else {
-            return Err(refused);
-        };
+    ) -> Result<Permit, Refused> {
         request.set_waiting(true);
-        self.wait_after(refused).await
+        let admitted = self.admit_kept(route, bytes, refused).await;
+        request.set_waiting(false);
+        admitted
     }
 
+    async fn admit_kept(
+        &self,
+        route: &dyn IngressRoute,
+        bytes: usize,
+        mut refused: Refused,
+    ) -> Result<Permit, Refused> {
+        let arrived = ArrivedBody::default();
+        loop {
+            if !arrived.is_set() {
+                match Permit::take(self.handler.ingress.waiting(true), bytes) {
+                    Ok(kept) => arrived.set(kept),
+                    Err(_) => return Err(refused),
+                }
+            }
+            self.wait_after(refused).await?;
+            match route.admit(bytes, &arrived).await {
+                Ok(permit) => return Ok(permit),
+                Err(refusal) => refused = refusal.into(),
+            }
+        }
+    }
+
+    /// The next piece. The permit that comes back covers the batch, too.
     async fn convert(
         &self,
         route: &dyn IngressRoute,
         request: &mut StreamRequest,
-        batch: Arc<Batch>,
+        batch: &Arc<Batch>,
+        messages: Range<usize>,
         mut permit: Permit,
-    ) -> Result<(Converted, Permit), Refused> {
+    ) -> Result<(Piece, Permit), Refused> {
         let limit_bytes = self.handler.config.limit_bytes;
         loop {
-            let result = if batch.is_large(INLINE_BYTES) {
-                let broken = |_| Refused::new(Reason::Failed, "the message was not converted");
-                let turn = Arc::clone(&self.handler.turns).acquire_owned().await;
-                let (_turn, batch) = (turn.ok(), Arc::clone(&batch));
+            let (batch, messages) = (Arc::clone(batch), messages.clone());
+            let (is_kept, bytes) = (batch.is_kept_by_sender, batch.bytes.len());
+            let is_large = batch.is_large(INLINE_BYTES);
+            let convert = move || -> Result<(Piece, Permit), Refused> {
+                let piece = batch.convert(messages, &mut permit, limit_bytes)?;
+                Ok((piece, permit))
+            };
+            let converted = if is_large {
+                let turn = self.handler.large_work.turn().await;
                 let converting = spawn_blocking(move || {
-                    let _turn = _turn;
-                    batch.convert(&mut permit, limit_bytes).map(|converted| (converted, permit))
+                    let _turn = turn;
+                    convert()
                 });
+                let broken = |_| Refused::new(Reason::Failed, "the message was not converted");
                 converting.await.map_err(broken)?
             } else {
-                batch.convert(&mut permit, limit_bytes).map(|converted| (converted, permit))
+                convert()
             };
-            match result {
-                Err(refused) if refused.delay.is_some() && !batch.is_kept_by_sender => {
-                    self.wait_with(request, batch.bytes.len(), refused).await?;
-                    permit = self.admit(route, request, batch.bytes.len(), true).await?;
+            match converted {
+                Err(refused) if refused.delay.is_some() && !is_kept => {
+                    permit = self.admit_again(route, request, bytes, refused).await?;
                 }
-                result => return result,
+                converted => return converted,
             }
         }
     }
@@ -363,90 +342,38 @@ impl Connection<'_> {
         &self,
         route: &Arc<dyn IngressRoute>,
         request: &mut StreamRequest,
-        converted: &Converted,
-        (mut permit, mut admitted_bytes): (Permit, usize),
+        piece: &Piece,
+        mut permit: Permit,
         is_kept: bool,
     ) -> Result<(), Refused> {
+        if piece.items == 0 {
+            return Ok(());
+        }
+        let (len_bytes, mut admitted_bytes) = (piece.payload.len(), piece.len_bytes);
         loop {
-            let payload = Payload::identity(converted.payload.clone());
+            let payload = Payload::identity(piece.payload.clone());
             let submitted = Request {
                 metadata: Arc::clone(&self.metadata),
-                ..Request::new(payload, converted.items)
+                ..Request::new(payload, piece.items)
             };
-            let has_grown = converted.payload.len() > admitted_bytes;
+            let turn = self.handler.large_work.to_submit(len_bytes, piece.items as usize).await;
             // It was admitted as it came: the backlogs may have no room for what it became.
+            let has_grown = len_bytes > admitted_bytes;
             let room = if has_grown { route.judge_again(&permit) } else { Ok(()) };
-            let accepted = match room.and_then(|()| Arc::clone(route).submit(submitted, permit)) {
+            let submitted = room.and_then(|()| Arc::clone(route).submit(submitted, permit));
+            drop(turn);
+            let accepted = match submitted {
                 Ok(receipt) => receipt.accepted().await,
                 Err(refusal) => Err(refusal),
             };
             match accepted.map_err(Refused::from) {
                 Ok(()) => return Ok(()),
                 Err(refused) if refused.delay.is_some() && !is_kept => {
-                    admitted_bytes = converted.payload.len();
-                    self.wait_with(request, admitted_bytes, refused).await?;
-                    permit = self.admit(&**route, request, admitted_bytes, true).await?;
+                    admitted_bytes = len_bytes;
+                    permit = self.admit_again(&**route, request, len_bytes, refused).await?;
                 }
                 Err(refused) => return Err(refused),
             }
         }
-    }
-}
-
-/// The time that a message takes.
-struct Pace {
-    gap_end: Instant,
-    deadline: Instant,
-    look_at: Instant,
-    /// Bytes that came since the last look, and since it last made progress.
-    came_bytes: usize,
-    since_progress_bytes: usize,
-}
-
-impl Pace {
-    fn new() -> Self {
-        let (now, timeouts) = (Instant::now(), BodyTimeouts::default());
-        Pace {
-            gap_end: now + timeouts.gap,
-            deadline: now + timeouts.total,
-            look_at: now + LOOK_INTERVAL,
-            came_bytes: 0,
-            since_progress_bytes: 0,
-        }
-    }
-
-    fn came(&mut self, bytes: usize) {
-        self.came_bytes += bytes;
-        self.since_progress_bytes += bytes;
-        self.gap_end = Instant::now() + BodyTimeouts::default().gap;
-    }
-
-    /// Nothing came for some time. A message that makes no progress has to go if others need its
-    /// memory: to announce a length costs a sender nothing.
-    fn look(
-        &mut self,
-        permit: Option<&Permit>,
-        request: &mut StreamRequest,
-    ) -> Result<(), Refused> {
-        let now = Instant::now();
-        if now >= self.gap_end || now >= self.deadline {
-            return Err(Refused::new(Reason::TooSlow, "the rest of a message came too slowly"));
-        }
-        if now < self.look_at {
-            return Ok(());
-        }
-        self.look_at = now + LOOK_INTERVAL;
-        if let Some(permit) = permit {
-            if self.since_progress_bytes > permit.bytes() / PROGRESS_PART {
-                self.since_progress_bytes = 0;
-            } else if let Some(refusal) = permit.asked_back() {
-                return Err(refusal.into());
-            }
-        }
-        let is_stalled = take(&mut self.came_bytes) < PROGRESS_LEAST_BYTES;
-        if !request.set_stalled(is_stalled) {
-            return Err(Refused::new(Reason::TooSlow, "the memory for connections is spent"));
-        }
-        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use sluice_telemetry::exposition::{Exposition, Series};
 use sluice_telemetry::row;
 use sluice_telemetry::table::{Number, Table};
 
-use super::records::Converted;
+use super::batch::Piece;
 use super::refused::{Reason, Refused};
 use crate::receiver::ReceiverCounters;
 use crate::untold::Untold;
@@ -31,12 +31,11 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// `len_bytes`: as sent.
-    pub(super) fn count_accepted(&self, accepted: &Converted, len_bytes: usize) {
+    pub(super) fn count_accepted(&self, accepted: &Piece) {
         let add = |counter: &AtomicU64, number| counter.fetch_add(number, Ordering::Relaxed);
         add(&self.accepted_requests, 1);
         add(&self.accepted_items, u64::from(accepted.items));
-        add(&self.accepted_bytes, len_bytes as u64);
+        add(&self.accepted_bytes, accepted.len_bytes as u64);
         add(&self.repaired_strings, accepted.repaired_strings);
     }
 
@@ -100,7 +99,7 @@ pub(super) const METRICS: Table<Counters> = Table {
         .by_items(),
         row!(Counter "sluice_receiver_accepted_requests" by ["transport", "signal"],
             |it: &Counters, series| logs(series, &it.accepted_requests),
-            "Requests that were accepted. Messages that arrive together are one request."),
+            "Requests that were accepted. Small messages that arrive together are one request."),
         row!(Counter "sluice_receiver_accepted" by ["transport", "signal"] in "bytes",
             |it: &Counters, series| logs(series, &it.accepted_bytes),
             "Bytes of accepted requests, before decompression."),

@@ -1,8 +1,11 @@
 //! The forward protocol of Fluentd and Fluent Bit: see [`connection`] for the life of a message.
 
+mod batch;
 mod config;
 mod connection;
 mod counters;
+mod metadata;
+mod reading;
 mod records;
 mod refused;
 #[cfg(test)]
@@ -10,17 +13,16 @@ mod tests;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
 use sluice_net::server::{BindError, Listener, Protocols, Serving, serve_streams};
 use sluice_net::tls::{ServerTls, server_tls};
 use sluice_otlp::Signal;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::large_work::LargeWork;
 use crate::receiver::{
     BindContext, BoundReceiver, Listening, ReceiverConfig, ReceiverContext, ReceiverCounters,
     ReceiverError, ReceiverKind, StartedReceiver, Streams,
@@ -99,7 +101,7 @@ impl BoundReceiver for Bound {
             ingress: context.ingress,
             counters: Arc::clone(&counters),
             config,
-            turns: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))),
+            large_work: LargeWork::new(),
         };
         let task = tokio::spawn(serve_streams(listener.clone(), serving, handler));
         Box::new(Running { listener, counters, task, shutdown })

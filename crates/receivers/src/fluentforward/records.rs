@@ -1,5 +1,6 @@
 //! From messages to one OTLP request, as the Collector's receiver makes it: the tag as the
-//! attribute `fluent.tag`, `log` or `message` as the body, other fields as attributes.
+//! attribute `fluent.tag`, `log` or `message` as the body, other fields as attributes. Fluent Bit's
+//! metadata, of which the Collector knows nothing: see [`metadata`](super::metadata).
 //!
 //! Records are written straight from MessagePack to protobuf. The most that a record can become is
 //! known from its length and its number of values, and asked for before it is written.
@@ -10,11 +11,12 @@ use std::ops::Range;
 use bytes::Bytes;
 use sluice_flow::source::Permit;
 use sluice_net::compress::{Ask, decompress_admitted};
-use sluice_net::forward::message::{EventReader, Events, Message, write_ack};
+use sluice_net::forward::message::{EventReader, Events, Head, Kind, Message};
 use sluice_net::forward::msgpack::{Item, Reader};
 use sluice_otlp::Encoding;
 use sluice_otlp::wire::{write_len_field, write_varint};
 
+use super::metadata::Metadata;
 use super::refused::Refused;
 
 const TAG: &str = "fluent.tag";
@@ -31,114 +33,63 @@ const RECORD_BYTES: usize = 64;
 /// Room for the heads of the messages around the records, which are known last.
 const HEADS_BYTES: usize = 16;
 
-/// The messages that are submitted together.
-pub(super) struct Batch {
-    pub bytes: Bytes,
-    /// The ends of the messages in `bytes`.
-    ends: Vec<usize>,
-    /// Each message asks for an acknowledgement: its sender keeps it until then.
-    pub is_kept_by_sender: bool,
-    has_compressed: bool,
+/// Records that have their resource and scope in common.
+#[derive(Clone, Copy)]
+struct Group {
+    /// Its fields in `ResourceLogs` lie before `scope`, those in `ScopeLogs` before `records`.
+    start: usize,
+    scope: usize,
+    records: usize,
 }
 
-/// One OTLP request.
-pub(super) struct Converted {
-    pub payload: Bytes,
-    pub items: u32,
-    /// The acknowledgements of all chunks.
-    pub acks: Vec<u8>,
-    pub chunks: u64,
-    /// Strings that were not UTF-8.
-    pub repaired_strings: u64,
-}
-
-impl Batch {
-    pub(super) fn new(bytes: Bytes, ends: Vec<usize>) -> Result<Batch, Refused> {
-        let mut batch = Batch { bytes, ends, is_kept_by_sender: true, has_compressed: false };
-        let (mut is_kept, mut has_compressed) = (true, false);
-        for message in batch.messages() {
-            let Some(message) = message? else { continue };
-            is_kept &= message.chunk.is_some();
-            has_compressed |= message.compressed.is_some();
-        }
-        (batch.is_kept_by_sender, batch.has_compressed) = (is_kept, has_compressed);
-        Ok(batch)
-    }
-
-    /// Whether converting takes so long that it must not be done on a thread that serves
-    /// connections. Compressed events may become a thousand times as many.
-    pub(super) fn is_large(&self, inline_bytes: usize) -> bool {
-        self.has_compressed || self.bytes.len() > inline_bytes
-    }
-
-    fn messages(&self) -> impl Iterator<Item = Result<Option<Message<'_>>, Refused>> {
-        let starts = [0].into_iter().chain(self.ends.iter().copied());
-        let ranges = starts.zip(self.ends.iter().copied());
-        ranges.map(|(start, end)| Ok(Message::read(&self.bytes[start..end])?))
-    }
-
-    /// CPU work only. The permit covers the batch; it grows by what is made of it before that is
-    /// allocated, and covers the payload in the end.
-    pub(super) fn convert(
-        &self,
-        permit: &mut Permit,
-        limit_bytes: usize,
-    ) -> Result<Converted, Refused> {
-        let base_bytes = permit.bytes();
-        let mut records = Records {
-            out: Vec::new(),
-            permit: &mut *permit,
-            base_bytes,
-            limit_bytes,
-            items: 0,
-            repaired_strings: 0,
-        };
-        records.room(self.bytes.len().max(HEADS_BYTES))?;
-        records.out.resize(HEADS_BYTES, 0);
-        let (mut acks, mut chunks) = (Vec::new(), 0);
-        for message in self.messages() {
-            let Some(message) = message? else { continue };
-            records.add(&message)?;
-            if let Some(chunk) = message.chunk {
-                write_ack(&mut acks, chunk);
-                chunks += 1;
-            }
-        }
-        let Records { out, items, repaired_strings, .. } = records;
-        let payload = framed(out);
-        permit.shrink_to(payload.len() + acks.len());
-        permit.grow_to(payload.len() + acks.len())?;
-        Ok(Converted { payload, items, acks, chunks, repaired_strings })
+impl Group {
+    /// Without a resource and a scope.
+    fn plain(start: usize) -> Group {
+        Group { start, scope: start, records: start }
     }
 }
 
-/// Puts the heads before the records: a request with one resource, which has one scope.
-fn framed(mut out: Vec<u8>) -> Bytes {
-    let records_bytes = (out.len() - HEADS_BYTES) as u64;
-    let mut scope = vec![0x12];
-    write_varint(&mut scope, records_bytes);
-    let mut heads = vec![0x0a];
-    write_varint(&mut heads, scope.len() as u64 + records_bytes);
-    heads.extend_from_slice(&scope);
-    let start = HEADS_BYTES - heads.len();
-    out[start..HEADS_BYTES].copy_from_slice(&heads);
-    if out.capacity() - out.len() > out.len() / 4 {
-        out.shrink_to_fit();
-    }
-    Bytes::from(out).slice(start..)
-}
-
-struct Records<'p> {
+/// The records of an OTLP request.
+pub(super) struct Records<'p> {
     out: Vec<u8>,
+    /// One at least. Each ends where the next one begins.
+    groups: Vec<Group>,
     permit: &'p mut Permit,
     /// Memory that is in use beside `out`.
     base_bytes: usize,
     limit_bytes: usize,
-    items: u32,
-    repaired_strings: u64,
+    pub items: u32,
+    pub repaired_strings: u64,
 }
 
-impl Records<'_> {
+impl<'p> Records<'p> {
+    /// The permit covers what is in use already.
+    pub(super) fn new(permit: &'p mut Permit, limit_bytes: usize) -> Result<Records<'p>, Refused> {
+        let base_bytes = permit.bytes();
+        let groups = vec![Group::plain(HEADS_BYTES)];
+        let out = Vec::new();
+        let (items, repaired_strings) = (0, 0);
+        let mut records =
+            Records { out, groups, permit, base_bytes, limit_bytes, items, repaired_strings };
+        records.room(HEADS_BYTES)?;
+        records.out.resize(HEADS_BYTES, 0);
+        Ok(records)
+    }
+
+    /// This many bytes may come: with room for them nothing is copied to larger places.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        // Without it each record asks for its own.
+        let _ = self.room(bytes);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
     /// Makes sure that there is room for this many bytes more.
     fn room(&mut self, bytes: usize) -> Result<(), Refused> {
         let (len, capacity) = (self.out.len(), self.out.capacity());
@@ -160,7 +111,23 @@ impl Records<'_> {
         Ok(())
     }
 
-    fn add(&mut self, message: &Message<'_>) -> Result<(), Refused> {
+    /// Adds all records of the message, or none.
+    pub(super) fn add(&mut self, message: &Message<'_>) -> Result<(), Refused> {
+        let (bytes, groups) = (self.out.len(), self.groups.len());
+        let (items, repaired_strings) = (self.items, self.repaired_strings);
+        let base_bytes = self.base_bytes;
+        let added = self.add_events(message);
+        if added.is_err() {
+            self.out.truncate(bytes);
+            self.groups.truncate(groups);
+            (self.items, self.repaired_strings) = (items, repaired_strings);
+        }
+        // The unpacked events are gone.
+        self.base_bytes = base_bytes + (self.groups.len() - groups) * size_of::<Group>();
+        added
+    }
+
+    fn add_events(&mut self, message: &Message<'_>) -> Result<(), Refused> {
         match (message.events, message.compressed) {
             (Events::Packed(packed), Some(name)) => {
                 let encoding = match name {
@@ -180,9 +147,7 @@ impl Records<'_> {
                 };
                 let plain = decompress_admitted(encoding, packed, self.limit_bytes, &mut ask)?;
                 self.base_bytes += held_bytes;
-                self.events(message, Events::Packed(&plain))?;
-                self.base_bytes -= held_bytes;
-                Ok(())
+                self.events(message, Events::Packed(&plain))
             }
             (events, None) => self.events(message, events),
             (_, Some(_)) => Err(Refused::invalid("only packed events can be compressed")),
@@ -193,26 +158,103 @@ impl Records<'_> {
         let is_single = matches!(events, Events::Single(_));
         let mut events = EventReader::new(events)?;
         let mut seen = HashMap::new();
-        while let Some(time_ns) = events.next_time()? {
-            let (bytes, values) = events.reader.size()?;
+        self.begin(Group::plain(self.out.len()))?;
+        while let Some(Head { time_ns, metadata, kind }) = events.next_head()? {
+            let metadata = metadata.or(message.metadata);
+            let (mut bytes, mut values) = events.reader.size()?;
+            if let Some(metadata) = &metadata {
+                let (more_bytes, more_values) = metadata.size()?;
+                (bytes, values) = (bytes + more_bytes, values + more_values);
+            }
             self.room(bytes + VALUE_BYTES * values + message.tag.len() + RECORD_BYTES)?;
             seen.clear();
             let mut writer = Writer { seen, repaired_strings: 0 };
-            nested(&mut self.out, 0x12, |out| {
-                writer.record(out, time_ns, &mut events.reader, message.tag, is_single)
-            })?;
-            self.items = self.items.checked_add(1).ok_or_else(|| Refused::invalid("too many"))?;
+            let reader = &mut events.reader;
+            match kind {
+                Kind::Record => {
+                    let metadata = metadata.map(Metadata::read).transpose()?.unwrap_or_default();
+                    nested(&mut self.out, 0x12, |out| {
+                        writer.record(out, time_ns, &metadata, reader, message.tag, is_single)
+                    })?;
+                    let items = self.items.checked_add(1);
+                    self.items = items.ok_or_else(|| Refused::invalid("too many"))?;
+                }
+                Kind::GroupStart => {
+                    let start = self.out.len();
+                    let scope = writer.group(&mut self.out, *reader)?;
+                    self.begin(Group { start, scope, records: self.out.len() })?;
+                    reader.skip()?;
+                }
+                Kind::GroupEnd => {
+                    self.begin(Group::plain(self.out.len()))?;
+                    reader.skip()?;
+                }
+            }
             self.repaired_strings += writer.repaired_strings;
             seen = writer.seen;
         }
         Ok(())
     }
+
+    /// Begins a group where the bytes end. A plain one goes on.
+    fn begin(&mut self, group: Group) -> Result<(), Refused> {
+        let is_plain = |group: &Group| group.start == group.records;
+        if is_plain(&group) && self.groups.last().is_none_or(is_plain) {
+            return Ok(());
+        }
+        self.base_bytes += size_of::<Group>();
+        // The list is at most twice as long as it has to be.
+        let bytes = self.groups.len() * size_of::<Group>();
+        self.permit.grow_to(self.base_bytes + self.out.capacity() + bytes)?;
+        self.groups.push(group);
+        Ok(())
+    }
+
+    /// The request.
+    pub(super) fn finish(mut self) -> Result<Bytes, Refused> {
+        if self.groups.len() == 1 {
+            return Ok(framed(self.out));
+        }
+        let whole = self.out.len() + self.groups.len() * 2 * HEADS_BYTES;
+        self.permit.grow_to(self.base_bytes + self.out.capacity() + whole)?;
+        let mut request = Vec::with_capacity(whole);
+        self.groups.push(Group::plain(self.out.len()));
+        for (group, next) in self.groups.iter().zip(&self.groups[1..]) {
+            if group.records == next.start {
+                continue;
+            }
+            let (resource, scope) =
+                (&self.out[group.start..group.scope], &self.out[group.scope..next.start]);
+            let mut head = vec![0x12];
+            write_varint(&mut head, scope.len() as u64);
+            request.push(0x0a);
+            write_varint(&mut request, (resource.len() + head.len() + scope.len()) as u64);
+            [resource, &head, scope].into_iter().for_each(|part| request.extend_from_slice(part));
+        }
+        Ok(request.into())
+    }
+}
+
+/// Puts the heads before the records: a request with one resource, which has one scope.
+fn framed(mut out: Vec<u8>) -> Bytes {
+    let records_bytes = (out.len() - HEADS_BYTES) as u64;
+    let mut scope = vec![0x12];
+    write_varint(&mut scope, records_bytes);
+    let mut heads = vec![0x0a];
+    write_varint(&mut heads, scope.len() as u64 + records_bytes);
+    heads.extend_from_slice(&scope);
+    let start = HEADS_BYTES - heads.len();
+    out[start..HEADS_BYTES].copy_from_slice(&heads);
+    if out.capacity() - out.len() > out.len() / 4 {
+        out.shrink_to_fit();
+    }
+    Bytes::from(out).slice(start..)
 }
 
 /// Writes records. Their bytes have room.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     /// The attributes of the record by their names, as they lie in `out`.
-    seen: HashMap<&'a [u8], Range<usize>>,
+    pub(super) seen: HashMap<&'a [u8], Range<usize>>,
     repaired_strings: u64,
 }
 
@@ -223,22 +265,22 @@ impl<'a> Writer<'a> {
         &mut self,
         out: &mut Vec<u8>,
         time_ns: i64,
+        metadata: &Metadata<'a>,
         reader: &mut Reader<'a>,
         tag: &'a [u8],
         is_single: bool,
     ) -> Result<(), Refused> {
         out.push(0x09);
-        out.extend_from_slice(&time_ns.to_le_bytes());
+        out.extend_from_slice(&metadata.time_ns.unwrap_or(time_ns as u64).to_le_bytes());
         let Item::Map(fields) = reader.item()? else {
             return Err(Refused::invalid("a record is a map"));
         };
-        if fields > FIELDS_MAX {
-            return Err(Refused::invalid("a record has at most 16384 fields"));
-        }
+        check_fields(fields)?;
         let (mut body, mut dropped) = (None, Vec::new());
         if is_single {
             self.tag(out, tag, &mut dropped)?;
         }
+        metadata.write(self, out, &mut dropped)?;
         for _ in 0..fields {
             let key = key(reader)?;
             if matches!(key, b"message" | b"log") {
@@ -250,7 +292,9 @@ impl<'a> Writer<'a> {
                 reader.skip()?;
                 continue;
             }
-            self.attribute(out, key, &mut dropped, |writer, out| writer.value(out, reader, 0))?;
+            self.attribute(out, 0x32, key, &mut dropped, |writer, out| {
+                writer.value(out, reader, 0)
+            })?;
         }
         if !is_single {
             self.tag(out, tag, &mut dropped)?;
@@ -268,21 +312,24 @@ impl<'a> Writer<'a> {
         tag: &'a [u8],
         dropped: &mut Vec<Range<usize>>,
     ) -> Result<(), Refused> {
-        self.attribute(out, TAG.as_bytes(), dropped, |writer, out| {
+        self.attribute(out, 0x32, TAG.as_bytes(), dropped, |writer, out| {
             writer.text(out, 0x0a, tag);
             Ok(())
         })
     }
 
-    fn attribute(
+    /// A `KeyValue` whose key occurs once in its message: the place of an earlier one is added to
+    /// those that are dropped.
+    pub(super) fn attribute(
         &mut self,
         out: &mut Vec<u8>,
+        tag: u8,
         key: &'a [u8],
         dropped: &mut Vec<Range<usize>>,
         write: impl FnOnce(&mut Self, &mut Vec<u8>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let start = out.len();
-        self.pair(out, 0x32, key, write)?;
+        self.pair(out, tag, key, write)?;
         dropped.extend(self.seen.insert(key, start..out.len()));
         Ok(())
     }
@@ -302,7 +349,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The content of an `AnyValue`.
-    fn value(
+    pub(super) fn value(
         &mut self,
         out: &mut Vec<u8>,
         reader: &mut Reader<'_>,
@@ -343,7 +390,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A string field. Each byte that is not UTF-8 becomes a `?`.
-    fn text(&mut self, out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    pub(super) fn text(&mut self, out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
         out.push(tag);
         write_varint(out, bytes.len() as u64);
         if std::str::from_utf8(bytes).is_ok() {
@@ -358,7 +405,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Refused> {
+pub(super) fn check_fields(fields: usize) -> Result<(), Refused> {
+    let too_many = || Refused::invalid("a record has at most 16384 fields");
+    (fields <= FIELDS_MAX).then_some(()).ok_or_else(too_many)
+}
+
+pub(super) fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Refused> {
     match reader.item()? {
         Item::Str(key) | Item::Bin(key) => Ok(key),
         _ => Err(Refused::invalid("the name of a field is no string")),
@@ -366,7 +418,7 @@ fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Refused> {
 }
 
 /// A field with a length, whose content `write` appends.
-fn nested(
+pub(super) fn nested(
     out: &mut Vec<u8>,
     tag: u8,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
@@ -390,7 +442,7 @@ fn nested(
 }
 
 /// Cuts the ranges out.
-fn remove(out: &mut Vec<u8>, mut ranges: Vec<Range<usize>>) {
+pub(super) fn remove(out: &mut Vec<u8>, mut ranges: Vec<Range<usize>>) {
     ranges.sort_unstable_by_key(|range| range.start);
     let Some(first) = ranges.first() else { return };
     let mut kept_to = first.start;

@@ -99,6 +99,11 @@ impl Refused {
         );
         Refused::new(Reason::TooLarge, message)
     }
+
+    /// Less at a time may be accepted.
+    pub(super) fn is_for_want_of_room(&self) -> bool {
+        self.delay.is_some() || matches!(self.reason, Reason::TooLarge | Reason::NeverFits)
+    }
 }
 
 impl From<Refusal> for Refused {

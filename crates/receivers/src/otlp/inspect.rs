@@ -1,17 +1,16 @@
 //! Step 5: inflating (never more than was admitted), validating and counting.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_flow::Payload;
 use sluice_flow::source::{IngressRoute, Permit, is_large_work};
 use sluice_net::compress::{self, Ask, InflateError, Packing};
 use sluice_otlp::{Encoding, Malformed, Signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ingest::Format;
 use super::refusal::{Refused, RefusedReason};
+use crate::large_work::{LargeWork, Turn};
 
 /// Larger bodies take milliseconds: they are inspected beside the threads that serve connections.
 const INLINE_BYTES: usize = 1 << 20;
@@ -31,9 +30,6 @@ pub(super) struct Inspected {
     pub repaired_strings: u64,
 }
 
-/// A place among the large requests that are inspected or submitted.
-pub(super) type Turn = OwnedSemaphorePermit;
-
 impl Inspected {
     fn is_large(&self) -> bool {
         is_large_work(self.payload.uncompressed_len_bytes, self.items as usize)
@@ -42,7 +38,7 @@ impl Inspected {
 
 /// Inspects bodies of one receiver. Clones share the bound on large ones at a time.
 #[derive(Clone)]
-pub(super) struct Inspector(Arc<Semaphore>);
+pub(super) struct Inspector(LargeWork);
 
 /// A body that has to be inspected.
 pub(super) struct Work {
@@ -109,8 +105,7 @@ impl Ledger<'_> {
 
 impl Inspector {
     pub(super) fn new() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Inspector(Arc::new(Semaphore::new(threads)))
+        Inspector(LargeWork::new())
     }
 
     /// The permit that comes back covers the memory of the payload. A request that takes long to
@@ -134,7 +129,7 @@ impl Inspector {
         }
         let broken =
             || Refused::new(RefusedReason::Overloaded, "the request could not be inspected");
-        let turn = Arc::clone(&self.0).acquire_owned().await.map_err(|_| broken())?;
+        let turn = self.0.turn().await.ok_or_else(broken)?;
         if let Some(inspected) = inline {
             return Ok((*inspected, permit, Some(turn)));
         }
@@ -285,6 +280,8 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures_util::FutureExt as _;
     use sluice_flow::Refusal;
     use sluice_flow::source::MemoryPool;
@@ -318,7 +315,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_request_keeps_its_turn_until_it_is_submitted() {
         const LARGE_BYTES: usize = 2 << 20;
-        let inspector = Inspector(Arc::new(Semaphore::new(2)));
+        let inspector = Inspector(LargeWork::of(2));
         let first = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
         let _second = inspect(&inspector, LARGE_BYTES).await.expect("a turn");
         let mut third = std::pin::pin!(inspect(&inspector, LARGE_BYTES));

@@ -1,6 +1,7 @@
 // Sends records by the forward protocol, or receives them: see ../README.md.
 "use strict";
 
+const { readFileSync } = require("node:fs");
 const { parseArgs } = require("node:util");
 const { EventTime, FluentClient, FluentServer } = require("@fluent-org/logger");
 
@@ -13,6 +14,9 @@ const { values: options } = parseArgs({
     "shared-key": { type: "string" },
     username: { type: "string" },
     password: { type: "string" },
+    ca: { type: "string" },
+    cert: { type: "string" },
+    key: { type: "string" },
     "no-ack": { type: "boolean", default: false },
     serve: { type: "boolean", default: false },
   },
@@ -27,9 +31,10 @@ async function send() {
     username: options.username,
     password: options.password,
   };
+  const tls = options.ca && { ca: readFileSync(options.ca), servername: "localhost" };
   const client = new FluentClient("sluice", {
     eventMode: options.mode,
-    socket: { host, port: Number(port), timeout: 10000 },
+    socket: { host, port: Number(port), timeout: 10000, tls },
     security,
     ack: options["no-ack"] ? undefined : { ackTimeout: 20000 },
     eventRetry: { attempts: 10, minDelay: 100, maxDelay: 1000 },
@@ -54,7 +59,9 @@ async function serve() {
     authorize: options.username !== undefined,
     userDict: { [options.username]: options.password },
   };
-  const server = new FluentServer({ listenOptions: { host, port: Number(port) }, security });
+  const listenOptions = { host, port: Number(port) };
+  const tlsOptions = options.cert && { cert: readFileSync(options.cert), key: readFileSync(options.key) };
+  const server = new FluentServer({ listenOptions, security, tlsOptions });
   server.on("entry", (tag, time, record) => {
     const at = time instanceof EventTime ? [time.epoch, time.nano] : [time, 0];
     console.log(JSON.stringify({ tag, time: at, record }));
