@@ -74,11 +74,14 @@ pub fn check_forward(data: &[u8]) {
 fn read_events(events: Events<'_>, out: &mut Vec<u8>) -> Option<usize> {
     let mut reader = EventReader::new(events).ok()?;
     let mut count = 0;
-    while let Some(time) = reader.next_time().ok()? {
+    while let Some(head) = reader.next_head().ok()? {
+        if let Some(mut metadata) = head.metadata {
+            metadata.skip().expect("it was skipped before");
+        }
         let record = reader.reader.skip().ok()?;
         out.write_array(2);
         // Of these whole seconds the same is read.
-        out.write_int(time / 1_000_000_000);
+        out.write_int(head.time_ns / 1_000_000_000);
         out.extend_from_slice(record);
         count += 1;
     }
