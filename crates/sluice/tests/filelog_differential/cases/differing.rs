@@ -98,7 +98,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::operators(
             "recombine-failing",
             "  - {type: recombine, combine_field: attributes.none, is_first_entry: 'true', \
-             force_flush_period: 500ms}",
+             force_flush_period: 3s}",
             "a\nb\n",
         ),
         Case::operators(

@@ -132,7 +132,7 @@ fn routes() -> Vec<Case> {
              - {expr: 'body startsWith \" \" or body startsWith \"2\"', output: join}\n  \
              - {type: recombine, id: join, combine_field: body, is_first_entry: 'body startsWith \
              \"2\"', \
-             source_identifier: 'attributes[\"log.file.name\"]', force_flush_period: 500ms, \
+             source_identifier: 'attributes[\"log.file.name\"]', force_flush_period: 3s, \
              output: end}\n  \
              - {type: add, id: end, field: attributes.end, value: true}\n",
             contents::stack(103),
@@ -143,7 +143,7 @@ fn routes() -> Vec<Case> {
 
 fn joined() -> Vec<Case> {
     let common = "combine_field: body, source_identifier: 'attributes[\"log.file.name\"]', \
-                  force_flush_period: 500ms";
+                  force_flush_period: 3s";
     let mut cases = Vec::new();
     for (name, options) in [
         ("first", r#"is_first_entry: 'body matches "^[0-9]{4}-"'"#),
@@ -167,7 +167,7 @@ fn joined() -> Vec<Case> {
                      - {type: recombine, combine_field: attributes.text, is_last_entry: \
                      'attributes.part == \"F\"', \
                      combine_with: '', source_identifier: 'attributes[\"log.file.name\"]', \
-                     force_flush_period: 500ms}";
+                     force_flush_period: 3s}";
     let mut rng = Rng::with_seed(106);
     let lines: String = (0..60)
         .map(|number| format!("{}{number} {}\n", ["P", "P", "F", "PF"][rng.usize(..4)], number % 7))
