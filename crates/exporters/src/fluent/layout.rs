@@ -45,8 +45,11 @@ enum Place {
     Resource,
 }
 
-/// Attributes: their place and their name there, and the encoded value. Each occurs once.
-struct Placed<'a>(Vec<((Place, Cow<'a, [u8]>), &'a [u8])>);
+/// The place of an attribute, and its name there.
+type Name<'a> = (Place, Cow<'a, [u8]>);
+
+/// Attributes and their encoded values. Each occurs once.
+struct Placed<'a>(Vec<(Name<'a>, &'a [u8])>);
 
 impl Layout {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Layout {
@@ -103,7 +106,7 @@ impl Layout {
         Ok(written)
     }
 
-    fn place<'a>(&self, key: &'a [u8]) -> (Place, Cow<'a, [u8]>) {
+    fn place<'a>(&self, key: &'a [u8]) -> Name<'a> {
         let known = KUBERNETES.into_iter().find(|(from, _)| from.as_bytes() == key);
         if let Some((_, name)) = known {
             (Place::Kubernetes, name.as_bytes().into())
