@@ -55,7 +55,7 @@ impl Counters {
         add(&self.accepted_bytes, received_bytes as u64);
     }
 
-    /// What operators have met with since the counts before.
+    /// Counts the events of operators since the counts before.
     pub(super) fn count_operators(&self, now: Counts, before: Counts) {
         add(&self.operator_errors, now.errors - before.errors);
         add(&self.dropped_records, now.dropped - before.dropped);
