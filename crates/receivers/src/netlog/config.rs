@@ -29,7 +29,7 @@ pub(crate) struct NetlogConfig {
 
 #[derive(Clone)]
 pub(crate) enum Source {
-    Tcp(TcpConfig),
+    Tcp(Box<TcpConfig>),
     Udp(UdpConfig),
 }
 
