@@ -69,7 +69,7 @@ pub(crate) fn white_space(fields: &mut Fields<'_>) -> (bool, bool) {
     (keeps_leading, fields.boolean("preserve_trailing_whitespaces", false, doc))
 }
 
-/// What is refused is tried again as the engine says. `what`: the text of the warning.
+/// Refused records are tried again as the engine says. `what`: the text of the warning.
 pub(crate) fn retry_on_failure(fields: &mut Fields<'_>, doc: &str, what: &str) {
     fields.section_or_default("retry_on_failure", doc, |fields| {
         let doc = "Always on: `false` causes a warning.";

@@ -29,7 +29,7 @@ pub(crate) struct NetlogConfig {
 
 #[derive(Clone)]
 pub(crate) enum Source {
-    Tcp(TcpConfig),
+    Tcp(Box<TcpConfig>),
     Udp(UdpConfig),
 }
 
@@ -98,16 +98,16 @@ fn read_address(fields: &mut Fields<'_>) -> String {
 }
 
 fn read_adds_attributes(fields: &mut Fields<'_>) -> bool {
-    let doc = "Adds `net.transport`, and `ip`, `port` and `name` of `net.peer` and `net.host`. Names \
-               are those of `/etc/hosts`; of other addresses, the address.";
+    let doc = "Adds `net.transport`, and `ip`, `port` and `name` of `net.peer` and `net.host`. \
+               Names are those of `/etc/hosts`; of other addresses, the address.";
     fields.boolean("add_attributes", false, doc)
 }
 
 impl TcpConfig {
     pub(crate) fn read(fields: &mut Fields<'_>, framing: Framing) -> TcpConfig {
         let address = Address::Tcp(read_address(fields), Family::Any);
-        let doc = "The longest record, in bytes as they come; at least 64 KiB. A longer one becomes \
-                   several. A connection whose octet count is larger is closed.";
+        let doc = "The longest record, in bytes as they come; at least 64 KiB. A longer one \
+                   becomes several. A connection whose octet count is larger is closed.";
         let bytes = fields.size("max_log_size", MIB, 0..=1024 * MIB, doc);
         if (1..LEAST_LOG_BYTES).contains(&bytes) {
             fields.error_at("max_log_size", "must be at least 64KiB");

@@ -55,7 +55,7 @@ impl Counters {
         add(&self.accepted_bytes, received_bytes as u64);
     }
 
-    /// What operators have met with since the counts before.
+    /// Counts the events of operators since the counts before.
     pub(super) fn count_operators(&self, now: Counts, before: Counts) {
         add(&self.operator_errors, now.errors - before.errors);
         add(&self.dropped_records, now.dropped - before.dropped);
@@ -130,7 +130,7 @@ const METRICS: &[Metric<Counters>] = &[
     .by_items(),
     row!(Counter "otelcol_receiver_refused" by ["transport"],
         |it: &Counters, series| items(it, series, &it.refused_items),
-        "Items that were refused for good, or could not be handed on before the end. They are lost.")
+        "Items that were refused for good, or not handed on before the end. They are lost.")
     .by_items(),
     row!(Counter "sluice_receiver_accepted_requests" by ["transport", "signal"],
         |it: &Counters, series| logs(it, series, &it.accepted_requests),
@@ -140,8 +140,8 @@ const METRICS: &[Metric<Counters>] = &[
         "Bytes that were received, of which accepted records were made."),
     row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
         refused,
-        "Refusals. Records that are refused for the moment (`overloaded`) wait and are tried again; \
-         of datagrams, none is read meanwhile for which there is no room."),
+        "Refusals. Records that are refused for the moment (`overloaded`) wait and are tried \
+         again, except datagrams for which there is no room."),
     row!(Counter "sluice_receiver_dropped_datagrams" by ["where"], dropped,
         "Datagrams that were lost: `receiver` had no room for them while the engine made it wait, \
          or the buffer of the `kernel` was full."),

@@ -151,7 +151,7 @@ impl BoundReceiver for Bound {
                 let serving = serving(&tcp, tls, context.resources, &counters, &shutdown);
                 let streams = AtomicU64::new(0);
                 let intake = Arc::clone(&intake);
-                let handler = tcp::Handler { intake, config: tcp, attributes, names, streams };
+                let handler = tcp::Handler { intake, config: *tcp, attributes, names, streams };
                 Box::pin(serve_streams(listener.clone(), serving, handler))
             }
             Source::Udp(udp) => {

@@ -1,8 +1,7 @@
 //! Messages as log records: through the operators, and encoded.
 //!
-//! Connections share a few chains of operators, so that the records which these hold, and what their
-//! patterns need, does not grow with the number of connections. Records of different connections
-//! are different streams.
+//! Connections share a few chains of operators: neither the records that these hold nor the memory
+//! of their patterns grow with the number of connections. Each connection is a stream of its own.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;

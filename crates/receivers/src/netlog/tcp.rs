@@ -32,7 +32,7 @@ const GROWTH: usize = 3;
 const LEAST_BYTES: usize = 8 << 10;
 /// Records of a request.
 const RECORDS_MAX: usize = 8192;
-/// What comes within this time is one request.
+/// Messages that come within this time are one request.
 const LINGER: Duration = Duration::from_millis(100);
 /// A wait without end.
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -40,7 +40,7 @@ const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// In the time of one request, the bytes of a message with which it makes progress.
 const PROGRESS_LEAST_BYTES: usize = 1 << 10;
-/// Memory for a longer message is tried for so long, this often.
+/// Memory for a longer message is tried for, at most and at intervals.
 const WIDEN_TIMEOUT: Duration = Duration::from_secs(5);
 const WIDEN_PAUSE: Duration = Duration::from_millis(50);
 /// While a connection ends, it is read from until nothing comes for the first of these, and no
@@ -79,7 +79,7 @@ impl StreamHandler for Handler {
             last_reads: None,
         };
         if let Err(refused) = connection.run().await {
-            // What could not be cut is lost.
+            // The rest cannot be cut, and is lost.
             let items = u32::from(!connection.buffer.is_empty());
             connection.buffer.clear();
             connection.refuse(&Refused { items, ..refused });
@@ -348,7 +348,7 @@ impl Connection<'_> {
         }
     }
 
-    /// What is there of a message becomes a record, so that its memory is free.
+    /// The part of a message that is there becomes a record, so that its memory is free.
     ///
     /// # Errors
     /// The rest of it could not be told from the next message.

@@ -35,7 +35,7 @@ pub(crate) struct Engine {
     pub(crate) poison: Option<&'static str>,
     /// Nothing is admitted.
     pub(crate) is_closed: AtomicBool,
-    /// What is submitted is not accepted yet.
+    /// Submitted requests are not accepted yet.
     pub(crate) is_slow: AtomicBool,
     /// Of requests, and of what waits. Each has the limit.
     pub(crate) used_bytes: [AtomicUsize; 2],

@@ -33,7 +33,7 @@ const EACH_BYTES: usize = 64;
 const STEP_BYTES: usize = 64 << 10;
 /// Records of a request.
 const RECORDS_MAX: usize = 8192;
-/// What comes within this time is one request.
+/// Datagrams that come within this time are one request.
 const LINGER: Duration = Duration::from_millis(100);
 /// Datagrams between two looks at other things to do.
 const READS_AT_ONCE: usize = 256;
@@ -136,7 +136,7 @@ impl Datagrams {
         self.submit(waiting).await;
     }
 
-    /// Reads datagrams that have come, at most so many.
+    /// Reads at most this number of datagrams that have come.
     fn read(&self, socket: &UdpSocket, buffer: &mut [u8], waiting: &mut Waiting, most: usize) {
         for _ in 0..most {
             let (length, peer) = match socket.try_recv_from(buffer) {

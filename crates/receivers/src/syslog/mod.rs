@@ -34,7 +34,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> NetlogConfig {
                 let why = "has no effect beside `tcp`, as in the Collector: add a second receiver";
                 fields.warn_at("udp", why);
             }
-            (Source::Tcp(tcp), &["tcp", "listen_address"])
+            (Source::Tcp(Box::new(tcp)), &["tcp", "listen_address"])
         }
         (None, Some(udp)) => {
             if is_framed {

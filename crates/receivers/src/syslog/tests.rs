@@ -306,7 +306,7 @@ fn wrong_options_are_errors() {
             format!("{{protocol: rfc3164, non_transparent_framing_trailer: LF, tcp: {at}}}"),
             "only for `protocol: rfc5424`",
         ),
-        (format!("{{protocol: rfc5424, tcp: {{}}}}"), "listen_address"),
+        ("{protocol: rfc5424, tcp: {}}".to_owned(), "listen_address"),
     ] {
         let said = config(read, &yaml).map(|_| ()).expect_err(&yaml);
         assert!(said.contains(why), "{yaml}: {said}");

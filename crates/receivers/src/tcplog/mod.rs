@@ -17,6 +17,6 @@ pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
 .metrics(|| metrics("Receiver tcplog").describe());
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> NetlogConfig {
-    let source = Source::Tcp(TcpConfig::read(fields, Framing::default()));
+    let source = Source::Tcp(Box::new(TcpConfig::read(fields, Framing::default())));
     NetlogConfig { source, path: &["listen_address"], common: Common::read(fields) }
 }
