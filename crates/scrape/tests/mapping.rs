@@ -76,12 +76,12 @@ fn other_numbers_are_gauges_or_plain_sums() {
         ("c", false, "unknown"),
         ("d", true, "info"),
         ("e", true, "stateset"),
-        ("f_bucket", false, "gaugehistogram"),
+        ("f", false, "gaugehistogram"),
         ("f_gcount", false, "unknown"),
     ];
     assert_eq!(kinds, expected);
     assert!(!sum(&found[3]).is_monotonic);
-    assert_eq!(numbers(&found)["f_bucket{le=+Inf}"], Some(4.0));
+    assert_eq!(numbers(&found)["f{le=+Inf}"], Some(4.0));
 }
 
 /// Guarantee: buckets are sorted and not cumulative, whatever their order on the page; `le` is no

@@ -382,7 +382,7 @@ fn gauge_histograms_are_gauges() {
     let sample = Sample { histogram: Some(histogram), ..Sample::default() };
     let found = convert(&[family("g", GAUGE_HISTOGRAM, vec![sample])]);
     let values: Vec<(String, Option<f64>)> = numbers(&found).into_iter().collect();
-    let expected = [("g_bucket{le=+Inf}", 3.0), ("g_count{}", 3.0), ("g_sum{}", 4.0)];
+    let expected = [("g_count{}", 3.0), ("g_sum{}", 4.0), ("g{le=+Inf}", 3.0)];
     assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), Some(value))));
 }
 
