@@ -130,7 +130,7 @@ pub struct Scraper {
 pub(crate) struct Found<'s> {
     /// The bytes that stand for the series.
     pub(crate) raw: &'s [u8],
-    pub(crate) is_expected: bool,
+    pub(crate) known: Option<u32>,
     pub(crate) value: Value,
     pub(crate) time_ms: Option<i64>,
 }
@@ -291,7 +291,7 @@ impl Reading<'_, '_> {
 
     fn text(&mut self, body: &[u8], strict: bool) -> Result<(), ScrapeError> {
         let mut reader = Reader::new(body, strict);
-        while let Some(item) = reader.next(self.scraper.series.expected())? {
+        while let Some(item) = reader.next(&self.scraper.series)? {
             let metadata = &mut self.scraper.metadata;
             match item {
                 Item::Kind(name, kind) => metadata.set_kind(&name, kind),
@@ -308,8 +308,8 @@ impl Reading<'_, '_> {
         reader: &Reader<'p>,
         sample: Sample<'p>,
     ) -> Result<(), ScrapeError> {
-        let Sample { series, is_expected, value, time_ms, exemplar } = sample;
-        let found = Found { raw: series, is_expected, value: Value::Number(value), time_ms };
+        let Sample { series, known, value, time_ms, exemplar } = sample;
+        let found = Found { raw: series, known, value: Value::Number(value), time_ms };
         let taken = self.sample(found, || {
             let mut labels = Labels::default();
             let read = reader.labels(series, |name, value| {
@@ -342,9 +342,8 @@ impl Reading<'_, '_> {
         &mut self.scraper.points
     }
 
-    /// The bytes of the series that should come next.
-    pub(crate) fn expected(&self) -> &[u8] {
-        self.scraper.series.expected()
+    pub(crate) fn series(&self) -> &AllSeries {
+        &self.scraper.series
     }
 
     /// Takes one sample; answers its point and its time if it is in the request. `labels` reads the
@@ -355,9 +354,8 @@ impl Reading<'_, '_> {
         labels: impl FnOnce() -> Result<Labels<'p>, ScrapeError>,
     ) -> Result<Option<(u32, i64)>, ScrapeError> {
         self.counts.scraped += 1;
-        let Found { raw, is_expected, value, time_ms } = found;
+        let Found { raw, known, value, time_ms } = found;
         let scraper = &mut *self.scraper;
-        let known = scraper.series.find(raw, is_expected);
         let is_current = |id: &u32| scraper.series.get(*id).version == scraper.metadata.version;
         let id = match known.filter(is_current) {
             Some(id) => id,
