@@ -15,8 +15,8 @@
 //! The mapping is the Collector's (`prometheusreceiver`), the reading Prometheus' own. Differences:
 //!
 //! - A failed scrape ends all series, also those that stood before the mistake on the page.
-//! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is a metric
-//!   of its own: it neither hides the other one nor gets lost.
+//! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is one of
+//!   its own: it neither hides the other one nor gets lost.
 //! - A histogram that lost one series of several is not stale, and has no bucket of a wild count.
 //! - Created timestamps start a point in protobuf, too, and an ended point has no start.
 

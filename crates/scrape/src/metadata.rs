@@ -1,4 +1,4 @@
-//! What pages say of their metrics, and which metric a sample's name belongs to.
+//! The types, texts and units that pages give, and which metric a sample's name belongs to.
 
 use std::collections::{HashMap, HashSet};
 

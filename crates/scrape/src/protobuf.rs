@@ -252,7 +252,7 @@ fn summary(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> R
     })
 }
 
-/// What occurs in a histogram more than once.
+/// The fields of a histogram that occur more than once.
 #[derive(Default)]
 struct Lists<'p> {
     buckets: Vec<Last<'p, 5>>,

@@ -91,7 +91,7 @@ pub struct Counts {
     pub discarded: u64,
 }
 
-/// What came of a page.
+/// The result of reading a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub counts: Counts,
@@ -115,7 +115,7 @@ pub struct Scraper {
     metadata: Metadata,
     series: AllSeries,
     points: Points,
-    /// What is to be released when the request is written.
+    /// To be released when the request is written.
     freed: Vec<Use>,
     /// The points of the report, and how many of them the last request had.
     report: Vec<u32>,
@@ -415,7 +415,7 @@ impl Reading<'_, '_> {
         Ok(None)
     }
 
-    /// What becomes of a series with these labels. None if there are too many already.
+    /// The use of a series with these labels. None if there are too many already.
     fn place(&mut self, labels: Labels<'_>, is_native: bool) -> Result<Option<Use>, ScrapeError> {
         let mut labels = labels;
         let Scraper { target, metadata, points, .. } = &mut *self.scraper;
@@ -451,7 +451,7 @@ impl Reading<'_, '_> {
         Ok(Some(points.place(&labels, metric, target).unwrap_or(Use::Unusable)))
     }
 
-    /// Remembers what becomes of a series.
+    /// Remembers the use of a series.
     fn keep(&mut self, raw: &[u8], known: Option<u32>, used: Use) -> Result<u32, ScrapeError> {
         let scraper = &mut *self.scraper;
         let version = scraper.metadata.version;

@@ -6,7 +6,7 @@
 use crate::metadata::Role;
 use crate::table::{NONE, Table};
 
-/// What becomes of the samples of a series.
+/// The place of the samples of a series.
 #[derive(Debug)]
 pub(crate) enum Use {
     /// Relabelling drops them.
