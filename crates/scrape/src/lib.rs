@@ -41,5 +41,4 @@ mod write;
 pub use error::{Limits, ScrapeError};
 pub use labels::{Labels, Relabel};
 pub use report::{Extra, Report};
-pub use resource::resource_attributes;
 pub use scraper::{Counts, Format, Outcome, Page, Request, Scraper, Target};

@@ -31,6 +31,8 @@ pub struct Target {
     pub scope: (String, String),
     /// Set on all series, after relabelling.
     pub external_labels: Vec<(String, String)>,
+    /// Names have no suffixes of types and units.
+    pub trim_suffixes: bool,
     /// Labels of a page win over those of the target.
     pub honor_labels: bool,
     /// Samples have the time that a page says, if it does.
@@ -246,7 +248,7 @@ impl Scraper {
 
     fn write(&mut self) -> Request {
         let mut bytes = Vec::with_capacity(self.last_len + self.last_len / 16 + 512);
-        let items = self.points.write(&self.metadata, &mut bytes);
+        let items = self.points.write(&self.metadata, self.target.trim_suffixes, &mut bytes);
         self.last_len = bytes.len();
         self.release();
         Request { bytes, items }
