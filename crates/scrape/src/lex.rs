@@ -31,8 +31,8 @@ enum Of {
     Exemplar,
 }
 
-/// Reads the series that starts at `start`, and answers its end. `strict` is OpenMetrics: no blanks,
-/// commas where they belong, no line breaks within quotes.
+/// Reads the series that starts at `start`, and answers its end. `strict` is OpenMetrics: without
+/// blanks, with all commas, and without line breaks within quotes.
 pub(crate) fn series<'a>(
     bytes: &'a [u8],
     start: usize,

@@ -12,14 +12,13 @@
 //! 4. *end*: `scraper` finds the series that are gone, and adds the report on the scrape.
 //! 5. *write*: `write` makes the request, with the attributes as `points` has them encoded.
 //!
-//! The mapping is the Collector's (`prometheusreceiver`), the reading Prometheus' own. Where both
-//! lose data, this crate does not:
+//! The mapping is the Collector's (`prometheusreceiver`), the reading Prometheus' own. Differences:
 //!
 //! - A failed scrape ends all series, also those that stood before the mistake on the page.
-//! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is a metric
-//!   of its own, and so are the samples of a `gaugehistogram`, which OTLP does not have.
+//! - A sample that only shares a name's stem with a metric, as `x_sum` with a gauge `x`, is one of
+//!   its own: it neither hides the other one nor gets lost.
 //! - A histogram that lost one series of several is not stale, and has no bucket of a wild count.
-//! - Created timestamps count in all formats, also in protobuf.
+//! - Created timestamps start a point in protobuf, too, and an ended point has no start.
 
 mod error;
 mod labels;
@@ -42,5 +41,4 @@ mod write;
 pub use error::{Limits, ScrapeError};
 pub use labels::{Labels, Relabel};
 pub use report::{Extra, Report};
-pub use resource::resource_attributes;
 pub use scraper::{Counts, Format, Outcome, Page, Request, Scraper, Target};

@@ -1,4 +1,4 @@
-//! What pages say of their metrics, and which metric a sample's name belongs to.
+//! The types, texts and units that pages give, and which metric a sample's name belongs to.
 
 use std::collections::{HashMap, HashSet};
 
@@ -237,7 +237,8 @@ impl Metadata {
                 (Kind::Histogram, "_bucket") => Some((stem, Role::Boundary)),
                 (Kind::Counter, "_total") => Some((name, Role::Value)),
                 (Kind::Info, "_info") => Some((stem, Role::Value)),
-                (Kind::GaugeHistogram, "_bucket" | "_count" | "_sum") => Some((name, Role::Value)),
+                (Kind::GaugeHistogram, "_bucket") => Some((stem, Role::Value)),
+                (Kind::GaugeHistogram, "_count" | "_sum") => Some((name, Role::Value)),
                 _ => None,
             };
             if let Some((name, role)) = found {
@@ -295,7 +296,8 @@ mod tests {
             ("i_info", "i", Kind::Info, Role::Value),
             ("g", "g", Kind::Gauge, Role::Value),
             ("g_sum", "g_sum", Kind::Unknown, Role::Value),
-            ("gh_bucket", "gh_bucket", Kind::GaugeHistogram, Role::Value),
+            ("gh_bucket", "gh", Kind::GaugeHistogram, Role::Value),
+            ("gh_count", "gh_count", Kind::GaugeHistogram, Role::Value),
             ("gh_gsum", "gh_gsum", Kind::Unknown, Role::Value),
             ("st", "st", Kind::StateSet, Role::Value),
             ("_sum", "_sum", Kind::Unknown, Role::Value),

@@ -373,7 +373,7 @@ impl Points {
     /// Bytes that it takes, about.
     pub(crate) fn memory(&self) -> usize {
         let Points { resources, homes, metrics, points, .. } = self;
-        // What values own beside their keys: texts again, and parts of points.
+        // Values own texts and parts beside their keys.
         resources.memory() * 3 + homes.memory() * 2 + metrics.memory() * 2 + points.memory()
     }
 }

@@ -136,8 +136,8 @@ impl<'p> Samples<'_, 'p, '_, '_, '_> {
         };
         self.key.push(tag);
         self.key.extend(boundary.to_bits().to_le_bytes());
-        let is_expected = self.reading.expected() == self.key.as_slice();
-        let found = Found { raw: self.key.as_slice(), is_expected, value, time_ms: self.time_ms };
+        let known = self.reading.series().find(self.key);
+        let found = Found { raw: self.key.as_slice(), known, value, time_ms: self.time_ms };
         let (family, labels) = (self.family, &self.labels);
         let taken = self.reading.sample(found, || read_labels(family, labels, part));
         self.key.truncate(len);
@@ -252,7 +252,7 @@ fn summary(message: Message<'_>, samples: &mut Samples<'_, '_, '_, '_, '_>) -> R
     })
 }
 
-/// What occurs in a histogram more than once.
+/// The fields of a histogram that occur more than once.
 #[derive(Default)]
 struct Lists<'p> {
     buckets: Vec<Last<'p, 5>>,

@@ -4,7 +4,11 @@ use std::net::IpAddr;
 
 /// The attributes of the resource that a job's instance is: `service.name`, `server.address` and so
 /// on, as the Collector has them.
-pub fn resource_attributes(job: &str, instance: &str, scheme: &str) -> Vec<(String, String)> {
+pub(crate) fn resource_attributes(
+    job: &str,
+    instance: &str,
+    scheme: &str,
+) -> Vec<(String, String)> {
     let (host, port) = split_host_port(instance).unwrap_or((instance, ""));
     let mut attributes = vec![("service.name", job)];
     if is_discernible(host) {

@@ -31,6 +31,8 @@ pub struct Target {
     pub scope: (String, String),
     /// Set on all series, after relabelling.
     pub external_labels: Vec<(String, String)>,
+    /// Names have no suffixes of types and units.
+    pub trim_suffixes: bool,
     /// Labels of a page win over those of the target.
     pub honor_labels: bool,
     /// Samples have the time that a page says, if it does.
@@ -91,7 +93,7 @@ pub struct Counts {
     pub discarded: u64,
 }
 
-/// What came of a page.
+/// The result of reading a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub counts: Counts,
@@ -115,7 +117,7 @@ pub struct Scraper {
     metadata: Metadata,
     series: AllSeries,
     points: Points,
-    /// What is to be released when the request is written.
+    /// To be released when the request is written.
     freed: Vec<Use>,
     /// The points of the report, and how many of them the last request had.
     report: Vec<u32>,
@@ -130,7 +132,7 @@ pub struct Scraper {
 pub(crate) struct Found<'s> {
     /// The bytes that stand for the series.
     pub(crate) raw: &'s [u8],
-    pub(crate) is_expected: bool,
+    pub(crate) known: Option<u32>,
     pub(crate) value: Value,
     pub(crate) time_ms: Option<i64>,
 }
@@ -246,7 +248,7 @@ impl Scraper {
 
     fn write(&mut self) -> Request {
         let mut bytes = Vec::with_capacity(self.last_len + self.last_len / 16 + 512);
-        let items = self.points.write(&self.metadata, &mut bytes);
+        let items = self.points.write(&self.metadata, self.target.trim_suffixes, &mut bytes);
         self.last_len = bytes.len();
         self.release();
         Request { bytes, items }
@@ -291,7 +293,7 @@ impl Reading<'_, '_> {
 
     fn text(&mut self, body: &[u8], strict: bool) -> Result<(), ScrapeError> {
         let mut reader = Reader::new(body, strict);
-        while let Some(item) = reader.next(self.scraper.series.expected())? {
+        while let Some(item) = reader.next(&self.scraper.series)? {
             let metadata = &mut self.scraper.metadata;
             match item {
                 Item::Kind(name, kind) => metadata.set_kind(&name, kind),
@@ -308,8 +310,8 @@ impl Reading<'_, '_> {
         reader: &Reader<'p>,
         sample: Sample<'p>,
     ) -> Result<(), ScrapeError> {
-        let Sample { series, is_expected, value, time_ms, exemplar } = sample;
-        let found = Found { raw: series, is_expected, value: Value::Number(value), time_ms };
+        let Sample { series, known, value, time_ms, exemplar } = sample;
+        let found = Found { raw: series, known, value: Value::Number(value), time_ms };
         let taken = self.sample(found, || {
             let mut labels = Labels::default();
             let read = reader.labels(series, |name, value| {
@@ -342,9 +344,8 @@ impl Reading<'_, '_> {
         &mut self.scraper.points
     }
 
-    /// The bytes of the series that should come next.
-    pub(crate) fn expected(&self) -> &[u8] {
-        self.scraper.series.expected()
+    pub(crate) fn series(&self) -> &AllSeries {
+        &self.scraper.series
     }
 
     /// Takes one sample; answers its point and its time if it is in the request. `labels` reads the
@@ -355,9 +356,8 @@ impl Reading<'_, '_> {
         labels: impl FnOnce() -> Result<Labels<'p>, ScrapeError>,
     ) -> Result<Option<(u32, i64)>, ScrapeError> {
         self.counts.scraped += 1;
-        let Found { raw, is_expected, value, time_ms } = found;
+        let Found { raw, known, value, time_ms } = found;
         let scraper = &mut *self.scraper;
-        let known = scraper.series.find(raw, is_expected);
         let is_current = |id: &u32| scraper.series.get(*id).version == scraper.metadata.version;
         let id = match known.filter(is_current) {
             Some(id) => id,
@@ -417,7 +417,7 @@ impl Reading<'_, '_> {
         Ok(None)
     }
 
-    /// What becomes of a series with these labels. None if there are too many already.
+    /// The use of a series with these labels. None if there are too many already.
     fn place(&mut self, labels: Labels<'_>, is_native: bool) -> Result<Option<Use>, ScrapeError> {
         let mut labels = labels;
         let Scraper { target, metadata, points, .. } = &mut *self.scraper;
@@ -453,7 +453,7 @@ impl Reading<'_, '_> {
         Ok(Some(points.place(&labels, metric, target).unwrap_or(Use::Unusable)))
     }
 
-    /// Remembers what becomes of a series.
+    /// Remembers the use of a series.
     fn keep(&mut self, raw: &[u8], known: Option<u32>, used: Use) -> Result<u32, ScrapeError> {
         let scraper = &mut *self.scraper;
         let version = scraper.metadata.version;

@@ -6,7 +6,7 @@
 use crate::metadata::Role;
 use crate::table::{NONE, Table};
 
-/// What becomes of the samples of a series.
+/// The place of the samples of a series.
 #[derive(Debug)]
 pub(crate) enum Use {
     /// Relabelling drops them.
@@ -73,7 +73,7 @@ impl AllSeries {
         }
     }
 
-    fn expected_id(&self) -> u32 {
+    pub(crate) fn expected_id(&self) -> u32 {
         if self.last == NONE { self.first } else { self.table.get(self.last).next }
     }
 
@@ -83,7 +83,8 @@ impl AllSeries {
     }
 
     /// The series of these bytes.
-    pub(crate) fn find(&self, raw: &[u8], is_expected: bool) -> Option<u32> {
+    pub(crate) fn find(&self, raw: &[u8]) -> Option<u32> {
+        let is_expected = !raw.is_empty() && self.expected() == raw;
         if is_expected { Some(self.expected_id()) } else { self.table.find(raw) }
     }
 

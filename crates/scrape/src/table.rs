@@ -12,7 +12,7 @@ const ENTRY_BYTES: usize = 64;
 #[derive(Debug)]
 struct Slot<T> {
     key: Arc<[u8]>,
-    /// What refers to the value: it lives that long.
+    /// References to the value: it lives as long as there is one.
     uses: u32,
     value: T,
 }

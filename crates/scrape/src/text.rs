@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 
 use crate::error::{ScrapeError, excerpt};
 use crate::lex::{self, Mistake, Part, Result, mistake};
 use crate::metadata::Kind;
 use crate::number::{parse_float, parse_seconds};
+use crate::series::AllSeries;
 
 const NO_END: &str = "the page does not end with # EOF";
 
@@ -24,8 +25,8 @@ pub(crate) enum Item<'a> {
 pub(crate) struct Sample<'a> {
     /// The text before the value: it identifies the series.
     pub(crate) series: &'a [u8],
-    /// The series is the expected one, and was not read.
-    pub(crate) is_expected: bool,
+    /// If the series is known.
+    pub(crate) known: Option<u32>,
     pub(crate) value: f64,
     pub(crate) time_ms: Option<i64>,
     pub(crate) exemplar: Option<Exemplar<'a>>,
@@ -68,14 +69,14 @@ impl<'a> Reader<'a> {
         Reader { page, at: 0, strict, kind: Kind::Unknown }
     }
 
-    /// The next item. A series that has the bytes of `expected` is not read.
-    pub(crate) fn next(&mut self, expected: &[u8]) -> Result<Option<Item<'a>>, ScrapeError> {
+    /// The next item. Of a series that is known, only the value is read.
+    pub(crate) fn next(&mut self, series: &AllSeries) -> Result<Option<Item<'a>>, ScrapeError> {
         let start = self.at;
-        self.read(expected).map_err(|found| {
+        self.read(series).map_err(|found| {
             // A page that ends early is a mistake of its last line.
             let at = found.at.min(self.page.len()).max(start);
             let before = &self.page[..at];
-            let line_start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+            let line_start = memrchr(b'\n', before).map_or(0, |at| at + 1);
             let line = &self.page[line_start..];
             let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
             ScrapeError::Line {
@@ -110,14 +111,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self, expected: &[u8]) -> Result<Option<Item<'a>>> {
+    fn read(&mut self, series: &AllSeries) -> Result<Option<Item<'a>>> {
+        let expected = series.expected();
         loop {
             if !expected.is_empty()
                 && self.page[self.at..].starts_with(expected)
                 && self.ends_at(self.at + expected.len())
             {
                 let end = self.at + expected.len();
-                return self.sample(self.at, end, true).map(Some);
+                return self.sample(end, Some(series.expected_id())).map(Some);
             }
             if !self.strict {
                 self.at = lex::after_blanks(self.page, self.at);
@@ -137,16 +139,36 @@ impl<'a> Reader<'a> {
                     }
                 }
                 _ => {
+                    // Most series are known, and end where they seem to: then they need no reading.
+                    let likely = self.likely_end();
+                    let known = series.find(&self.page[self.at..likely]);
+                    if known.is_some() && self.ends_at(likely) {
+                        return self.sample(likely, known).map(Some);
+                    }
                     let end = lex::series(self.page, self.at, self.strict, &mut |_| {})?;
-                    return self.sample(self.at, end, false).map(Some);
+                    let found = match end == likely {
+                        true => known,
+                        false => series.find(&self.page[self.at..end]),
+                    };
+                    return self.sample(end, found).map(Some);
                 }
             }
         }
     }
 
+    /// The end of the series that starts here, if its labels and its exemplar are ordinary ones.
+    fn likely_end(&self) -> usize {
+        let line = &self.rest()[..memchr(b'\n', self.rest()).unwrap_or(self.rest().len())];
+        let exemplar = if self.strict { memmem::find(line, b" # {") } else { None };
+        match memrchr(b'}', &line[..exemplar.unwrap_or(line.len())]) {
+            Some(brace) => self.at + brace + 1,
+            None => lex::name_end(self.page, self.at, true),
+        }
+    }
+
     /// Whether a series that ends here is not the start of another one.
     fn ends_at(&self, end: usize) -> bool {
-        if self.page[end - 1] == b'}' {
+        if end > self.at && self.page[end - 1] == b'}' {
             return true;
         }
         match self.page.get(end) {
@@ -168,8 +190,9 @@ impl<'a> Reader<'a> {
         &rest[..len]
     }
 
-    fn sample(&mut self, start: usize, end: usize, is_expected: bool) -> Result<Item<'a>> {
-        let series = &self.page[start..end];
+    /// The sample whose series starts here, and ends there.
+    fn sample(&mut self, end: usize, known: Option<u32>) -> Result<Item<'a>> {
+        let series = &self.page[self.at..end];
         let (value, time_ms, exemplar);
         self.at = end;
         if self.strict {
@@ -183,7 +206,7 @@ impl<'a> Reader<'a> {
             time_ms = self.end()?;
             exemplar = None;
         }
-        Ok(Item::Sample(Sample { series, is_expected, value, time_ms, exemplar }))
+        Ok(Item::Sample(Sample { series, known, value, time_ms, exemplar }))
     }
 
     /// The optional time in milliseconds, and the end of the line, in the older format.

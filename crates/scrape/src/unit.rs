@@ -50,8 +50,34 @@ pub(crate) fn ucum(unit: &str) -> Cow<'_, str> {
     }
 }
 
+/// A metric's name without what its type and unit say.
+pub(crate) fn trim_suffixes<'n>(name: &'n str, is_sum: bool, unit: &str) -> &'n str {
+    let without = |name: &'n str, suffix: &str| {
+        let stem = name.strip_suffix(suffix)?.strip_suffix('_')?;
+        (!stem.is_empty() && !suffix.is_empty()).then_some(stem)
+    };
+    let name = without(name, if is_sum { "total" } else { "" }).unwrap_or(name);
+    without(name, unit).unwrap_or(name)
+}
+
 fn find<'u>(units: &[(&str, &'u str)], word: &'u str) -> &'u str {
     units.iter().find(|(known, _)| *known == word).map_or(word, |(_, unit)| unit)
+}
+
+#[test]
+fn only_suffixes_that_metadata_says_are_trimmed() {
+    for (name, is_sum, unit, expected) in [
+        ("a_seconds_total", true, "seconds", "a"),
+        ("a_seconds_total", false, "seconds", "a_seconds_total"),
+        ("a_seconds_total", true, "", "a_seconds"),
+        ("a_bytes_per_second", false, "bytes_per_second", "a"),
+        ("a_seconds", false, "bytes", "a_seconds"),
+        ("aseconds", false, "seconds", "aseconds"),
+        ("_total", true, "", "_total"),
+        ("total", true, "", "total"),
+    ] {
+        assert_eq!(trim_suffixes(name, is_sum, unit), expected);
+    }
 }
 
 #[test]

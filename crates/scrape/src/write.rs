@@ -1,11 +1,13 @@
 //! An OTLP request from the points of a scrape.
 
+use std::collections::HashMap;
+
 use sluice_otlp::wire::{LEN, write_len_field, write_varint};
 
 use crate::metadata::{Kind, Metadata, Role};
 use crate::native::{Native, Side};
 use crate::points::{MetricPoints, Parts, Point, Points, Resource, Scope};
-use crate::unit::ucum;
+use crate::unit::{trim_suffixes, ucum};
 
 const CUMULATIVE: [u8; 2] = [2 << 3, 2];
 const NO_RECORDED_VALUE: u8 = 1;
@@ -173,7 +175,7 @@ fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 impl Points {
     /// Writes all points of this scrape as one request; answers how many.
-    pub(crate) fn write(&mut self, metadata: &Metadata, out: &mut Vec<u8>) -> u32 {
+    pub(crate) fn write(&mut self, metadata: &Metadata, trim: bool, out: &mut Vec<u8>) -> u32 {
         let mut items = 0;
         let Points { resources, homes, metrics, points, order, .. } = self;
         let mut wanted: Vec<(u32, u32, u32)> = Vec::with_capacity(order.len());
@@ -200,7 +202,7 @@ impl Points {
                             let metric = metrics.get_mut(*id);
                             let (metric, points) = (metric, &*points);
                             metric.width = message(out, 2, metric.width, |out| {
-                                metric_content(out, metric, points, metadata);
+                                metric_content(out, metric, points, metadata, trim);
                             });
                         }
                         text(out, 3, &home.scope.schema_url);
@@ -214,14 +216,18 @@ impl Points {
 }
 
 fn resource_content(out: &mut Vec<u8>, resource: &Resource) {
-    let is_known = |name: &str| resource.info.iter().any(|(known, _)| **known == *name);
+    // Of several attributes of a name, the last one counts.
+    let names = resource.info.iter().enumerate().map(|(place, (name, _))| (&**name, place));
+    let last: HashMap<&str, usize> = names.collect();
     for (name, value) in &resource.attributes {
-        if !is_known(name) {
+        if !last.contains_key(name.as_str()) {
             attribute(out, 1, name, value);
         }
     }
-    for (name, value) in &resource.info {
-        attribute(out, 1, name, value);
+    for (place, (name, value)) in resource.info.iter().enumerate() {
+        if last.get(&**name) == Some(&place) {
+            attribute(out, 1, name, value);
+        }
     }
 }
 
@@ -238,9 +244,11 @@ fn metric_content(
     metric: &MetricPoints,
     points: &crate::table::Table<Point>,
     metadata: &Metadata,
+    trim: bool,
 ) {
     let (help, unit) = metadata.describe(&metric.about);
-    text(out, 1, &metric.name);
+    let is_sum = matches!(metric.shape, Shape::Sum | Shape::Counter);
+    text(out, 1, if trim { trim_suffixes(&metric.name, is_sum, unit) } else { &metric.name });
     text(out, 2, help);
     text(out, 3, &ucum(unit));
     message(out, metric.shape.metric_field(), metric.width, |out| {

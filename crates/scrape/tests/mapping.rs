@@ -55,6 +55,15 @@ fn a_counter_is_a_monotonic_sum_since_its_creation() {
 }
 
 #[test]
+fn suffixes_are_trimmed_if_that_is_wanted() {
+    let mut scraper = Scraper::new(Target { trim_suffixes: true, ..target() });
+    let body = b"# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total 1\n# EOF\n";
+    take(&mut scraper, body, Format::OpenMetrics, START_MS);
+    let found = metrics(&decode(&scraper.finish(&Report::default())).resource_metrics);
+    assert_eq!(&*found[0].name, "a");
+}
+
+#[test]
 fn other_numbers_are_gauges_or_plain_sums() {
     let found = openmetrics(
         "# TYPE a gauge\na 1\nb 2\n# TYPE c unknown\nc 3\n# TYPE d info\nd_info{v=\"1\"} 1\n\
@@ -76,12 +85,12 @@ fn other_numbers_are_gauges_or_plain_sums() {
         ("c", false, "unknown"),
         ("d", true, "info"),
         ("e", true, "stateset"),
-        ("f_bucket", false, "gaugehistogram"),
+        ("f", false, "gaugehistogram"),
         ("f_gcount", false, "unknown"),
     ];
     assert_eq!(kinds, expected);
     assert!(!sum(&found[3]).is_monotonic);
-    assert_eq!(numbers(&found)["f_bucket{le=+Inf}"], Some(4.0));
+    assert_eq!(numbers(&found)["f{le=+Inf}"], Some(4.0));
 }
 
 /// Guarantee: buckets are sorted and not cumulative, whatever their order on the page; `le` is no
@@ -214,7 +223,7 @@ fn a_page_cannot_hide_the_report() {
 #[test]
 fn labels_of_scopes_and_targets_are_no_attributes() {
     let found = convert(
-        "target_info{version=\"7\",url_scheme=\"x\",job=\"\"} 1\na{otel_scope_name=\"s\",\
+        "target_info{version=\"6\"} 1\ntarget_info{version=\"7\",url_scheme=\"x\",job=\"\"} 1\na{otel_scope_name=\"s\",\
          otel_scope_version=\"1\",otel_scope_schema_url=\"u\",otel_scope_x=\"y\",b=\"c\"} 1\n\
          d{e=\"\"} 2\na{otel_scope_name=\"s\",otel_scope_version=\"2\",b=\"c\"} 3\n",
         Format::Text,

@@ -194,7 +194,7 @@ fn convert_with(target: Target, families: &[Family]) -> Vec<Metric> {
     let mut scraper = Scraper::new(target);
     let page = page(families);
     let mut first = None;
-    // What is known of the series changes nothing.
+    // A second scrape says the same.
     for _ in 0..2 {
         let outcome = take(&mut scraper, &page, Format::Protobuf, START_MS);
         assert_eq!(outcome.result, Ok(()));
@@ -293,7 +293,7 @@ fn summaries_and_classic_histograms_are_put_together() {
     assert_eq!(point.exemplars[0].time_unix_nano, START_MS as u64 * 1_000_000);
 }
 
-/// A histogram with counts 1, 3 at 1 and 2, none at 3, 2 at 4, and 4 at -1; both native and classic.
+/// A histogram that is native and classic: 1, 3, 0 and 2 from 1 on, and 4 at -1.
 fn native() -> Histogram {
     Histogram {
         count: 13,
@@ -382,7 +382,7 @@ fn gauge_histograms_are_gauges() {
     let sample = Sample { histogram: Some(histogram), ..Sample::default() };
     let found = convert(&[family("g", GAUGE_HISTOGRAM, vec![sample])]);
     let values: Vec<(String, Option<f64>)> = numbers(&found).into_iter().collect();
-    let expected = [("g_bucket{le=+Inf}", 3.0), ("g_count{}", 3.0), ("g_sum{}", 4.0)];
+    let expected = [("g_count{}", 3.0), ("g_sum{}", 4.0), ("g{le=+Inf}", 3.0)];
     assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), Some(value))));
 }
 
