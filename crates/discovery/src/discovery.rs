@@ -153,8 +153,13 @@ impl Job {
         let (config, before) = (self.config.clone(), self.targets.clone());
         // Rules for very many targets take a while.
         let make = move || targets(&config, groups.iter().map(|group| &**group), &before.targets);
-        let Ok(found) = tokio::task::spawn_blocking(make).await else { return false };
+        let made = tokio::task::spawn_blocking(make).await;
         self.version = version;
+        let Ok(found) = made.inspect_err(|reason| {
+            tracing::error!(job = %self.config.job, %reason, "no targets can be made of its groups");
+        }) else {
+            return false;
+        };
         if found.failures != self.targets.failures {
             for reason in &found.failures {
                 tracing::warn!(job = %self.config.job, %reason, "a target cannot be scraped");

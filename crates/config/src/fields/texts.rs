@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(value.1[0], ("m".to_owned(), vec!["2".to_owned(), "x".to_owned()]));
         let expected = [
             "config.yaml:1:19: error: `x.labels.b` must be a single value, not a list",
-            "config.yaml:2:25: error: `x.params.n` must be a list, not a string",
+            "config.yaml:2:24: error: `x.params.n` must be a list, not a string",
         ];
         assert_eq!(said, expected);
     }

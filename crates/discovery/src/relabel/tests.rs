@@ -1,5 +1,7 @@
 use proptest::prelude::*;
-use sluice_config::read_text;
+use sluice_config::expand::expand;
+use sluice_config::source::Source;
+use sluice_config::{Diagnostics, Fields, SystemEnvironment, read_text, yaml};
 
 use super::*;
 
@@ -162,6 +164,26 @@ fn hashes_are_those_of_prometheus() {
         "- {source_labels: [b], target_label: h, modulus: 18446744073709551615, action: hashmod}";
     let expected = format!("h={}", 0xe980_0998_ecf8_427e_u64);
     assert_eq!(relabelled(whole, ""), Some(expected));
+}
+
+/// Scenario: a file of the Collector, where `$$` stands for `$`, and a `$1` without it. Guarantee:
+/// both are groups of the pattern.
+#[test]
+fn dollars_are_written_as_for_the_collector() {
+    let text = "rules: [{source_labels: [a], regex: '(.)(.)', target_label: b, \
+                replacement: '$$2-${1}-$1'}]";
+    let text = text.replace("${1}", "$${1}");
+    let mut diagnostics = Diagnostics::default();
+    let file = diagnostics.sources.add(Source::new("c.yaml", text.clone()));
+    let node = yaml::parse(&text, file, 8).map_err(|error| error.message).expect("is YAML");
+    let node = expand(node, &SystemEnvironment, &mut diagnostics);
+    let rules = Fields::read("x", &node, node.span, &mut diagnostics, |fields| {
+        read(fields, "rules", NameScheme::Utf8, "")
+    });
+    assert!(diagnostics.items().is_empty(), "{}", diagnostics.render(false));
+    let mut labels = labels("a=xy");
+    assert!(apply(&rules, &mut labels));
+    assert_eq!(&**labels.get("b"), "y-x-x");
 }
 
 /// Guarantee: a dot matches a line break, as in Prometheus.

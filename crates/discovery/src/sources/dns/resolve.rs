@@ -67,7 +67,7 @@ impl Resolver {
                 }
                 Some("options") => {
                     let dots = words.filter_map(|word| word.strip_prefix("ndots:")?.parse().ok());
-                    resolver.dots = dots.last().unwrap_or(resolver.dots).min(15);
+                    resolver.dots = dots.fold(resolver.dots, |_, last: usize| last.min(15));
                 }
                 _ => {}
             }
