@@ -20,12 +20,13 @@ fn main() {
     let text = "a".repeat(472);
     let cri = format!("2024-04-13T07:59:37.505201169Z stdout F {text}");
     let json = concat!(
-        r#"{"ts":"2024-04-13T07:59:37.505Z","level":"info","logger":"http.access","msg":"request "#,
-        r#"handled","method":"GET","path":"/api/v1/orders/12345","status":200,"duration_ms":12.75,"#,
-        r#""user_agent":"Mozilla/5.0 (X11; Linux x86_64)","trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#,
+        r#"{"ts":"2024-04-13T07:59:37.505Z","level":"info","logger":"http.access","#,
+        r#""msg":"request handled","method":"GET","path":"/api/v1/orders/12345","status":200,"#,
+        r#""duration_ms":12.75,"user_agent":"Mozilla/5.0 (X11; Linux x86_64)","#,
+        r#""trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#,
     );
-    let nginx = "10.1.2.3 - alice [13/Apr/2024:07:59:37 +0000] \"GET /api/v1/orders/12345 HTTP/1.1\" \
-                 200 5316 \"https://example.com/start\" \"Mozilla/5.0 (X11; Linux x86_64)\"";
+    let nginx = "10.1.2.3 - alice [13/Apr/2024:07:59:37 +0000] \
+                 \"GET /api/v1/orders/12345 HTTP/1.1\" 200 5316 \"https://example.com/start\" \"Mozilla/5.0 (X11; Linux x86_64)\"";
     let docker = format!(
         "{{\"log\":{:?},\"stream\":\"stdout\",\"time\":\"2024-04-13T07:59:37.505201169Z\"}}",
         format!("{text}\n")

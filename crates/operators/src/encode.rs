@@ -229,7 +229,7 @@ pub fn encode_attributes(attributes: &Map) -> Vec<u8> {
     out
 }
 
-/// What comes before the `ScopeLogs` of a resource, which have this length together.
+/// The bytes before the `ScopeLogs` of a resource, which have this length together.
 fn resource_head(resource: &[u8], scopes_len: usize) -> Vec<u8> {
     let mut head = vec![1 << 3 | 2];
     write_varint(&mut head, (resource.len() + scopes_len) as u64);
@@ -237,7 +237,7 @@ fn resource_head(resource: &[u8], scopes_len: usize) -> Vec<u8> {
     head
 }
 
-/// What comes before the records of a scope, which have this length together.
+/// The bytes before the records of a scope, which have this length together.
 fn scope_head(name: &str, records_len: usize) -> Vec<u8> {
     let mut scope = Vec::new();
     if !name.is_empty() {

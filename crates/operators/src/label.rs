@@ -40,7 +40,7 @@ impl Transform for Labels {
         let mut rendered = Vec::new();
         for label in &self.0 {
             let map = if label.is_resource { &record.resource } else { &record.attributes };
-            // What the receiver itself says of a record counts more, as in the Collector.
+            // The receiver's own attributes count more, as in the Collector.
             if map.iter().all(|(key, _)| *key != label.key) {
                 rendered.push((label, label.template.render(record)?));
             }

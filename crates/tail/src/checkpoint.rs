@@ -193,7 +193,7 @@ impl Checkpoint {
     /// Writes it, as a whole or what changed. It is on disk then.
     ///
     /// # Errors
-    /// What was written before is still there. The next write has to be a whole one.
+    /// The checkpoint before is still there. The next write has to be a whole one.
     pub fn write(&self, write: &Write) -> io::Result<()> {
         match write {
             Write::Whole(text) => self.save(text),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
 use crate::identity::{Head, Inode, Mark, hash};
+use crate::read::AWAY_TIME;
 use crate::{Compression, FileId, Tail, window};
 
 /// A file that may be a copy of another one is not read for this long after it grew: the original
@@ -179,10 +180,9 @@ impl Tail {
         Ok(Some(id))
     }
 
-    /// A content without a file that goes on in this one, and where; of several, the one that was
-    /// read furthest, rather of this inode's number or path. A device has another number after some
-    /// starts of the machine. A short content says little: its file must have had the inode's
-    /// number, or a name of which this one is made.
+    /// A content without a file that goes on in this one, and where. Of several, that of the same
+    /// number on any device, or of the path, or that was read furthest. A short one must have had
+    /// that number, or a name of which this one is made.
     pub(crate) fn find_missing(
         &self,
         open: &fs::File,
@@ -194,11 +194,7 @@ impl Tail {
             return Ok(None);
         }
         let names = derived_from(&at.path);
-        let is_meant = |file: &File| {
-            file.head.len as usize >= self.options.head_bytes
-                || file.inode.number == at.inode.number
-                || names.contains(&file.path)
-        };
+        let is_meant = |file: &File| self.may_go_on(file, at, &names);
         let found = Head::all_of(head).filter_map(|head| self.missing.get(&head)).flatten();
         let mut found: Vec<(bool, bool, u64, FileId)> = found
             .map(|id| (id, &self.files[id]))
@@ -228,6 +224,14 @@ impl Tail {
         Ok(None)
     }
 
+    /// Whether a content of which a file has the bytes is meant by that, not a like one. `names`:
+    /// those of which the file's name may be made.
+    fn may_go_on(&self, content: &File, at: &File, names: &[PathBuf]) -> bool {
+        content.head.len as usize >= self.options.head_bytes
+            || content.inode.number == at.inode.number
+            || names.contains(&content.path)
+    }
+
     /// The content `known` goes on in the file of `id`, which is forgotten.
     fn take_over(&mut self, known: FileId, id: FileId) {
         self.set_present(known);
@@ -252,23 +256,37 @@ impl Tail {
     }
 
     /// Whether the file begins as another one does that is there and of whose name its own is made:
-    /// it may be the copy of it before that is truncated, or its compressed form.
+    /// it may be the copy of it before that is truncated, or its compressed form. One that has left
+    /// and had nothing new for long is no longer followed if this file goes on with its content.
     fn is_copy(&mut self, id: FileId, head: &[u8], now: Instant) -> io::Result<bool> {
         let file = &self.files[&id];
         let Some(open) = &file.open else { return Ok(false) };
         let mut original_is_away = false;
-        let mut originals = Vec::new();
+        let (mut originals, mut followed) = (Vec::new(), None);
+        let names = derived_from(&file.path);
         for other in self.originals(&file.path) {
             let original = &self.files[&other];
             if other == id || original.place == Place::Missing || original.held.is_some() {
                 continue;
             }
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;
-            if begins_as(original, head)? && (is_shorter || has_lead(open, file.is_gzip, original)?)
-            {
+            let begins_alike = || begins_as(original, head);
+            let has_lead = || has_lead(open, file.is_gzip, original);
+            if is_at_rest(original, now) {
+                if self.may_go_on(original, file, &names) && begins_alike()? && has_lead()? {
+                    followed = Some(other);
+                }
+            } else if begins_alike()? && (is_shorter || has_lead()?) {
                 originals.push(other);
                 original_is_away |= original.place == Place::Away;
             }
+        }
+        if let Some(original) = followed {
+            if let Some(file) = self.files.get_mut(&original) {
+                file.is_over = true;
+            }
+            self.set_missing(original);
+            return Ok(true);
         }
         let is_copy = !originals.is_empty();
         // It may be truncated already.
@@ -347,6 +365,15 @@ fn derived_from(path: &Path) -> Vec<PathBuf> {
     let cuts = name.match_indices(['.', '-', '_']).map(|(at, _)| at).filter(|at| *at > 0);
     let names = cuts.flat_map(|at| [name[..at].to_owned(), format!("{}.{ending}", &name[..at])]);
     names.map(|name| directory.join(name)).filter(|it| it != path).collect()
+}
+
+/// Whether a file has left and is read to its end, and nothing came for long.
+fn is_at_rest(file: &File, now: Instant) -> bool {
+    file.place == Place::Away
+        && file.is_identified
+        && file.begun.is_empty()
+        && file.partial.is_none()
+        && now >= file.active + AWAY_TIME
 }
 
 /// Whether a content begins, or began when it was read, as these bytes do.

@@ -1,4 +1,4 @@
-//! What changed since a checkpoint was written.
+//! Changes since a checkpoint was written.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -30,7 +30,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// What has to be written next. `None`: nothing changed.
+    /// The text that has to be written next. `None`: nothing changed.
     pub fn next(&mut self, tail: &Tail) -> Option<Write> {
         if !self.is_begun {
             return Some(Write::Whole(self.whole(tail)));

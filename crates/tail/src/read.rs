@@ -15,7 +15,7 @@ use crate::{FileId, Tail};
 
 /// A file that was removed is closed when it had nothing new for this long. One that was renamed
 /// is followed while it has a name, unless there are too many.
-const AWAY_TIME: Duration = Duration::from_secs(30);
+pub(crate) const AWAY_TIME: Duration = Duration::from_secs(30);
 /// Files that have left are looked at this often, as the kernel does not tell their changes. Those
 /// that had nothing new for long are looked at up to so much later.
 const AWAY_INTERVAL: Duration = Duration::from_millis(500);

@@ -86,11 +86,12 @@ pub(super) const METRICS: Table<Counters> = Table {
             "Bytes of such files that were not read, as far as known."),
         row!(Counter "sluice_filelog_closed_files",
             |it: &Counters| it.closed_files.value(),
-            "Renamed files that are no longer followed, as there were too many: nothing had come for \
-             30 s, and what is written later is lost."),
+            "Renamed files that are no longer followed, as there were too many: nothing had come \
+             for 30 s, and what is written later is lost."),
         row!(Counter "sluice_filelog_forgotten_files",
             |it: &Counters| it.forgotten_files.value(),
-            "Missing files that were forgotten, as there were too many: read anew if they come back."),
+            "Missing files that were forgotten, as there were too many: read anew if they come \
+             back."),
         row!(Counter "sluice_filelog_shortened_files",
             |it: &Counters| it.shortened_files.value(),
             "Files that had lost their end at a start, and are read on there."),

@@ -21,7 +21,7 @@ pub(super) struct Progress {
     /// Of files with something under way, and of those read since the last look.
     positions: HashMap<FileId, Positions>,
     checkpoint: Option<Arc<Checkpoint>>,
-    /// What was given to be written.
+    /// Knows what the file has.
     journal: Journal,
     saving: Option<JoinHandle<io::Result<()>>>,
     next_look: Instant,

@@ -1,9 +1,10 @@
 //! Chains that write records straight from their lines.
 //!
-//! These chains are compiled: `container`, a `json_parser` or `regex_parser` that puts what the body
-//! has into attributes, or the one and then the other. Their text is borrowed from the line, and
+//! These chains are compiled: `container`, a `json_parser` or `regex_parser` that parses the body
+//! into attributes, or the one and then the other. Their text is borrowed from the line, and
 //! attributes are written as they are parsed: a [`Record`](crate::Record) would take some forty
-//! allocations a line, which was most of the time.
+//! allocations a line, which was most of the time. They could not be spared there, as its values
+//! are owned: each operator may change any of them.
 //!
 //! A line that is not as usual is left to the operators: one that is a part of a log, that an
 //! operator fails on, that has a name twice. So there is one account of each of those.

@@ -129,7 +129,7 @@ fn object(value: impl Strategy<Value = String>, most: usize) -> impl Strategy<Va
     members.prop_map(|members| format!("{{{}}}", members.join(",")))
 }
 
-/// What a program logs.
+/// A program's text.
 fn log() -> impl Strategy<Value = String> {
     prop_oneof![4 => json(), 1 => any::<String>(), 1 => "[a-z é{]{0,200}"]
 }

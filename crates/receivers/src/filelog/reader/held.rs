@@ -236,7 +236,7 @@ struct Submitted {
     has_more: bool,
 }
 
-/// What is refused for good is known by now: the rest is tried again at once.
+/// Records that are refused for good are known by now: the rest is tried again at once.
 fn at_once(refusal: Refusal) -> Refusal {
     match final_reason(&refusal) {
         Some(reason) => Refusal::Retry { delay: Duration::ZERO, reason: reason.to_owned() },
