@@ -38,12 +38,22 @@ pub(crate) struct File {
     /// The beginnings of the ranges that are not resolved.
     pub begun: VecDeque<Mark>,
     pub is_gzip: bool,
+    /// The end of what is read lies within compressed data that goes on later.
+    pub is_cut: bool,
+    /// The size at which all of it was read, and since when it has that.
+    pub whole: Option<(u64, Instant)>,
+    /// Its file was removed or written anew: it can only come back as a copy or compressed.
+    pub is_over: bool,
+    /// It is from the checkpoint of a process before, and its file was not seen since.
+    pub is_from_disk: bool,
     /// The content was compared with those that are known.
     pub is_identified: bool,
     /// The bytes before the mark were compared since it was found.
     pub is_verified: bool,
     /// The last look at which it was at its path.
     pub seen_at: u64,
+    /// It is not looked at before, as it had nothing new for long.
+    pub look_at: Instant,
     /// Its size when it was last looked at.
     pub size: u64,
     /// Its size and time when it was last read.
@@ -72,9 +82,14 @@ impl File {
             mark: Mark::default(),
             begun: VecDeque::new(),
             is_gzip: false,
+            is_cut: false,
+            whole: None,
+            is_over: false,
+            is_from_disk: false,
             is_identified: false,
             is_verified: false,
             seen_at: 0,
+            look_at: now,
             size: 0,
             version: (0, 0, 0),
             partial: None,

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
 use crate::glob::Found;
+use crate::gone::is_at;
 use crate::identity::Inode;
 use crate::watch::Change;
 use crate::{FileId, Tail, window};
@@ -16,8 +17,10 @@ use crate::{FileId, Tail, window};
 const SCAN_INTERVAL: Duration = Duration::from_secs(30);
 /// Files that are followed. A file takes about half a KiB.
 const FILES_MAX: usize = 100_000;
-/// Contents without a file that are remembered.
-const MISSING_MAX: usize = 1000;
+/// A file is looked at again after this part of the time for which it had nothing new, and after
+/// so many poll intervals at most.
+const IDLE_SHARE: u32 = 30;
+const IDLE_POLLS: u32 = 10;
 /// A file that grows has its next turn after this time: its lines come in fewer batches.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 
@@ -122,6 +125,9 @@ impl Tail {
             paths = ordering.select(paths);
         }
         for path in paths {
+            if self.is_passed(&path, now) {
+                continue;
+            }
             if let Ok(metadata) = fs::metadata(&path) {
                 self.see(&path, &metadata, now);
             }
@@ -145,6 +151,30 @@ impl Tail {
             (true, false) => now + SCAN_INTERVAL,
             _ => now + self.options.poll_interval,
         };
+    }
+
+    /// Whether the file at this path is not looked at now: it had nothing new for long.
+    fn is_passed(&mut self, path: &Path, now: Instant) -> bool {
+        let id = self.by_path.get(path);
+        let Some(file) = id.and_then(|id| self.files.get_mut(id)) else { return false };
+        let is_passed = file.is_verified
+            && file.place == Place::Listed
+            && file.path == path
+            && now < file.look_at;
+        if is_passed {
+            file.seen_at = self.looks;
+        }
+        is_passed
+    }
+
+    /// When a file is looked at again while the kernel does not tell its changes: the later, the
+    /// longer it had nothing new.
+    fn next_look_at(&self, active: Instant, now: Instant) -> Instant {
+        if self.watcher.is_complete() {
+            return now;
+        }
+        let idle = now.saturating_duration_since(active);
+        now + (idle / IDLE_SHARE).min(self.options.poll_interval * IDLE_POLLS)
     }
 
     /// A file is at a path that is meant.
@@ -182,9 +212,9 @@ impl Tail {
         if self.files[&id].path != path || before != Some(id) {
             self.set_path(id, path, now);
         }
-        let looks = self.looks;
+        let (looks, look_at) = (self.looks, self.next_look_at(self.files[&id].active, now));
         let Some(file) = self.files.get_mut(&id) else { return };
-        file.seen_at = looks;
+        (file.seen_at, file.look_at) = (looks, look_at);
         file.place = Place::Listed;
         if !file.is_verified {
             // At once: what it held before may be in a file that is told next.
@@ -192,7 +222,7 @@ impl Tail {
                 self.schedule.soon(id);
             }
         } else if file.version != version(metadata) {
-            file.size = metadata.len();
+            (file.size, file.look_at) = (metadata.len(), now);
             self.wake(id, now);
         }
     }
@@ -278,47 +308,6 @@ impl Tail {
         }
     }
 
-    /// A file is no longer at a path that is meant. It is read to its end if it can be opened.
-    pub(crate) fn leave(&mut self, id: FileId, now: Instant) {
-        self.unset_path(id);
-        let Some(file) = self.files.get_mut(&id) else { return };
-        if file.open.is_none() {
-            file.moved = moved(&file.path, file.inode);
-            if file.moved.is_none() {
-                self.give_up(id);
-                return;
-            }
-        }
-        if file.place == Place::Listed {
-            file.place = Place::Away;
-            file.active = now;
-            self.counts.rotated += 1;
-            self.away.push_back(id);
-        }
-        self.schedule.soon(id);
-        self.bound_away();
-    }
-
-    /// Forgets where a content is. What was not read of it is counted.
-    pub(crate) fn give_up(&mut self, id: FileId) {
-        let Some(file) = self.files.get_mut(&id) else { return };
-        if let Some(metadata) = file.open.as_ref().and_then(|open| open.metadata().ok()) {
-            file.size = metadata.len();
-        }
-        let left = file.size.saturating_sub(file.mark.offset);
-        if left > 0 && !file.is_gzip {
-            self.counts.lost_files += 1;
-            self.counts.lost_bytes += left;
-            tracing::warn!(path = %file.path.display(), bytes = left,
-                "a file went away before it was read to its end");
-        }
-        if file.is_identified {
-            self.set_missing(id);
-        } else {
-            self.forget(id);
-        }
-    }
-
     /// Wakes a file that may have something to read.
     pub(crate) fn wake(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id) else { return };
@@ -327,104 +316,9 @@ impl Tail {
             if due <= now { self.schedule.soon(id) } else { self.schedule.at(id, due) }
         }
     }
-
-    pub(crate) fn set_missing(&mut self, id: FileId) {
-        self.close(id);
-        self.unset_path(id);
-        self.schedule.forget(id);
-        self.missing_count += 1;
-        let order = self.missing_count;
-        let Some(file) = self.files.get_mut(&id) else { return };
-        file.place = Place::Missing;
-        file.partial = None;
-        file.seen_at = order;
-        if file.head.len > 0 {
-            self.missing.entry(file.head).or_default().push(id);
-        }
-        self.missing_order.insert((order, id));
-    }
-
-    pub(crate) fn set_present(&mut self, id: FileId) {
-        let Some(file) = self.files.get_mut(&id) else { return };
-        if let Some(same) = self.missing.get_mut(&file.head) {
-            same.retain(|it| *it != id);
-            if same.is_empty() {
-                self.missing.remove(&file.head);
-            }
-        }
-        self.missing_order.remove(&(file.seen_at, id));
-        file.place = Place::Listed;
-        file.is_verified = false;
-    }
-
-    /// Forgets the contents that are missing for longest, if they are resolved.
-    fn trim_missing(&mut self) {
-        let excess = self.missing_order.len().saturating_sub(MISSING_MAX);
-        let settled = |(_, id): &&(u64, FileId)| self.files[id].begun.is_empty();
-        let oldest: Vec<_> =
-            self.missing_order.iter().filter(settled).take(excess).map(|(_, id)| *id).collect();
-        for id in oldest {
-            self.set_present(id);
-            self.forget(id);
-        }
-    }
-
-    pub(crate) fn forget(&mut self, id: FileId) {
-        self.close(id);
-        self.unset_path(id);
-        self.schedule.forget(id);
-        if let Some(file) = self.files.remove(&id)
-            && self.by_inode.get(&file.inode) == Some(&id)
-        {
-            self.by_inode.remove(&file.inode);
-        }
-    }
-
-    pub(crate) fn close(&mut self, id: FileId) {
-        if let Some(file) = self.files.get_mut(&id)
-            && file.open.take().is_some()
-        {
-            self.open_count -= 1;
-        }
-    }
-
-    /// Closes the oldest of too many files that have left. Each is opened again for its turn,
-    /// unless it has no name any more.
-    fn bound_away(&mut self) {
-        let is_away = |id: &FileId| self.files.get(id).is_some_and(|it| it.place == Place::Away);
-        self.away.retain(is_away);
-        let is_open = |id: &FileId| self.files[id].open.is_some();
-        let open: Vec<FileId> = self.away.iter().copied().filter(is_open).collect();
-        let excess = open.len().saturating_sub((self.options.max_open / 2).max(1));
-        for id in open.into_iter().take(excess) {
-            let Some(file) = self.files.get_mut(&id) else { continue };
-            if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
-                file.moved = moved(&file.path, file.inode);
-            }
-            if file.moved.is_some() {
-                self.close(id);
-            } else {
-                self.give_up(id);
-            }
-        }
-    }
 }
 
 /// Changes when a file is written to.
 pub(crate) fn version(metadata: &fs::Metadata) -> (u64, i64, i64) {
     (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
-}
-
-/// Whether the path leads to this inode.
-fn is_at(path: &Path, inode: Inode) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| Inode::of(&metadata) == inode)
-}
-
-/// The path of this inode in the directory of a path: its file was renamed.
-fn moved(path: &Path, inode: Inode) -> Option<PathBuf> {
-    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let entries = fs::read_dir(directory.unwrap_or(Path::new("."))).ok()?;
-    let same = entries.flatten().filter(|entry| entry.ino() == inode.number);
-    let mut paths = same.map(|entry| entry.path());
-    paths.find(|path| is_at(path, inode))
 }

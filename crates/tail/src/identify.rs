@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file::{File, Place};
-use crate::identity::{Head, Inode};
+use crate::identity::{Head, Inode, Mark, hash};
+use crate::read::AWAY_TIME;
 use crate::{Compression, FileId, Tail, window};
 
 /// A file that may be a copy of another one is not read for this long after it grew: the original
@@ -24,17 +25,18 @@ impl Tail {
             return true;
         }
         let opened = fs::File::open(file.moved.as_ref().unwrap_or(&file.path));
-        let opened = opened.and_then(|open| Ok((open.metadata()?, open)));
+        let compression = self.options.compression;
+        let opened = opened.and_then(|open| {
+            let is_gzip = is_gzip(compression, &open)?;
+            Ok((open.metadata()?, is_gzip, open))
+        });
         match opened {
-            Ok((metadata, open)) if Inode::of(&metadata) == file.inode => {
-                file.is_gzip = match self.options.compression {
-                    Compression::None => false,
-                    Compression::Gzip => true,
-                    Compression::Auto => window::is_gzip(&open),
-                };
+            Ok((metadata, is_gzip, open)) if Inode::of(&metadata) == file.inode => {
+                // One that is too short to tell is not identified yet, and decided then.
+                file.is_gzip = is_gzip.unwrap_or(false);
                 file.open = Some(open);
                 self.open_count += 1;
-                self.open.push_back(id);
+                self.note_open(id);
                 self.bound_open(id);
                 true
             }
@@ -68,20 +70,48 @@ impl Tail {
         let Some(open) = &file.open else { return false };
         file.size = open.metadata().map_or(file.size, |it| it.len());
         let is_long = file.is_gzip || file.size >= file.mark.offset;
-        if !is_long || !has_lead(open, file.is_gzip, file).unwrap_or(true) {
-            self.replaced(id, now);
-            return false;
+        let is_same = if is_long { has_lead(open, file.is_gzip, file) } else { Ok(false) };
+        let rest = is_same.and_then(|is_same| {
+            let rest = || end_of_rest(open, file.is_gzip, file, file.size);
+            if is_same { Ok(Some(file.mark)) } else { rest() }
+        });
+        match rest {
+            Ok(Some(mark)) => {
+                self.go_on(id, mark);
+                true
+            }
+            Ok(None) => {
+                self.replaced(id, now);
+                false
+            }
+            // It fails again when it is read.
+            Err(error) if is_damage(&error) => true,
+            Err(error) => {
+                self.failed(id, &error, now);
+                false
+            }
         }
-        (file.is_verified, file.known_path) = (true, None);
-        true
+    }
+
+    /// The file has the content that is known, up to a place that is before its mark if the file
+    /// has lost its tail.
+    fn go_on(&mut self, id: FileId, mark: Mark) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        (file.is_verified, file.is_from_disk, file.known_path) = (true, false, None);
+        if mark.offset < file.mark.offset {
+            self.counts.shortened += 1;
+            tracing::warn!(path = %file.path.display(), read = file.mark.offset,
+                size = mark.offset, "the file is shorter than it was when it was read before, and \
+                begins alike: it is read on at its end");
+            file.mark = mark;
+        }
     }
 
     pub(crate) fn failed(&mut self, id: FileId, error: &io::Error, now: Instant) {
         self.counts.failed += 1;
         let Some(file) = self.files.get_mut(&id) else { return };
         let path = file.path.display().to_string();
-        let is_damaged =
-            matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
+        let is_damaged = is_damage(error);
         if is_damaged {
             file.failed_size = Some(file.size);
         } else {
@@ -117,15 +147,21 @@ impl Tail {
     /// Tells which content a file holds that was not seen before. Returns the content's id, unless
     /// that is not sure yet.
     pub(crate) fn identify(&mut self, id: FileId, now: Instant) -> io::Result<Option<FileId>> {
-        let Some(file) = self.files.get(&id) else { return Ok(None) };
-        let (Some(open), is_gzip) = (&file.open, file.is_gzip) else { return Ok(None) };
+        let compression = self.options.compression;
+        let Some(file) = self.files.get_mut(&id) else { return Ok(None) };
+        let Some(open) = &file.open else { return Ok(None) };
+        let Some(is_gzip) = is_gzip(compression, open)? else { return Ok(None) };
+        file.is_gzip = is_gzip;
+        let file = &self.files[&id];
+        let Some(open) = &file.open else { return Ok(None) };
         let begin = if is_gzip { 0 } else { behind_hole(open, file.size)? };
         let head = window::peek(open, is_gzip, 0, self.options.head_bytes)?;
         if head.is_empty() || begin >= file.size {
             return Ok(None);
         }
-        if let Some(known) = self.find_missing(open, is_gzip, &head, file) {
+        if let Some((known, mark)) = self.find_missing(open, is_gzip, &head, file)? {
             self.take_over(known, id);
+            self.go_on(known, mark);
             return Ok(Some(known));
         }
         if self.is_copy(id, &head, now)? {
@@ -139,41 +175,61 @@ impl Tail {
             file.mark.offset = begin;
             let (lead, open) = (file.mark.lead_len(), file.open.as_ref());
             let lead = open.map(|open| window::peek(open, false, begin - lead as u64, lead));
-            file.mark.lead = crate::identity::hash(&lead.transpose()?.unwrap_or_default());
+            file.mark.lead = hash(&lead.transpose()?.unwrap_or_default());
         }
         Ok(Some(id))
     }
 
-    /// A content without a file that goes on in this one; of several, the one that was read
-    /// furthest. A short content says little: its file must have had the inode's number, or a name
-    /// of which this one is made.
-    fn find_missing(
+    /// A content without a file that goes on in this one, and where. Of several, that of the same
+    /// number on any device, or of the path, or that was read furthest. A short one must have had
+    /// that number, or a name of which this one is made.
+    pub(crate) fn find_missing(
         &self,
         open: &fs::File,
         is_gzip: bool,
         head: &[u8],
         at: &File,
-    ) -> Option<FileId> {
+    ) -> io::Result<Option<(FileId, Mark)>> {
         if self.missing.is_empty() {
-            return None;
+            return Ok(None);
         }
         let names = derived_from(&at.path);
-        let is_meant = |file: &File| {
-            file.head.len as usize >= self.options.head_bytes
-                || file.inode.number == at.inode.number
-                || names.contains(&file.path)
-        };
+        let is_meant = |file: &File| self.may_go_on(file, at, &names);
         let found = Head::all_of(head).filter_map(|head| self.missing.get(&head)).flatten();
-        let mut found: Vec<(bool, u64, FileId)> = found
-            .filter(|id| is_meant(&self.files[id]))
-            .map(|id| (self.files[id].path == at.path, self.files[id].mark.offset, *id))
+        let mut found: Vec<(bool, bool, u64, FileId)> = found
+            .map(|id| (id, &self.files[id]))
+            .filter(|(_, file)| is_meant(file))
+            .map(|(id, file)| {
+                let is_same_number = file.inode.number == at.inode.number;
+                (is_same_number, file.path == at.path, file.mark.offset, *id)
+            })
             .collect();
         found.sort_unstable();
-        found
-            .into_iter()
-            .rev()
-            .map(|(.., id)| id)
-            .find(|id| has_lead(open, is_gzip, &self.files[id]).unwrap_or(false))
+        for (.., id) in found.iter().rev() {
+            let content = &self.files[id];
+            match has_lead(open, is_gzip, content) {
+                Ok(true) => return Ok(Some((*id, content.mark))),
+                Err(error) if !is_damage(&error) => return Err(error),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        for (is_same_number, is_same_path, _, id) in found.iter().rev() {
+            if *is_same_number
+                && *is_same_path
+                && let Some(mark) = end_of_rest(open, is_gzip, &self.files[id], at.size)?
+            {
+                return Ok(Some((*id, mark)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a content of which a file has the bytes is meant by that, not a like one. `names`:
+    /// those of which the file's name may be made.
+    fn may_go_on(&self, content: &File, at: &File, names: &[PathBuf]) -> bool {
+        content.head.len as usize >= self.options.head_bytes
+            || content.inode.number == at.inode.number
+            || names.contains(&content.path)
     }
 
     /// The content `known` goes on in the file of `id`, which is forgotten.
@@ -193,30 +249,44 @@ impl Tail {
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }
-        self.open.push_back(known);
+        self.note_open(known);
         if self.place_of(known) == Some(Place::Away) {
             self.away.push_back(known);
         }
     }
 
     /// Whether the file begins as another one does that is there and of whose name its own is made:
-    /// it may be the copy of it before that is truncated, or its compressed form.
+    /// it may be the copy of it before that is truncated, or its compressed form. One that has left
+    /// and had nothing new for long is no longer followed if this file goes on with its content.
     fn is_copy(&mut self, id: FileId, head: &[u8], now: Instant) -> io::Result<bool> {
         let file = &self.files[&id];
         let Some(open) = &file.open else { return Ok(false) };
         let mut original_is_away = false;
-        let mut originals = Vec::new();
+        let (mut originals, mut followed) = (Vec::new(), None);
+        let names = derived_from(&file.path);
         for other in self.originals(&file.path) {
             let original = &self.files[&other];
             if other == id || original.place == Place::Missing || original.held.is_some() {
                 continue;
             }
             let is_shorter = !file.is_gzip && file.size < original.mark.offset;
-            if begins_as(original, head)? && (is_shorter || has_lead(open, file.is_gzip, original)?)
-            {
+            let begins_alike = || begins_as(original, head);
+            let has_lead = || has_lead(open, file.is_gzip, original);
+            if is_at_rest(original, now) {
+                if self.may_go_on(original, file, &names) && begins_alike()? && has_lead()? {
+                    followed = Some(other);
+                }
+            } else if begins_alike()? && (is_shorter || has_lead()?) {
                 originals.push(other);
                 original_is_away |= original.place == Place::Away;
             }
+        }
+        if let Some(original) = followed {
+            if let Some(file) = self.files.get_mut(&original) {
+                file.is_over = true;
+            }
+            self.set_missing(original);
+            return Ok(true);
         }
         let is_copy = !originals.is_empty();
         // It may be truncated already.
@@ -273,8 +343,12 @@ impl Tail {
         if let Some(path) = file.known_path.take() {
             file.path = path;
         }
+        file.is_over = true;
+        let is_open = next.open.is_some();
         self.files.insert(new, next);
-        self.open.push_back(new);
+        if is_open {
+            self.note_open(new);
+        }
         self.set_missing(id);
         self.schedule.soon(new);
     }
@@ -293,6 +367,15 @@ fn derived_from(path: &Path) -> Vec<PathBuf> {
     names.map(|name| directory.join(name)).filter(|it| it != path).collect()
 }
 
+/// Whether a file has left and is read to its end, and nothing came for long.
+fn is_at_rest(file: &File, now: Instant) -> bool {
+    file.place == Place::Away
+        && file.is_identified
+        && file.begun.is_empty()
+        && file.partial.is_none()
+        && now >= file.active + AWAY_TIME
+}
+
 /// Whether a content begins, or began when it was read, as these bytes do.
 fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
     if original.head.len > 0 && original.head.begins(head) {
@@ -302,7 +385,10 @@ fn begins_as(original: &File, head: &[u8]) -> io::Result<bool> {
         Some(open) => open.try_clone(),
         None => fs::File::open(original.moved.as_ref().unwrap_or(&original.path)),
     };
-    let Ok(opened) = opened else { return Ok(false) };
+    let opened = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
     let theirs = window::peek(&opened, original.is_gzip, 0, head.len())?;
     let length = theirs.len().min(head.len());
     Ok(length > 0 && theirs[..length] == head[..length])
@@ -313,6 +399,46 @@ fn has_lead(open: &fs::File, is_gzip: bool, content: &File) -> io::Result<bool> 
     let length = content.mark.lead_len();
     let lead = window::peek(open, is_gzip, content.mark.offset - length as u64, length)?;
     Ok(content.mark.fits(&lead))
+}
+
+/// The end of a file that has lost its tail since the checkpoint, as after a power cut: it is
+/// shorter than the mark, and begins as the content did.
+fn end_of_rest(
+    open: &fs::File,
+    is_gzip: bool,
+    content: &File,
+    size: u64,
+) -> io::Result<Option<Mark>> {
+    let is_possible = content.is_from_disk
+        && content.begun.is_empty()
+        && !is_gzip
+        && content.head.len > 0
+        && (u64::from(content.head.len)..content.mark.offset).contains(&size);
+    if !is_possible {
+        return Ok(None);
+    }
+    let head = window::peek(open, false, 0, content.head.len as usize)?;
+    if !content.head.begins(&head) {
+        return Ok(None);
+    }
+    let mark = Mark { offset: size, is_within: false, ..content.mark };
+    let length = mark.lead_len();
+    let lead = window::peek(open, false, size - length as u64, length)?;
+    Ok(Some(Mark { lead: hash(&lead), ..mark }))
+}
+
+/// Whether the file is compressed. `None`: its first bytes are not there yet.
+fn is_gzip(compression: Compression, open: &fs::File) -> io::Result<Option<bool>> {
+    match compression {
+        Compression::None => Ok(Some(false)),
+        Compression::Gzip => Ok(Some(true)),
+        Compression::Auto => window::begins_as_gzip(open),
+    }
+}
+
+/// The compressed content is damaged: it fails in the same way until it changes.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
 }
 
 /// Where a file's bytes begin. A writer that goes on at its offset after its file was truncated

@@ -11,17 +11,20 @@
 //!    on another inode, compressed.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
 //! 4. *split*: `split` cuts records off, `charset` knows their characters.
-//! 5. *checkpoint*: `known` keeps what is resolved.
+//! 5. *checkpoint*: `checkpoint` keeps what is resolved, `journal` what changed of it.
 //!
 //! A [`FileId`] stands for a content, not for a path or an inode: when a file is truncated, its
 //! inode gets a new one; when a content is copied or compressed, its id goes with it.
 
 mod charset;
+mod checkpoint;
 mod file;
 mod find;
 mod glob;
+mod gone;
 mod identify;
 mod identity;
+mod journal;
 mod known;
 mod read;
 mod schedule;
@@ -36,9 +39,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use charset::Charset;
+pub use checkpoint::{Checkpoint, decode, encode};
 pub use glob::Glob;
 pub use identity::{Head, Inode, Mark};
-pub use known::{Checkpoint, Known, decode, encode};
+pub use journal::{Journal, Write};
+pub use known::Known;
 pub use read::{Line, Turn};
 pub use select::{Ordering, ParseTime, SortBy, SortKind};
 pub use split::{Boundary, Splitter};
@@ -102,6 +107,13 @@ pub struct Counts {
     pub rotated: u64,
     /// Files that could not be read when they were tried.
     pub failed: u64,
+    /// Files that left their path, and are no longer followed although they may be written to:
+    /// there were too many of them.
+    pub closed: u64,
+    /// Contents of the checkpoint that were forgotten, as too many files were missing.
+    pub forgotten: u64,
+    /// Files that were shorter at the start than they were read, and are read on at their end.
+    pub shortened: u64,
 }
 
 /// Files that are tailed. Blocks on the disk: for a thread of its own.
@@ -115,6 +127,8 @@ pub struct Tail {
     missing: HashMap<Head, Vec<FileId>>,
     /// The same in the order in which they were lost.
     missing_order: BTreeSet<(u64, FileId)>,
+    /// Those of them whose file was removed or written anew.
+    over_order: BTreeSet<(u64, FileId)>,
     missing_count: u64,
     schedule: Schedule,
     watcher: Watcher,
@@ -123,9 +137,9 @@ pub struct Tail {
     flushes: bool,
     /// Found, and without a turn yet.
     new_files: Vec<FileId>,
-    /// Files that are open at their path, the first opened first.
+    /// Files that are open, or were, the first opened first.
     open: VecDeque<FileId>,
-    /// Files that are open and have left.
+    /// Files that have left and are followed, or were.
     away: VecDeque<FileId>,
     open_count: usize,
     next_id: u64,
@@ -149,6 +163,7 @@ impl Tail {
             by_path: HashMap::new(),
             missing: HashMap::new(),
             missing_order: BTreeSet::new(),
+            over_order: BTreeSet::new(),
             missing_count: 0,
             flushes: false,
             new_files: Vec::new(),
@@ -166,7 +181,10 @@ impl Tail {
             counts: Counts::default(),
         };
         for known in known.into_iter().flatten() {
-            tail.remember(known, Vec::new());
+            let id = tail.remember(known, Vec::new());
+            if let Some(file) = tail.files.get_mut(&id) {
+                file.is_from_disk = true;
+            }
         }
         tail
     }
@@ -225,6 +243,25 @@ impl Tail {
         file.mark.offset
     }
 
+    /// The place before a record that [`Tail::line`] has just given.
+    pub fn place_before(&self, record: (u64, u64)) -> Mark {
+        let (offset, number) = record;
+        let lead = identity::hash(self.window.lead(offset));
+        Mark { offset, records: number - 1, lead, is_within: false }
+    }
+
+    /// Ends the range that began last at an earlier place within it, and begins another there.
+    /// Returns whether that leaves something of both.
+    pub fn cut_range(&mut self, id: FileId, at: Mark) -> bool {
+        let Some(file) = self.files.get_mut(&id) else { return false };
+        let is_within = file.begun.back().is_some_and(|start| start.offset < at.offset)
+            && at.offset < file.mark.offset;
+        if is_within {
+            file.begun.push_back(at);
+        }
+        is_within
+    }
+
     /// Reads again from an offset at which a range began, or the last one ended.
     pub fn rewind(&mut self, id: FileId, offset: u64) {
         self.window.clear();
@@ -253,7 +290,7 @@ impl Tail {
 
     /// All contents with the marks up to which they are resolved.
     pub fn known(&self) -> Vec<Known> {
-        let known = |file: &File| file.known_at(file.begun.front().copied().unwrap_or(file.mark));
+        let known = |file: &File| file.known_at(journal::resolved_mark(file));
         self.files.values().filter(|it| it.is_identified).map(known).collect()
     }
 
@@ -292,7 +329,7 @@ impl Tail {
 
     /// Files that are there.
     pub fn present_files(&self) -> usize {
-        self.files.len() - self.missing_order.len()
+        self.files.len() - self.missing_order.len() - self.over_order.len()
     }
 
     fn new_id(&mut self) -> FileId {

@@ -1,21 +1,26 @@
 //! A file's turn: it is read from the place where its last turn ended.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::file::Place;
+use crate::file::{File, Place};
 use crate::find::version;
 use crate::identity::{Head, Inode};
 use crate::split::End;
 use crate::window;
 use crate::{FileId, Tail};
 
-/// A file that has left is closed when it had nothing new for this long.
-const AWAY_TIME: Duration = Duration::from_secs(30);
-/// Files that have left are looked at this often: the kernel does not tell their changes.
+/// A file that was removed is closed when it had nothing new for this long. One that was renamed
+/// is followed while it has a name, unless there are too many.
+pub(crate) const AWAY_TIME: Duration = Duration::from_secs(30);
+/// Files that have left are looked at this often, as the kernel does not tell their changes. Those
+/// that had nothing new for long are looked at up to so much later.
 const AWAY_INTERVAL: Duration = Duration::from_millis(500);
+const AWAY_INTERVAL_MAX: Duration = Duration::from_secs(10);
+const AWAY_SHARE: u32 = 60;
 
 /// A record of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,10 +148,16 @@ impl Tail {
         }
         // Bytes behind the place are told by the fingerprint only.
         if is_first && offset < u64::from(file.head.len) {
-            let head = window::peek(open, file.is_gzip, 0, file.head.len as usize);
-            if !head.is_ok_and(|head| file.head.begins(&head)) {
-                self.changed_unread(id, now);
-                return Turn::Over;
+            match window::peek(open, file.is_gzip, 0, file.head.len as usize) {
+                Ok(head) if file.head.begins(&head) => {}
+                Ok(_) => {
+                    self.changed_unread(id, now);
+                    return Turn::Over;
+                }
+                Err(error) => {
+                    self.failed(id, &error, now);
+                    return Turn::Over;
+                }
             }
         }
         file.is_verified = true;
@@ -198,6 +209,7 @@ impl Tail {
     fn at_end(&mut self, id: FileId, now: Instant) -> Turn {
         let flush_after = self.options.flush_after;
         let Some(file) = self.files.get_mut(&id) else { return Turn::Over };
+        file.is_cut = self.window.is_cut;
         let left = self.window.from(file.mark.offset).len() as u64;
         let end = file.mark.offset + left;
         let is_new = file.partial.is_none_or(|(before, _)| before != end);
@@ -232,43 +244,88 @@ impl Tail {
     /// Nothing more can be read of the file now.
     fn rest(&mut self, id: FileId, now: Instant) {
         let Some(file) = self.files.get(&id) else { return };
-        let is_settled = file.begun.is_empty() && file.partial.is_none() && file.held.is_none();
-        if self.options.deletes && file.is_identified && file.mark.offset > 0 {
-            if !is_settled {
-                self.schedule.at(id, now + AWAY_INTERVAL);
-            } else if file.place == Place::Listed {
-                self.delete(id);
-                return;
+        let is_settled = is_resolved(file) && file.partial.is_none() && file.held.is_none();
+        if self.options.deletes
+            && file.is_identified
+            && file.mark.offset > 0
+            && self.is_deleted(id, is_settled, now)
+        {
+            return;
+        }
+        let Some(file) = self.files.get(&id).filter(|it| it.place == Place::Away) else { return };
+        let idle = now.saturating_duration_since(file.active);
+        if idle < AWAY_TIME {
+            self.schedule.at(id, now + AWAY_INTERVAL);
+            return;
+        }
+        let metadata = file.open.as_ref().and_then(|open| open.metadata().ok());
+        let has_name = metadata.is_none_or(|it| it.nlink() > 0);
+        if !is_settled || (has_name && !self.has_many_away()) {
+            let pause = (idle / AWAY_SHARE).clamp(AWAY_INTERVAL, AWAY_INTERVAL_MAX);
+            self.schedule.at(id, now + pause);
+            return;
+        }
+        self.away.retain(|it| *it != id);
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.is_over = true;
+        let (path, is_identified) = (file.path.display().to_string(), file.is_identified);
+        if has_name {
+            self.counts.closed += 1;
+            if self.is_news("closed".to_owned()) {
+                tracing::warn!(
+                    path,
+                    "more files were renamed than are followed \
+                    (half of max_concurrent_files): those that had nothing new for 30 s are no \
+                    longer followed"
+                );
             }
         }
-        let Some(file) = self.files.get(&id) else { return };
-        if file.place != Place::Away {
-            return;
-        }
-        if now >= file.active + AWAY_TIME && is_settled {
-            self.away.retain(|it| *it != id);
-            if file.is_identified { self.set_missing(id) } else { self.forget(id) }
-        } else {
-            self.schedule.at(id, now + AWAY_INTERVAL);
-        }
+        if is_identified { self.set_missing(id) } else { self.forget(id) }
     }
 
-    fn delete(&mut self, id: FileId) {
-        let Some(file) = self.files.get(&id) else { return };
+    /// Deletes a file of which everything is resolved and that had nothing new for a poll interval.
+    fn is_deleted(&mut self, id: FileId, is_settled: bool, now: Instant) -> bool {
+        let pause = self.options.poll_interval.max(AWAY_INTERVAL);
+        let Some(file) = self.files.get_mut(&id) else { return false };
+        let is_whole = is_settled && file.place == Place::Listed && !file.is_cut;
+        let whole = file.whole.filter(|(size, _)| is_whole && *size == file.size);
+        match whole {
+            Some((_, since)) if now >= since + pause => return self.delete(id),
+            Some((_, since)) => self.schedule.at(id, since + pause),
+            None => {
+                file.whole = is_whole.then_some((file.size, now));
+                // One that is cut goes on when it changes.
+                if !file.is_cut {
+                    self.schedule.at(id, now + pause);
+                }
+            }
+        }
+        false
+    }
+
+    fn delete(&mut self, id: FileId) -> bool {
+        let Some(file) = self.files.get(&id) else { return false };
         let is_there = fs::metadata(&file.path).is_ok_and(|metadata| {
             Inode::of(&metadata) == file.inode
-                && (file.is_gzip || metadata.len() == file.mark.offset)
+                && metadata.len() == file.size
+                && (file.is_gzip || file.size == file.mark.offset)
         });
         if !is_there {
-            return;
+            return false;
         }
         if let Err(error) = fs::remove_file(&file.path) {
             let path = file.path.display().to_string();
             if self.is_news(format!("delete {path}")) {
                 tracing::error!(path, %error, "cannot delete the file, which was read");
             }
-            return;
+            return false;
         }
         self.forget(id);
+        true
     }
+}
+
+/// Nothing before the place that was reached is under way. A range may have begun there.
+fn is_resolved(file: &File) -> bool {
+    file.begun.front().is_none_or(|mark| mark.offset == file.mark.offset)
 }

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
+mod gone;
+mod starts;
+
 /// A directory, and a tail of its files whose clock the test sets.
 struct Scene {
     folder: tempfile::TempDir,
@@ -470,16 +473,6 @@ fn a_hole_before_the_first_line_is_passed() {
     file.write_all_at(b"new\n", text.len() as u64).expect("is written");
     scene.settle();
     scene.assert_read(&["new"]);
-}
-
-#[test]
-fn files_are_deleted_once_they_are_resolved() {
-    let mut scene = Scene::new("*", |options| options.deletes = true);
-    scene.append("a", "a1\n");
-    scene.append("b", "b1\nb2");
-    scene.pass(Duration::from_secs(3));
-    scene.assert_read(&["a1", "b1"]);
-    assert!(!scene.path("a").exists() && scene.path("b").exists());
 }
 
 #[test]

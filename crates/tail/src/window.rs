@@ -22,6 +22,8 @@ pub(crate) struct Window {
     start: u64,
     /// The file had no more behind the last byte.
     pub is_end: bool,
+    /// The end lies within compressed data that goes on later.
+    pub is_cut: bool,
     inflater: Option<Inflater>,
 }
 
@@ -80,8 +82,8 @@ impl Window {
         } else {
             read_full(&mut self.bytes[before..], |into, done| file.read_at(into, at + done))
         };
-        let (length, is_end) = *read.as_ref().unwrap_or(&(0, false));
-        self.is_end = is_end;
+        let (length, stop) = *read.as_ref().unwrap_or(&(0, Stop::More));
+        (self.is_end, self.is_cut) = (stop != Stop::More, stop == Stop::Cut);
         self.bytes.truncate(before + length);
         read.map(|(read, _)| read > 0)
     }
@@ -92,45 +94,54 @@ impl Window {
         file: &File,
         at: u64,
         before: usize,
-    ) -> io::Result<(usize, bool)> {
+    ) -> io::Result<(usize, Stop)> {
         let mut inflater = match self.inflater.take() {
             Some(inflater) if inflater.of == id && inflater.offset == at => inflater,
             _ => Inflater::new(id, file)?,
         };
         inflater.skip_to(at)?;
-        let (read, is_end) =
+        let (read, stop) =
             read_full(&mut self.bytes[before..], |into, _| inflater.decoder.read(into))?;
         inflater.offset += read as u64;
         // At its end it is opened anew: more may have been appended.
         if before + read == self.bytes.len() {
             self.inflater = Some(inflater);
         }
-        Ok((read, is_end))
+        Ok((read, stop))
     }
 }
 
-/// Reads until nothing more comes or the buffer is full. Returns the length, and whether nothing
-/// more came.
+/// Why no more was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// There may be more.
+    More,
+    End,
+    /// The end is within compressed data.
+    Cut,
+}
+
+/// Reads until nothing more comes or the buffer is full. Returns the length.
 fn read_full(
     into: &mut [u8],
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
-) -> io::Result<(usize, bool)> {
+) -> io::Result<(usize, Stop)> {
     let mut done = 0;
     while done < into.len() {
         match read(&mut into[done..], done as u64) {
-            Ok(0) => return Ok((done, true)),
+            Ok(0) => return Ok((done, Stop::End)),
             Ok(length) => done += length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A file that is still being compressed.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok((done, true));
+                return Ok((done, Stop::Cut));
             }
             // The bytes before the error are good, and it will come again.
             Err(_) if done > 0 => break,
             Err(error) => return Err(error),
         }
     }
-    Ok((done, false))
+    Ok((done, Stop::More))
 }
 
 /// Inflates the file that is in its turn, from its beginning.
@@ -176,10 +187,13 @@ impl Read for FromStart {
     }
 }
 
-/// Whether the file begins as gzip does.
-pub(crate) fn is_gzip(file: &File) -> bool {
-    let mut magic = [0; 2];
-    file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
+/// Whether the file begins as gzip does. `None`: it is too short to tell.
+pub(crate) fn begins_as_gzip(file: &File) -> io::Result<Option<bool>> {
+    const MAGIC: [u8; 2] = [0x1f, 0x8b];
+    let mut bytes = [0; 2];
+    let (read, _) = read_full(&mut bytes, |into, done| file.read_at(into, done))?;
+    let fits = MAGIC.starts_with(&bytes[..read]);
+    Ok((!fits || read == MAGIC.len()).then_some(fits))
 }
 
 /// The bytes before an offset and the first bytes of a content, without the window.
@@ -194,7 +208,7 @@ pub(crate) fn peek(
         let mut inflater = Inflater::new(FileId(0), file)?;
         inflater.skip_to(offset)?;
         if inflater.offset < offset {
-            (0, true)
+            (0, Stop::End)
         } else {
             read_full(&mut bytes, |into, _| inflater.decoder.read(into))?
         }

@@ -19,7 +19,7 @@ mod reader;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_config::Kind;
 use sluice_flow::BoxFuture;
@@ -44,6 +44,9 @@ pub(crate) const KIND: ReceiverKind = ReceiverKind::new(
 )
 .metrics(|| metrics::METRICS.describe());
 
+/// The receiver before may take longer than a reload waits: a full disk is slow to answer.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(30);
+
 impl ReceiverConfig for FilelogConfig {
     fn has_senders(&self) -> bool {
         false
@@ -63,7 +66,7 @@ impl ReceiverConfig for FilelogConfig {
         Box::pin(async move {
             let path = context.checkpoint.map(ToOwned::to_owned);
             let opened = tokio::task::spawn_blocking(move || {
-                path.map(|path| Checkpoint::open(&path)).transpose()
+                path.map(|path| Checkpoint::open(&path, PREDECESSOR_PATIENCE)).transpose()
             });
             let opened = opened.await.map_err(ReceiverError::failed)?;
             let (checkpoint, known) = match opened.map_err(ReceiverError::failed)? {

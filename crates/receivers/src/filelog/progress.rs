@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use sluice_flow::source::{Position, Positions};
-use sluice_tail::{Checkpoint, FileId, Known, Tail, encode};
+use sluice_tail::{Checkpoint, FileId, Journal, Known, Tail};
 use tokio::task::JoinHandle;
 
 use super::metrics::Counters;
@@ -20,8 +21,8 @@ pub(super) struct Progress {
     /// Of files with something under way, and of those read since the last look.
     positions: HashMap<FileId, Positions>,
     checkpoint: Option<Arc<Checkpoint>>,
-    /// The last text that was given to be written.
-    saved: u32,
+    /// Knows what the file has.
+    journal: Journal,
     saving: Option<JoinHandle<io::Result<()>>>,
     next_look: Instant,
     is_failing: bool,
@@ -48,8 +49,8 @@ impl Progress {
         }
         let checkpoint = checkpoint.map(Arc::new);
         let next_look = Instant::now();
-        let (saved, saving, is_failing) = (0, None, false);
-        Progress { positions: under_way, checkpoint, saved, saving, next_look, is_failing }
+        let (journal, saving, is_failing) = (Journal::default(), None, false);
+        Progress { positions: under_way, checkpoint, journal, saving, next_look, is_failing }
     }
 
     /// Whether a range of the file was refused, so that it is read again.
@@ -65,7 +66,7 @@ impl Progress {
     }
 
     /// The position of a range that is about to be submitted.
-    pub(super) fn begin(&mut self, id: FileId, range: std::ops::Range<u64>) -> Position {
+    pub(super) fn begin(&mut self, id: FileId, range: Range<u64>) -> Position {
         let start = range.start;
         self.positions.entry(id).or_insert_with(|| Positions::starting_at(start)).begin(range)
     }
@@ -112,23 +113,10 @@ impl Progress {
         if let Some(before) = self.saving.take().and_then(|before| before.now_or_never()) {
             self.note(before.unwrap_or_else(|error| Err(io::Error::other(error))), counters);
         }
-        if let Some(text) = self.changed(tail) {
-            let write = move || checkpoint.save(&text);
+        if let Some(next) = self.journal.next(tail) {
+            let write = move || checkpoint.write(&next);
             self.saving = Some(tokio::task::spawn_blocking(write));
         }
-    }
-
-    /// The text of the checkpoint, if it is another one than was written.
-    fn changed(&mut self, tail: &Tail) -> Option<String> {
-        let mut known = tail.known();
-        known.sort_by(|first, second| first.path.cmp(&second.path));
-        let text = encode(&known);
-        let sum = crc32c::crc32c(text.as_bytes());
-        if sum == self.saved {
-            return None;
-        }
-        self.saved = sum;
-        Some(text)
     }
 
     fn note(&mut self, result: io::Result<()>, counters: &Counters) {
@@ -138,7 +126,7 @@ impl Progress {
         };
         Counters::add(&counters.failed_checkpoints, 1);
         // It is written again at the next look.
-        self.saved = 0;
+        self.journal.failed();
         if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| !self.is_failing) {
             tracing::error!(path = %checkpoint.path().display(), %error,
                 "cannot write the checkpoint: after a crash lines would arrive again");
@@ -154,9 +142,9 @@ impl Progress {
             self.note(result, counters);
         }
         if let Some(checkpoint) = self.checkpoint.clone()
-            && let Some(text) = self.changed(tail)
+            && let Some(next) = self.journal.next(tail)
         {
-            self.note(checkpoint.save(&text), counters);
+            self.note(checkpoint.write(&next), counters);
         }
         let mut streams = Streams::default();
         for (id, content, begun) in tail.contents() {

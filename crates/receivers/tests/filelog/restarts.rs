@@ -72,6 +72,26 @@ async fn a_reload_reads_nothing_again() {
     assert!(scene.engine.lines().values().all(|times| *times == 1));
 }
 
+/// Scenario: the receiver before does not end for a while, and the next one starts. Guarantee: it
+/// waits for the checkpoint.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_is_waited_for_while_the_receiver_before_ends() {
+    let mut scene = Scene::start("poll_interval: 50ms").await;
+    scene.append("a", "1\n");
+    scene.until_lines(1).await;
+    scene.stop().await;
+    let held = sluice_tail::Checkpoint::open(&scene.checkpoint(), Duration::ZERO).expect("opens");
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop(held);
+    });
+    scene.serve().await;
+    ends.join().expect("ends");
+    scene.append("a", "2\n");
+    scene.until_lines(2).await;
+    assert!(scene.engine.lines().values().all(|times| *times == 1));
+}
+
 /// Scenario: the checkpoint is damaged. Guarantee: it is kept aside, and files are read from where
 /// `start_at` says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

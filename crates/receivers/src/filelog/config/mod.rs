@@ -55,7 +55,8 @@ impl FilelogConfig {
                    0: never.";
         let flush_after = fields.duration("force_flush_period", Duration::from_millis(500), doc);
         let doc = "The time between looks at files whose changes the kernel does not tell (inotify \
-                   has no watches left, or a network file system). Others are read within 100 ms.";
+                   has no watches left, or a network file system); ten times that for files that \
+                   had nothing new for a minute. Others are read within 100 ms.";
         let least = Duration::from_millis(10);
         let poll_interval = fields.duration_in(
             "poll_interval",
@@ -67,7 +68,7 @@ impl FilelogConfig {
                    the bytes before the place that was reached.";
         let head_bytes = fields.size("fingerprint_size", 1000, 16..=MIB, doc) as usize;
         let doc = "The most files that are open at a time. Half of them may be files that were \
-                   renamed or removed and are read to their end.";
+                   renamed or removed and are still followed.";
         let max_open = fields.integer("max_concurrent_files", 1024, 1..=65_536_usize, doc).max(2);
         let why = "files are read in turns, not in batches";
         fields.no_effect("max_batches", why);
@@ -193,7 +194,8 @@ fn read_compression(fields: &mut Fields<'_>) -> Compression {
 
 fn read_deletes(fields: &mut Fields<'_>, starts_at_end: bool) -> bool {
     let doc = "Deletes each file when all of it is read and delivered, or on disk in \
-               `buffer.directory`. Needs `start_at: beginning`.";
+               `buffer.directory`, and nothing came for 500 ms or a longer `poll_interval`. A \
+               compressed one must be complete. Needs `start_at: beginning`.";
     let deletes = fields.boolean("delete_after_read", false, doc);
     if deletes && starts_at_end {
         fields.error_at("delete_after_read", "needs `start_at: beginning`");

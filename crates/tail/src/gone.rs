@@ -1,0 +1,247 @@
+//! Files that leave their paths, and contents whose files are gone.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::file::{File, Place};
+use crate::identity::Inode;
+use crate::{FileId, Tail};
+
+/// Contents whose file may come back as it was, as when a volume is mounted late. Each takes about
+/// half a KiB.
+const MISSING_MAX: usize = 20_000;
+/// Contents whose file was removed or written anew: they may come back as copies or compressed.
+const OVER_MAX: usize = 1000;
+
+impl Tail {
+    /// A file is no longer at a path that is meant. It is read to its end if it can be opened.
+    pub(crate) fn leave(&mut self, id: FileId, now: Instant) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if file.open.is_none() {
+            match moved(file) {
+                Ok(moved) => file.moved = moved,
+                Err(error) => {
+                    self.failed(id, &error, now);
+                    return;
+                }
+            }
+            if file.moved.is_none() {
+                self.give_up(id);
+                return;
+            }
+        }
+        self.unset_path(id);
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if file.place == Place::Listed {
+            file.place = Place::Away;
+            file.active = now;
+            self.counts.rotated += 1;
+            self.away.push_back(id);
+        }
+        self.schedule.soon(id);
+        self.bound_away();
+    }
+
+    /// Forgets where a content is. What was not read of it is counted.
+    pub(crate) fn give_up(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(metadata) = file.open.as_ref().and_then(|open| open.metadata().ok()) {
+            file.size = metadata.len();
+            file.is_over = metadata.nlink() == 0;
+        }
+        let left = file.size.saturating_sub(file.mark.offset);
+        if left > 0 && !file.is_gzip {
+            self.counts.lost_files += 1;
+            self.counts.lost_bytes += left;
+            tracing::warn!(path = %file.path.display(), bytes = left,
+                "a file went away before it was read to its end");
+        }
+        if file.is_identified {
+            self.set_missing(id);
+        } else {
+            self.forget(id);
+        }
+    }
+
+    pub(crate) fn set_missing(&mut self, id: FileId) {
+        self.close(id);
+        self.unset_path(id);
+        self.schedule.forget(id);
+        self.missing_count += 1;
+        let order = self.missing_count;
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.place = Place::Missing;
+        file.partial = None;
+        file.seen_at = order;
+        if file.head.len > 0 {
+            self.missing.entry(file.head).or_default().push(id);
+        }
+        let orders = if file.is_over { &mut self.over_order } else { &mut self.missing_order };
+        orders.insert((order, id));
+    }
+
+    pub(crate) fn set_present(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if let Some(same) = self.missing.get_mut(&file.head) {
+            same.retain(|it| *it != id);
+            if same.is_empty() {
+                self.missing.remove(&file.head);
+            }
+        }
+        self.missing_order.remove(&(file.seen_at, id));
+        self.over_order.remove(&(file.seen_at, id));
+        file.place = Place::Listed;
+        (file.is_verified, file.is_over) = (false, false);
+    }
+
+    /// Forgets the contents that are missing for longest, if they are resolved. Files that are not
+    /// identified yet may have any of them: so many more are kept.
+    pub(crate) fn trim_missing(&mut self) {
+        let over = self.over_order.len().saturating_sub(OVER_MAX);
+        self.forget_oldest(|tail| &tail.over_order, over);
+        if self.missing_order.len() <= MISSING_MAX {
+            return;
+        }
+        let new = self.files.values().filter(|file| !file.is_identified && file.size > 0).count();
+        let excess = self.missing_order.len().saturating_sub(MISSING_MAX.max(new));
+        let forgotten = self.forget_oldest(|tail| &tail.missing_order, excess);
+        if let Some((example, count)) = forgotten {
+            self.counts.forgotten += count;
+            tracing::warn!(files = count, example = %example.display(), limit = MISSING_MAX,
+                "files that are missing for longest are forgotten: if they come back, they are \
+                 read from their beginning");
+        }
+    }
+
+    /// Returns the path of one, and their number.
+    fn forget_oldest(
+        &mut self,
+        orders: impl Fn(&Tail) -> &std::collections::BTreeSet<(u64, FileId)>,
+        count: usize,
+    ) -> Option<(PathBuf, u64)> {
+        if count == 0 {
+            return None;
+        }
+        let settled = |(_, id): &&(u64, FileId)| self.files[id].begun.is_empty();
+        let oldest: Vec<FileId> =
+            orders(self).iter().filter(settled).take(count).map(|(_, id)| *id).collect();
+        let example = self.files.get(oldest.first()?)?.path.clone();
+        for id in &oldest {
+            self.set_present(*id);
+            self.forget(*id);
+        }
+        Some((example, oldest.len() as u64))
+    }
+
+    pub(crate) fn forget(&mut self, id: FileId) {
+        self.close(id);
+        self.unset_path(id);
+        self.schedule.forget(id);
+        if let Some(file) = self.files.remove(&id)
+            && self.by_inode.get(&file.inode) == Some(&id)
+        {
+            self.by_inode.remove(&file.inode);
+        }
+    }
+
+    pub(crate) fn close(&mut self, id: FileId) {
+        if let Some(file) = self.files.get_mut(&id)
+            && file.open.take().is_some()
+        {
+            self.open_count -= 1;
+        }
+    }
+
+    /// Notes that the file is open, the last of all.
+    pub(crate) fn note_open(&mut self, id: FileId) {
+        const SLACK: usize = 64;
+        self.open.push_back(id);
+        // Files are closed elsewhere too, and may be opened again.
+        if self.open.len() > 2 * self.open_count + SLACK {
+            let mut seen = HashSet::new();
+            let files = &self.files;
+            let is_open = |id: &FileId| files.get(id).is_some_and(|file| file.open.is_some());
+            let mut last_first: Vec<FileId> = self.open.iter().rev().copied().collect();
+            last_first.retain(|id| is_open(id) && seen.insert(*id));
+            self.open = last_first.into_iter().rev().collect();
+        }
+    }
+
+    /// Files that have left and are followed: at most half of those that may be open, beside those
+    /// that are not read to their end.
+    fn away_max(&self) -> usize {
+        (self.options.max_open / 2).max(1)
+    }
+
+    /// Whether more files have left than are followed.
+    pub(crate) fn has_many_away(&mut self) -> bool {
+        if self.away.len() > self.away_max() {
+            self.trim_away();
+        }
+        self.away.len() > self.away_max()
+    }
+
+    fn trim_away(&mut self) {
+        let (mut seen, files) = (HashSet::new(), &self.files);
+        let is_away = |id: &FileId| files.get(id).is_some_and(|it| it.place == Place::Away);
+        self.away.retain(|id| is_away(id) && seen.insert(*id));
+    }
+
+    /// Closes the oldest of too many files that have left. Each is opened again for its turn,
+    /// unless it has no name any more.
+    fn bound_away(&mut self) {
+        if self.away.len() <= self.away_max() {
+            return;
+        }
+        self.trim_away();
+        let is_open = |id: &FileId| self.files[id].open.is_some();
+        let open: Vec<FileId> = self.away.iter().copied().filter(is_open).collect();
+        let excess = open.len().saturating_sub(self.away_max());
+        for id in open.into_iter().take(excess) {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            if file.moved.as_ref().is_none_or(|path| !is_at(path, file.inode)) {
+                file.moved = moved(file).ok().flatten();
+            }
+            if file.moved.is_some() {
+                self.close(id);
+            } else {
+                self.give_up(id);
+            }
+        }
+    }
+}
+
+/// Whether the path leads to this inode.
+pub(crate) fn is_at(path: &Path, inode: Inode) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| Inode::of(&metadata) == inode)
+}
+
+/// Where a file is that was renamed: in its directory, or beside the target of its link.
+fn moved(file: &File) -> io::Result<Option<PathBuf>> {
+    let beside = [Some(&file.path), file.target.as_ref()];
+    for path in beside.into_iter().flatten() {
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
+            Ok(entries) => entries,
+            Err(error) if is_lasting(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let same = entries.flatten().filter(|entry| entry.ino() == file.inode.number);
+        if let Some(path) = same.map(|entry| entry.path()).find(|it| is_at(it, file.inode)) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// The directory is gone, or not ours. Other errors, as of too many open files, pass.
+fn is_lasting(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    )
+}

@@ -1,0 +1,108 @@
+//! Changes since a checkpoint was written.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use crate::checkpoint::{add_line, add_sum, header};
+use crate::file::{File, Place};
+use crate::identity::Mark;
+use crate::{FileId, Tail};
+
+/// Changes are appended up to this length, or that of the whole checkpoint: then it is written
+/// anew.
+const CHANGES_BYTES: usize = 64 << 10;
+
+/// A text for [`crate::Checkpoint::write`].
+#[derive(Debug)]
+pub enum Write {
+    Whole(String),
+    Changes(String),
+}
+
+/// Knows what a checkpoint has.
+#[derive(Default)]
+pub struct Journal {
+    /// Of each content that is written, a hash of its line.
+    written: HashMap<FileId, u64>,
+    whole_bytes: usize,
+    changes_bytes: usize,
+    is_begun: bool,
+}
+
+impl Journal {
+    /// The text that has to be written next. `None`: nothing changed.
+    pub fn next(&mut self, tail: &Tail) -> Option<Write> {
+        if !self.is_begun {
+            return Some(Write::Whole(self.whole(tail)));
+        }
+        let mut text = String::new();
+        let mut count = 0;
+        for (id, file) in identified(tail) {
+            count += 1;
+            let mark = resolved_mark(file);
+            let hash = hash_of(file, mark);
+            if self.written.insert(id, hash) != Some(hash) {
+                add_line(&mut text, id.0, Some(&file.known_at(mark)));
+            }
+        }
+        if self.written.len() > count {
+            self.written.retain(|id, _| {
+                let is_there = tail.files.get(id).is_some_and(|file| file.is_identified);
+                if !is_there {
+                    add_line(&mut text, id.0, None);
+                }
+                is_there
+            });
+        }
+        if text.is_empty() {
+            return None;
+        }
+        self.changes_bytes += text.len();
+        if self.changes_bytes > self.whole_bytes.max(CHANGES_BYTES) {
+            return Some(Write::Whole(self.whole(tail)));
+        }
+        add_sum(&mut text);
+        Some(Write::Changes(text))
+    }
+
+    /// A text was not written: the next one is a whole checkpoint.
+    pub fn failed(&mut self) {
+        self.is_begun = false;
+    }
+
+    /// Contents that are missing come first, in the order in which they are forgotten.
+    fn whole(&mut self, tail: &Tail) -> String {
+        self.written.clear();
+        let mut files: Vec<(FileId, &File)> = identified(tail).collect();
+        files.sort_by_key(|(_, file)| {
+            let missing = (file.place == Place::Missing).then_some(file.seen_at);
+            (missing.is_none(), missing, &file.path)
+        });
+        let mut text = header();
+        for (id, file) in files {
+            let mark = resolved_mark(file);
+            self.written.insert(id, hash_of(file, mark));
+            add_line(&mut text, id.0, Some(&file.known_at(mark)));
+        }
+        add_sum(&mut text);
+        (self.whole_bytes, self.changes_bytes, self.is_begun) = (text.len(), 0, true);
+        text
+    }
+}
+
+fn identified(tail: &Tail) -> impl Iterator<Item = (FileId, &File)> {
+    tail.files.iter().filter(|(_, file)| file.is_identified).map(|(id, file)| (*id, file))
+}
+
+/// The place up to which a content is resolved.
+pub(crate) fn resolved_mark(file: &File) -> Mark {
+    file.begun.front().copied().unwrap_or(file.mark)
+}
+
+fn hash_of(file: &File, mark: Mark) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let path = file.known_path.as_ref().unwrap_or(&file.path);
+    (file.inode, file.head, path.as_os_str()).hash(&mut hasher);
+    (mark.offset, mark.records, mark.lead, mark.is_within).hash(&mut hasher);
+    hasher.finish()
+}
