@@ -5,6 +5,8 @@
 //! shares it, and the last one gets it: the checkpoint stays before the range until all of them are
 //! resolved.
 
+mod refused;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,6 +15,8 @@ use bytes::Bytes;
 use sluice_flow::source::Position;
 use sluice_operators::{Chain, Counts, Origin, Record, encode};
 use sluice_tail::FileId;
+
+use self::refused::Refused;
 
 /// Held records are let go at most this late.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,6 +29,9 @@ pub(super) struct Operators {
     chain: Chain,
     /// Records that have left the chain, for the next request.
     records: Vec<Record>,
+    /// Records that have left it, for the requests after the next one.
+    rest: VecDeque<Record>,
+    refused: Refused,
     /// Bytes of the lines that have entered it since the last request.
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
@@ -35,13 +42,16 @@ pub(super) struct Operators {
 
 impl Operators {
     pub(super) fn new(chain: Chain) -> Operators {
-        let (records, held, told) = (Vec::new(), HashMap::new(), None);
-        Operators { chain, records, bytes: 0, held, began: Instant::now(), told }
+        let (records, rest, held, told) = (Vec::new(), VecDeque::new(), HashMap::new(), None);
+        let (refused, began) = (Refused::default(), Instant::now());
+        Operators { chain, records, rest, refused, bytes: 0, held, began, told }
     }
 
     pub(super) fn push(&mut self, record: Record, line_bytes: usize) {
         self.bytes += line_bytes + RECORD_BYTES;
+        let before = self.records.len();
         self.chain.process(record, &mut self.records);
+        self.leave_out(before);
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -59,7 +69,9 @@ impl Operators {
     /// Lets go the records that were held for their time; at the end all of them.
     pub(super) fn flush(&mut self, is_end: bool) {
         let now = if is_end { Duration::MAX } else { self.began.elapsed() };
+        let before = self.records.len();
         self.chain.flush(now, &mut self.records);
+        self.leave_out(before);
     }
 
     /// The positions for the request of the records that have left: of ranges of which nothing is
@@ -78,7 +90,11 @@ impl Operators {
                 released.extend(shares.map(|(_, position)| position.share()));
             }
         }
-        let lowest = self.chain.held();
+        let mut lowest = self.chain.held();
+        for Origin { stream, range } in self.rest.iter().map(|record| &record.origin) {
+            let start = lowest.entry(*stream).or_insert(range.start);
+            *start = range.start.min(*start);
+        }
         self.held.retain(|id, ranges| {
             let lowest = lowest.get(&id.0).copied().unwrap_or(u64::MAX);
             while ranges.front().is_some_and(|(range, _)| range.end <= lowest) {
@@ -89,12 +105,16 @@ impl Operators {
         released
     }
 
+    /// The lowest offset of the file of which something is held.
+    pub(super) fn lowest_held(&self, id: FileId) -> Option<u64> {
+        if self.chain.held_bytes() > 0 { self.chain.held().get(&id.0).copied() } else { None }
+    }
+
     /// A range of a file has ended here.
     pub(super) fn end_range(&mut self, id: FileId, range: Range<u64>, position: &Position) {
         // Lines of which nothing has left fill no request.
         self.bytes = 0;
-        let lowest = || self.chain.held().get(&id.0).copied();
-        if self.chain.held_bytes() > 0 && lowest().is_some_and(|lowest| lowest < range.end) {
+        if self.lowest_held(id).is_some_and(|lowest| lowest < range.end) {
             self.held.entry(id).or_default().push_back((range, position.share()));
         }
     }

@@ -1,7 +1,10 @@
 //! Reads files in turns, at the pace that the door sets.
 
+mod held;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,10 +19,10 @@ use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
 use tokio::io::unix::AsyncFd;
 use tokio_util::sync::CancellationToken;
 
+use self::held::HeldFrom;
 use super::attributes::{Attributes, FileAttributes};
 use super::lines::{Lines, REQUEST_BYTES};
 use super::metrics::Counters;
-use super::operators::FLUSH_INTERVAL;
 use super::progress::Progress;
 use crate::receiver::Streams;
 
@@ -119,6 +122,9 @@ impl Reader {
             (&counters.truncated_files, counts.truncated),
             (&counters.rotated_files, counts.rotated),
             (&counters.failed_reads, counts.failed),
+            (&counters.closed_files, counts.closed),
+            (&counters.forgotten_files, counts.forgotten),
+            (&counters.shortened_files, counts.shortened),
         ] {
             Counters::add(counter, amount);
         }
@@ -193,7 +199,7 @@ impl Reader {
         let mut requests = 0;
         while requests < TURN_REQUESTS {
             let Some(route) = self.ingress.route(Signal::Logs) else { return Ok(false) };
-            let mut permit = self.admit(&*route, &mut window_bytes).await?;
+            let permit = self.admit(&*route, &mut window_bytes).await?;
             if self.stop.is_cancelled() {
                 return Ok(false);
             }
@@ -201,29 +207,18 @@ impl Reader {
             if self.tail.fill(id, window_bytes, now) == Turn::Over {
                 return Ok(true);
             }
-            let (range, outcome) = self.collect(id, window_bytes, now);
+            let (range, cut, outcome) = self.collect(id, window_bytes, now);
             if !range.is_empty() {
                 requests += 1;
                 self.tail.progressed(id, now);
-                let items = self.lines.items();
-                let position = self.progress.begin(id, range.clone());
-                let position = self.settled(id, range.clone(), position);
-                if items == 0 {
-                    position.iter().for_each(Position::resolve);
+                let waits = if self.lines.operators().is_some() {
+                    self.submit_left(id, range, cut, &route, permit).await?
                 } else {
-                    let payload = Payload::identity(self.lines.finish());
-                    permit.grow_to(payload.bytes.len())?;
-                    permit.shrink_to(payload.bytes.len());
-                    let metadata = Arc::default();
-                    let request = Request { payload, items, metadata, position, ranges: None };
-                    let receipt = match route.submit(request, permit) {
-                        Ok(receipt) => receipt,
-                        Err(refusal) => return Err(self.refused(id, range.start, items, refusal)),
-                    };
-                    if self.accepted(id, range, items, receipt).await {
-                        // The file may have changed while deliveries wanted nothing.
-                        return Ok(false);
-                    }
+                    self.submit_lines(id, range, route, permit).await?
+                };
+                if waits {
+                    // The file may have changed while deliveries wanted nothing.
+                    return Ok(false);
                 }
             }
             match outcome {
@@ -235,114 +230,41 @@ impl Reader {
         Ok(false)
     }
 
-    /// The position of the request that is made now, at the end of a range.
-    fn settled(
+    /// Submits lines as they are. Returns whether deliveries made it wait.
+    async fn submit_lines(
         &mut self,
         id: FileId,
-        range: std::ops::Range<u64>,
-        position: Position,
-    ) -> Option<Position> {
-        let Some(operators) = self.lines.operators() else { return Some(position) };
-        let start = range.start;
-        operators.end_range(id, range, &position);
-        let mut positions = operators.released(Some((id, start)));
-        positions.push(position);
-        operators.tell_failure(Instant::now());
-        self.holds = operators.held_bytes() > 0;
-        let counts = operators.counts();
-        for (counter, now, before) in [
-            (&self.counters.operator_errors, counts.errors, self.counts.errors),
-            (&self.counters.dropped_records, counts.dropped, self.counts.dropped),
-            (&self.counters.filtered_records, counts.filtered, self.counts.filtered),
-            (&self.counters.let_go_records, counts.let_go, self.counts.let_go),
-        ] {
-            Counters::add(counter, now - before);
-        }
-        self.counts = counts;
-        Position::of_all(positions)
-    }
-
-    /// Submits records that operators have held for their time.
-    async fn flush(&mut self) {
-        self.next_flush = Instant::now() + FLUSH_INTERVAL;
-        let Some(operators) = self.lines.operators() else { return };
-        let bytes = operators.held_bytes();
-        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
-        let arrived = ArrivedBody::default();
-        let admitted = tokio::select! {
-            admitted = route.admit(bytes + REQUEST_BYTES, &arrived) => admitted,
-            () = self.stop.cancelled() => return,
-        };
-        match admitted {
-            Ok(permit) => {
-                if let Some(receipt) = self.submit_held(route, permit, false) {
-                    let mut receipt = receipt;
-                    self.pause(receipt.paced()).await;
-                }
-            }
-            Err(Refusal::Retry { delay, .. }) => self.pause(tokio::time::sleep(delay)).await,
-            Err(_) => self.pause(tokio::time::sleep(PAUSE)).await,
-        }
-    }
-
-    /// Lets go all that operators hold, if there is room for it at once; otherwise it is read again
-    /// by the receiver that goes on here.
-    fn flush_at_end(&mut self) {
-        let Some(operators) = self.lines.operators() else { return };
-        let bytes = operators.held_bytes();
-        let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
-        if let Ok(permit) = route.admit_at_once(bytes + REQUEST_BYTES) {
-            drop(self.submit_held(route, permit, true));
-        }
-    }
-
-    fn submit_held(
-        &mut self,
+        range: Range<u64>,
         route: Arc<dyn IngressRoute>,
-        mut permit: Permit,
-        is_end: bool,
-    ) -> Option<Receipt> {
-        let operators = self.lines.operators()?;
-        operators.flush(is_end);
-        self.holds = operators.held_bytes() > 0;
-        let items = operators.items();
-        let position = Position::of_all(operators.released(None));
+        permit: Permit,
+    ) -> Result<bool, Refusal> {
+        let items = self.lines.items();
+        let position = self.progress.begin(id, range.clone());
         if items == 0 {
-            position.iter().for_each(Position::resolve);
-            return None;
+            position.resolve();
+            return Ok(false);
         }
-        let payload = Payload::identity(operators.finish());
-        // Refused records are read again, as their positions end unresolved.
-        permit.grow_to(payload.bytes.len()).ok()?;
-        permit.shrink_to(payload.bytes.len());
-        let metadata = Arc::default();
-        let request = Request { payload, items, metadata, position, ranges: None };
-        match route.submit(request, permit) {
+        let payload = Payload::identity(self.lines.finish());
+        match submit(route, payload, items, Some(position), Ok(permit)) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
-                Some(receipt)
+                self.passed(id, &range);
+                Ok(self.paced(receipt).await)
             }
-            Err(refusal) => {
-                Counters::add(&self.counters.refused_requests, 1);
-                tracing::warn!(?refusal, "records that operators held are refused: read again");
-                None
-            }
+            Err(refusal) => Err(self.refused(id, range.start, items, refusal)),
         }
     }
 
-    /// Waits until deliveries want more. Returns whether that took time.
-    async fn accepted(
-        &mut self,
-        id: FileId,
-        range: std::ops::Range<u64>,
-        items: u32,
-        mut receipt: Receipt,
-    ) -> bool {
-        Counters::add(&self.counters.accepted_records, u64::from(items));
+    /// A range is accepted.
+    fn passed(&mut self, id: FileId, range: &Range<u64>) {
         Counters::add(&self.counters.read_bytes, range.end - range.start);
         if self.poison.get(&id).is_some_and(|poison| poison.start < range.end) {
             self.poison.remove(&id);
         }
+    }
+
+    /// Waits until deliveries want more. Returns whether that took time.
+    async fn paced(&mut self, mut receipt: Receipt) -> bool {
         let waits = receipt.pace.is_some();
         self.pause(receipt.paced()).await;
         waits
@@ -383,13 +305,14 @@ impl Reader {
         admitted
     }
 
-    /// Makes one request of records that are there, reading on as far as needed.
+    /// Makes one request of records that are there, reading on as far as needed. Returns the range,
+    /// and the place in it from which on records are held by operators.
     fn collect(
         &mut self,
         id: FileId,
         window_bytes: usize,
         now: Instant,
-    ) -> (std::ops::Range<u64>, Turn) {
+    ) -> (Range<u64>, Option<u64>, Turn) {
         let start = self.tail.begin_range(id);
         let attributes = attributes_of(&self.tail, id, &self.files, &mut self.attributes);
         self.lines.begin(id, attributes);
@@ -397,6 +320,7 @@ impl Reader {
         if let Some(poison) = self.poison.get(&id) {
             (most, skips) = (poison.most, poison.skips && poison.start == start);
         }
+        let mut held = HeldFrom::default();
         let outcome = loop {
             if self.lines.is_full() || self.lines.items() >= most {
                 break Turn::Lines;
@@ -407,26 +331,47 @@ impl Reader {
                     self.poison.remove(&id);
                     break Turn::Lines;
                 }
-                Some(line) => self.lines.push(line),
-                None => match self.tail.fill(id, window_bytes, now) {
-                    Turn::Lines => {}
-                    outcome => break outcome,
-                },
+                Some(line) => {
+                    let place = (line.offset, line.number);
+                    self.lines.push(line);
+                    held.note(place, &mut self.lines);
+                }
+                None => {
+                    held.find(id, &mut self.lines, &self.tail);
+                    match self.tail.fill(id, window_bytes, now) {
+                        Turn::Lines => {}
+                        outcome => break outcome,
+                    }
+                }
             }
         };
-        (start..self.tail.end_range(id), outcome)
+        held.find(id, &mut self.lines, &self.tail);
+        let cut = held.found.filter(|at| self.tail.cut_range(id, *at)).map(|at| at.offset);
+        (start..self.tail.end_range(id), cut, outcome)
+    }
+
+    /// Counts what operators did.
+    fn count_operators(&mut self) {
+        let Some(operators) = self.lines.operators() else { return };
+        operators.tell_failure(Instant::now());
+        self.holds = operators.held_bytes() > 0;
+        let counts = operators.counts();
+        for (counter, amount) in [
+            (&self.counters.operator_errors, counts.errors - self.counts.errors),
+            (&self.counters.dropped_records, counts.dropped - self.counts.dropped),
+            (&self.counters.filtered_records, counts.filtered - self.counts.filtered),
+            (&self.counters.let_go_records, counts.let_go - self.counts.let_go),
+            (&self.counters.skipped_records, operators.take_left_out()),
+        ] {
+            Counters::add(counter, amount);
+        }
+        self.counts = counts;
     }
 
     /// A refusal that time does not change is for the data: it is read again in smaller requests,
     /// until the record at fault is alone.
     fn refused(&mut self, id: FileId, start: u64, items: u32, refusal: Refusal) -> Refusal {
-        let (Refusal::TooLarge { reason }
-        | Refusal::Invalid { reason }
-        | Refusal::Rejected { reason }
-        | Refusal::Failed { reason }) = &refusal
-        else {
-            return refusal;
-        };
+        let Some(reason) = final_reason(&refusal) else { return refusal };
         let path = self.tail.path(id).map(|path| path.display().to_string()).unwrap_or_default();
         let skips = items <= 1;
         if skips {
@@ -438,7 +383,33 @@ impl Reader {
             );
         }
         self.poison.insert(id, Poison { start, most: (items / 2).max(1), skips });
-        Refusal::Retry { delay: Duration::ZERO, reason: reason.clone() }
+        Refusal::Retry { delay: Duration::ZERO, reason: reason.to_owned() }
+    }
+}
+
+/// Asks for the memory that is still missing, and submits.
+fn submit(
+    route: Arc<dyn IngressRoute>,
+    payload: Payload,
+    items: u32,
+    position: Option<Position>,
+    permit: Result<Permit, Refusal>,
+) -> Result<Receipt, Refusal> {
+    let mut permit = permit?;
+    permit.grow_to(payload.bytes.len())?;
+    permit.shrink_to(payload.bytes.len());
+    let request = Request { payload, items, metadata: Arc::default(), position, ranges: None };
+    route.submit(request, permit)
+}
+
+/// The reason of a refusal that time does not change.
+fn final_reason(refusal: &Refusal) -> Option<&str> {
+    match refusal {
+        Refusal::TooLarge { reason }
+        | Refusal::Invalid { reason }
+        | Refusal::Rejected { reason }
+        | Refusal::Failed { reason } => Some(reason),
+        Refusal::Retry { .. } | Refusal::Overlaps => None,
     }
 }
 

@@ -126,3 +126,17 @@ async fn bytes_stay_bytes() {
     let records = scene.engine.records.lock().expect("is whole");
     assert_eq!(body(&records[0]), "Some(BytesValue([97, 255, 0, 10, 98]))");
 }
+
+/// Guarantee: files that are delivered are deleted, if that is wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_deleted_once_they_are_delivered() {
+    let scene = Scene::start("poll_interval: 50ms, delete_after_read: true").await;
+    scene.engine.holds.store(true, Ordering::SeqCst);
+    scene.append("a", "1\n2\n");
+    scene.until_lines(2).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(scene.path("a").exists(), "it is not delivered");
+    scene.engine.release();
+    until("the file is deleted", || !scene.path("a").exists()).await;
+    assert_eq!(scene.engine.count(), 2);
+}

@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     pub(crate) refusals: AtomicU64,
     pub(crate) drops: AtomicU64,
     pub(crate) delays: AtomicU64,
+    /// The most memory of a request, if it has a limit.
+    pub(crate) most_bytes: Option<usize>,
     /// A record with this text is refused for good.
     pub(crate) poison: Option<&'static str>,
     pub(crate) memory_bytes: AtomicUsize,
@@ -78,7 +80,10 @@ pub(crate) fn body(record: &LogRecord) -> String {
 }
 
 impl MemoryPool for Engine {
-    fn take(&self, _: usize, bytes: usize) -> Result<(), Refusal> {
+    fn take(&self, held_bytes: usize, bytes: usize) -> Result<(), Refusal> {
+        if self.most_bytes.is_some_and(|most| held_bytes + bytes > most) {
+            return Err(Refusal::TooLarge { reason: "it is too large".to_owned() });
+        }
         let now = self.memory_bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
         self.peak_bytes.fetch_max(now, Ordering::SeqCst);
         Ok(())

@@ -1,6 +1,7 @@
 //! The `filelog` receiver before an engine that refuses, delays and drops.
 
 mod delivery;
+mod finally_refused;
 mod harness;
 mod operators;
 mod restarts;

@@ -57,6 +57,33 @@ async fn a_part_that_waits_for_its_end_holds_the_checkpoint_back() {
     assert_eq!(lines["one-two"], 1);
 }
 
+/// Scenario: a line of which the first part has come is behind many others of one request, and the
+/// receiver ends, or is replaced, where nothing is taken any more. Guarantee: the next one reads
+/// again from that part on, and nothing before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_before_a_part_that_waits_are_not_read_again() {
+    for is_reload in [false, true] {
+        let mut scene = Scene::start(CONTAINER).await;
+        let mut text: String =
+            (0..500).map(|index| part("stdout", "F", &format!("{index}"))).collect();
+        text += &part("stdout", "P", "one-");
+        scene.append("a", &text);
+        scene.until_lines(500).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        scene.engine.is_closed.store(true, Ordering::SeqCst);
+        let streams = scene.stop().await;
+        if is_reload {
+            scene.streams = streams;
+        }
+        scene.engine.is_closed.store(false, Ordering::SeqCst);
+        scene.serve().await;
+        scene.append("a", &part("stdout", "F", "two"));
+        until("the line arrives", || scene.engine.lines().contains_key("one-two")).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(scene.engine.count(), 501, "reload: {is_reload}");
+    }
+}
+
 /// Scenario: lines of two streams come in parts, mixed, in several files. The engine refuses and
 /// loses some requests, and the receiver is restarted. Guarantee: each line arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,93 @@
+//! Records that have left operators and are refused for good.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::harness::{Engine, Scene};
+
+/// Each line is held until the next one comes, or for a while.
+const HOLDING: &str = "poll_interval: 50ms, operators: [{type: recombine, combine_field: body, \
+    is_first_entry: 'body matches \"^[a-z]\"', force_flush_period: 300ms}]";
+
+fn skipped(scene: &Scene) -> u64 {
+    scene.counters.skipped_records.load(Ordering::Relaxed)
+}
+
+/// Scenario: records of several files are held, are let go together as their time is over, and one
+/// of them is refused for good. Guarantee: it alone is left out, and counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_record_that_is_refused_for_good_holds_up_no_other() {
+    let engine = Engine { poison: Some("poison"), ..Engine::default() };
+    let mut scene = Scene::start_with(HOLDING, engine).await;
+    for file in ["a", "b", "c"] {
+        scene.append(file, &format!("{file} first\n"));
+    }
+    scene.append("b", "poison\n");
+    scene.until_lines(3).await;
+    // All that comes later arrives too.
+    for file in ["a", "b", "c"] {
+        scene.append(file, &format!("{file} second\n{file} third\n"));
+    }
+    scene.until_lines(9).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(skipped(&scene), 1);
+    let lines = scene.engine.lines();
+    assert!(lines.len() == 9 && lines.values().all(|times| *times == 1), "{lines:?}");
+    scene.restart().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.engine.count(), 9, "the checkpoint has passed all");
+    assert_eq!(scene.engine.memory_bytes.load(Ordering::SeqCst), 0);
+}
+
+/// Scenario: a record that leaves an operator with others is refused for good, in the middle of a
+/// file. Guarantee: it alone is left out, and counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_of_operators_that_is_refused_for_good_holds_up_no_other() {
+    let engine = Engine { poison: Some("poison\n1"), ..Engine::default() };
+    let scene = Scene::start_with(&HOLDING.replace("300ms", "60s"), engine).await;
+    let entries = |range: std::ops::Range<usize>| -> String {
+        range.map(|index| format!("x{index}\n0\n")).collect()
+    };
+    scene.append("a", &(entries(0..300) + "poison\n1\n" + &entries(300..1000) + "y\n"));
+    scene.until_lines(1000).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let lines = scene.engine.lines();
+    let doubled: Vec<_> = lines.iter().filter(|(_, times)| **times != 1).take(5).collect();
+    assert!(lines.len() == 1000 && doubled.is_empty(), "{} lines, {doubled:?}", lines.len());
+    assert_eq!(skipped(&scene), 1);
+}
+
+/// Scenario: each line becomes two records, and one of them is refused for good. Guarantee: the
+/// line is left out, and reading goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_two_records_that_is_refused_for_good_holds_up_no_other() {
+    let engine = Engine { poison: Some("poison"), ..Engine::default() };
+    let options = "poll_interval: 50ms, operators: [\
+        {type: noop, id: n, output: [one, two]}, \
+        {type: add, id: one, field: attributes.way, value: one, output: end}, \
+        {type: add, id: two, field: attributes.way, value: two, output: end}, \
+        {type: noop, id: end}]";
+    let scene = Scene::start_with(options, engine).await;
+    scene.append("a", "1\n2\n3\npoison\n4\n5\n");
+    scene.until_lines(10).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.engine.count(), 10);
+    assert_eq!(skipped(&scene), 2);
+}
+
+/// Scenario: a record needs more memory than a request may have. Guarantee: it is left out, and
+/// reading goes on behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_is_too_large_for_the_memory_holds_up_no_other() {
+    let engine = Engine { most_bytes: Some(560 << 10), ..Engine::default() };
+    let scene = Scene::start_with(&HOLDING.replace("300ms", "60s"), engine).await;
+    let large: String = (0..100).map(|_| "0".repeat(8 << 10) + "\n").collect();
+    scene.append("a", &("before\n".to_owned() + "large\n" + &large + "after 1\nafter 2\n"));
+    scene.until_lines(2).await;
+    scene.append("a", "after 3\nend\n");
+    scene.until_lines(4).await;
+    let lines = scene.engine.lines();
+    let starts: Vec<&str> = lines.keys().map(|line| &line[..line.len().min(7)]).collect();
+    assert_eq!(starts, ["after 1", "after 2", "after 3", "before"]);
+    assert_eq!(skipped(&scene), 1);
+}
