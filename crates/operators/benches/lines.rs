@@ -25,8 +25,10 @@ fn main() {
         r#""duration_ms":12.75,"user_agent":"Mozilla/5.0 (X11; Linux x86_64)","#,
         r#""trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#,
     );
-    let nginx = "10.1.2.3 - alice [13/Apr/2024:07:59:37 +0000] \
-                 \"GET /api/v1/orders/12345 HTTP/1.1\" 200 5316 \"https://example.com/start\" \"Mozilla/5.0 (X11; Linux x86_64)\"";
+    let nginx = concat!(
+        r#"10.1.2.3 - alice [13/Apr/2024:07:59:37 +0000] "GET /api/v1/orders/12345 HTTP/1.1" "#,
+        r#"200 5316 "https://example.com/start" "Mozilla/5.0 (X11; Linux x86_64)""#,
+    );
     let docker = format!(
         "{{\"log\":{:?},\"stream\":\"stdout\",\"time\":\"2024-04-13T07:59:37.505201169Z\"}}",
         format!("{text}\n")

@@ -1,6 +1,6 @@
 //! The escapes of Go's literals, which those of expressions have too.
 
-/// What an escape stands for.
+/// The meaning of an escape.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Escape {
     /// `\n`, `\\`: a character of ASCII.
