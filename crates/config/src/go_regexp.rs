@@ -83,14 +83,16 @@ impl Translation<'_> {
 
     /// Whether the text after an opening brace makes it a repetition: `n}`, `n,}` or `n,m}`.
     fn is_repetition(&self) -> bool {
-        let rest: String = self.rest.clone().collect();
-        let Some((inside, _)) = rest.split_once('}') else { return false };
-        let is_number =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        match inside.split_once(',') {
-            None => is_number(inside),
-            Some((low, high)) => is_number(low) && (high.is_empty() || is_number(high)),
+        let (mut has_low, mut has_comma) = (false, false);
+        for character in self.rest.clone() {
+            match character {
+                '0'..='9' => has_low |= !has_comma,
+                ',' if !has_comma => has_comma = true,
+                '}' => return has_low,
+                _ => return false,
+            }
         }
+        false
     }
 
     /// Translates the rest of an escape, behind its backslash.
@@ -213,6 +215,21 @@ mod tests {
             matches("(?i)^k$", "K") && matches(r"^\pL$", "é") && matches(r"^\x{e9}$", "é"),
             "left as they are"
         );
+    }
+
+    /// Scenario: a pattern of nothing but braces. Guarantee: the time grows with its length, not
+    /// with the square of it, which would be minutes.
+    #[test]
+    fn many_braces_take_little_time() {
+        let began = std::time::Instant::now();
+        let translated = translate(&"{".repeat(400_000));
+        assert_eq!(translated.len(), 800_000);
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        for (go, expected) in
+            [("{1}{2,}{3,4}", "{1}{2,}{3,4}"), ("{,1}{}{1,2,", "\\{,1}\\{}\\{1,2,")]
+        {
+            assert_eq!(translate(go), expected);
+        }
     }
 
     /// A pattern that Go refuses, or that this engine cannot match, is refused with a reason in one
