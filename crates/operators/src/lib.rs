@@ -10,6 +10,7 @@
 
 mod chain;
 mod encode;
+mod escape;
 mod expression;
 mod field;
 mod operator;

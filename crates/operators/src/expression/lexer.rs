@@ -1,5 +1,7 @@
 //! Text to tokens.
 
+use crate::escape::{Escape, escape, number};
+
 /// A token. Brackets and the words that are operators (`matches`, `not`, `let`) are signs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'t> {
@@ -166,59 +168,54 @@ fn raw(rest: &str, at: usize) -> Step<(Token<'_>, usize)> {
 fn unescape(text: &str, at: usize, is_bytes: bool) -> Step<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some(escape) = rest.find('\\') {
-        out.extend_from_slice(&rest.as_bytes()[..escape]);
-        let place = at + text.len() - rest.len() + escape;
-        let kind = rest[escape + 1..].chars().next().unwrap_or('\\');
-        rest = &rest[escape + 1 + kind.len_utf8().min(rest.len() - escape - 1)..];
-        let simple = match kind {
-            'a' => 7,
-            'b' => 8,
-            'f' => 12,
-            'n' => b'\n',
-            'r' => b'\r',
-            't' => b'\t',
-            'v' => 11,
-            '\\' | '\'' | '"' | '`' | '?' => kind as u8,
-            _ => {
-                let (code, len) = match kind {
-                    'x' | 'X' => code(rest, 2, 16),
-                    'u' if rest.starts_with('{') && !is_bytes => braced(rest),
-                    'u' if !is_bytes => code(rest, 4, 16),
-                    'U' if !is_bytes => code(rest, 8, 16),
-                    '0'..='3' => code(rest, 2, 8)
-                        .map(|(low, len)| (kind.to_digit(8).unwrap_or_default() * 64 + low, len)),
-                    _ => None,
-                }
-                .filter(|(code, _)| *code <= u32::from(char::MAX))
-                .ok_or_else(|| Fault { at: place, reason: no_escape(kind) })?;
-                rest = &rest[len..];
-                if is_bytes {
-                    out.push(code as u8);
-                } else {
-                    let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                }
+    while let Some(place) = rest.find('\\') {
+        out.extend_from_slice(&rest.as_bytes()[..place]);
+        let at = at + text.len() - rest.len() + place;
+        let behind = &rest[place + 1..];
+        let (escape, behind) = escaped(behind)
+            .filter(|(escape, _)| match escape {
+                Escape::Code(code) => !is_bytes && *code <= u32::from(char::MAX),
+                _ => true,
+            })
+            .ok_or_else(|| Fault {
+                at,
+                reason: no_escape(behind.chars().next().unwrap_or('\\')),
+            })?;
+        rest = behind;
+        let code = match escape {
+            Escape::Simple(byte) => u32::from(byte),
+            Escape::Byte(byte) if is_bytes => {
+                out.push(byte);
                 continue;
             }
+            Escape::Byte(byte) => u32::from(byte),
+            Escape::Code(code) => code,
         };
-        out.push(simple);
+        let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     }
     out.extend_from_slice(rest.as_bytes());
     Ok(out)
 }
 
+/// Those of Go, and a few more.
+fn escaped(text: &str) -> Option<(Escape, &str)> {
+    let mark = text.as_bytes().first()?;
+    match mark {
+        b'`' | b'?' => Some((Escape::Simple(*mark), &text[1..])),
+        b'X' => {
+            let (code, rest) = number(&text[1..], 2, 16)?;
+            Some((Escape::Byte(u8::try_from(code).ok()?), rest))
+        }
+        b'u' if text[1..].starts_with('{') => {
+            let (digits, rest) = text[2..].split_once('}')?;
+            let (code, _) = number(digits, digits.len(), 16).filter(|_| digits.len() <= 6)?;
+            Some((Escape::Code(code), rest))
+        }
+        _ => escape(text),
+    }
+}
+
 fn no_escape(kind: char) -> String {
     format!("`\\{kind}` is no escape: write `\\\\{kind}`, or the string in backquotes")
-}
-
-fn code(rest: &str, digits: usize, radix: u32) -> Option<(u32, usize)> {
-    let digits = rest.get(..digits).filter(|text| text.chars().all(|it| it.is_digit(radix)))?;
-    Some((u32::from_str_radix(digits, radix).ok()?, digits.len()))
-}
-
-fn braced(rest: &str) -> Option<(u32, usize)> {
-    let end = rest.find('}').filter(|end| (2..=7).contains(end))?;
-    let (code, _) = code(&rest[1..], end - 1, 16)?;
-    Some((code, end + 1))
 }

@@ -3,6 +3,7 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
+use crate::escape::{Escape, escape};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::read;
@@ -44,7 +45,7 @@ fn unquoted(text: &str) -> Option<String> {
         count += 1;
         match character {
             '\n' => return None,
-            '\\' => rest = escape(rest, quote, &mut out)?,
+            '\\' => rest = unescape(rest, quote, &mut out)?,
             _ if character == quote => return None,
             _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
         }
@@ -55,40 +56,15 @@ fn unquoted(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Reads an escape, whose backslash was read; answers the rest.
-fn escape<'t>(text: &'t str, quote: char, out: &mut Vec<u8>) -> Option<&'t str> {
-    let kind = text.chars().next()?;
-    let rest = &text[kind.len_utf8()..];
-    let simple = match kind {
-        'a' => 7,
-        'b' => 8,
-        'f' => 12,
-        'n' => b'\n',
-        'r' => b'\r',
-        't' => b'\t',
-        'v' => 11,
-        '\\' => b'\\',
-        '\'' | '"' if kind == quote => kind as u8,
-        'x' => return byte(rest, 2, 16, out),
-        '0'..='7' => return byte(text, 3, 8, out),
-        'u' | 'U' => {
-            let digits = if kind == 'u' { 4 } else { 8 };
-            let code = number(rest, digits, 16)?;
+/// Reads an escape, whose backslash was read; answers the rest. A quote is escaped only in its own.
+fn unescape<'t>(text: &'t str, quote: char, out: &mut Vec<u8>) -> Option<&'t str> {
+    let (escape, rest) = escape(text)?;
+    match escape {
+        Escape::Simple(other @ (b'\'' | b'"')) if char::from(other) != quote => return None,
+        Escape::Simple(byte) | Escape::Byte(byte) => out.push(byte),
+        Escape::Code(code) => {
             out.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut [0; 4]).as_bytes());
-            return Some(&rest[digits..]);
         }
-        _ => return None,
-    };
-    out.push(simple);
+    }
     Some(rest)
-}
-
-fn byte<'t>(text: &'t str, digits: usize, radix: u32, out: &mut Vec<u8>) -> Option<&'t str> {
-    out.push(u8::try_from(number(text, digits, radix)?).ok()?);
-    Some(&text[digits..])
-}
-
-fn number(text: &str, digits: usize, radix: u32) -> Option<u32> {
-    let digits = text.get(..digits).filter(|text| text.chars().all(|it| it.is_digit(radix)))?;
-    u32::from_str_radix(digits, radix).ok()
 }
