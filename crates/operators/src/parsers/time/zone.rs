@@ -1,5 +1,7 @@
 //! Time zones: the offset at a time, and of an abbreviation.
 
+use std::sync::OnceLock;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -87,11 +89,29 @@ impl Location {
 
     /// The offset of an abbreviation that is the name of a zone anywhere.
     pub(super) fn global_offset_of(abbreviation: &str, local: i64) -> Option<i64> {
-        if !GLOBAL.contains(&abbreviation) {
-            return None;
-        }
-        let location = Location::named(abbreviation).ok()?;
+        let location = global(abbreviation)?;
         let offset = location.offset_of(abbreviation, local);
         Some(offset.unwrap_or_else(|| local - location.unix(local)))
+    }
+}
+
+/// The zone of such a name. Kept: to find all its abbreviations takes far longer than a line may.
+fn global(abbreviation: &str) -> Option<&'static Location> {
+    static FOUND: [OnceLock<Option<Location>>; GLOBAL.len()] =
+        [const { OnceLock::new() }; GLOBAL.len()];
+    let place = GLOBAL.iter().position(|name| *name == abbreviation)?;
+    FOUND[place].get_or_init(|| Location::named(abbreviation).ok()).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantee: a zone that an abbreviation names is read once, not for each line.
+    #[test]
+    fn zones_of_abbreviations_are_kept() {
+        assert!(std::ptr::eq(global("CET").unwrap(), global("CET").unwrap()));
+        assert_eq!(Location::global_offset_of("CET", 0), Some(3600));
+        assert_eq!(Location::global_offset_of("ABC", 0), None);
     }
 }
