@@ -56,9 +56,14 @@ pub(super) fn combine<'a>(
 ) -> Outcome<Val<'a>> {
     let either_is_nil = matches!(one, Val::Nil) || matches!(other, Val::Nil);
     Ok(match how {
-        Binary::Equal => Val::Bool(equal(&one, &other)),
-        Binary::NotEqual => Val::Bool(!equal(&one, &other)),
-        Binary::In => Val::Bool(is_in(&one, &other)?),
+        Binary::Equal | Binary::NotEqual => {
+            machine.compared(&one, &other)?;
+            Val::Bool(equal(&one, &other) == (how == Binary::Equal))
+        }
+        Binary::In => {
+            machine.searched(&other)?;
+            Val::Bool(is_in(&one, &other)?)
+        }
         Binary::Matches | Binary::Contains | Binary::StartsWith | Binary::EndsWith
             if either_is_nil =>
         {
@@ -66,10 +71,14 @@ pub(super) fn combine<'a>(
         }
         Binary::Matches => {
             machine.spend(PATTERN_STEPS)?;
+            machine.searched(&one)?;
             let pattern = Pattern::new(text(&other)?).or_else(failed)?;
             Val::Bool(matches(&pattern, &one)?)
         }
-        Binary::Contains => Val::Bool(text(&one)?.contains(text(&other)?)),
+        Binary::Contains => {
+            machine.searched(&one)?;
+            Val::Bool(text(&one)?.contains(text(&other)?))
+        }
         Binary::StartsWith => Val::Bool(text(&one)?.starts_with(text(&other)?)),
         Binary::EndsWith => Val::Bool(text(&one)?.ends_with(text(&other)?)),
         Binary::Range => {

@@ -6,7 +6,7 @@ use sluice_otlp::AnyValue;
 
 use super::arithmetic::{add, combine, compare, matches};
 use super::tree::{Binary, Each, Kind, Node, Pointer, Unary, Variable};
-use super::value::{NO_TIME, Val, depth};
+use super::value::{KEY_BYTES, NO_TIME, VALUE_BYTES, Val, depth};
 use crate::record::Record;
 
 /// Nodes that one evaluation may visit.
@@ -15,6 +15,8 @@ const STEPS_LIMIT: usize = 100_000;
 const BYTES_LIMIT: usize = 8 << 20;
 /// Levels of arrays and maps within each other.
 const DEPTH_LIMIT: usize = 60;
+/// Bytes that are compared or searched in a step.
+const STEP_BYTES: usize = 256;
 
 /// Why there is no value.
 #[derive(Debug)]
@@ -70,6 +72,33 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Notes the work of searching a text, a list, or the keys of a map.
+    pub(super) fn searched(&mut self, value: &Val<'_>) -> Outcome<()> {
+        let bytes = match value {
+            Val::Map(map) => map.len() * (KEY_BYTES + VALUE_BYTES),
+            value => value.size(),
+        };
+        self.spend(bytes / STEP_BYTES)
+    }
+
+    /// Notes the work of comparing two values: no more than the smaller one is read.
+    pub(super) fn compared(&mut self, one: &Val<'_>, other: &Val<'_>) -> Outcome<()> {
+        let are_alike = match (one, other) {
+            (Val::Text(_), Val::Text(_)) | (Val::Bytes(_), Val::Bytes(_)) => true,
+            (Val::Array(one), Val::Array(other)) => one.len() == other.len(),
+            (Val::Map(one), Val::Map(other)) => one.len() == other.len(),
+            _ => false,
+        };
+        let bytes = if are_alike { one.size().min(other.size()) } else { 0 };
+        self.spend(bytes / STEP_BYTES)
+    }
+
+    /// A value that is kept, which is copied if it is borrowed.
+    fn kept(&mut self, value: Val<'a>) -> Outcome<AnyValue> {
+        self.charge(VALUE_BYTES + value.size())?;
+        Ok(value.into_value())
+    }
+
     pub(super) fn text(&mut self, text: String) -> Outcome<Val<'a>> {
         self.charge(text.len())?;
         Ok(Val::Text(Cow::Owned(text)))
@@ -80,7 +109,12 @@ impl<'a> Machine<'a> {
     }
 
     fn composed(&mut self, value: Val<'a>) -> Outcome<Val<'a>> {
-        self.charge(value.weight())?;
+        self.charge(value.size())?;
+        self.nested(value)
+    }
+
+    /// The value, unless it nests too deeply. Its parts were charged.
+    fn nested(&self, value: Val<'a>) -> Outcome<Val<'a>> {
         let below = match &value {
             Val::Array(items) => items.iter().map(depth).max(),
             Val::Map(map) => map.iter().map(|(_, value)| depth(value)).max(),
@@ -121,6 +155,7 @@ impl<'a> Machine<'a> {
                 let mut left = self.eval(&nodes[0])?;
                 for (sign, node) in signs.iter().zip(&nodes[1..]) {
                     let right = self.eval(node)?;
+                    self.compared(&left, &right)?;
                     if !compare(*sign, &left, &right)? {
                         return Ok(Val::Bool(false));
                     }
@@ -136,7 +171,11 @@ impl<'a> Machine<'a> {
                 let right = self.eval(&sides[1])?;
                 return combine(self, *how, left, right);
             }
-            Kind::Matches(of, pattern) => Val::Bool(matches(pattern, &self.eval(of)?)?),
+            Kind::Matches(of, pattern) => {
+                let of = self.eval(of)?;
+                self.searched(&of)?;
+                Val::Bool(matches(pattern, &of)?)
+            }
             Kind::Member { of, key, is_optional } => {
                 let of = self.eval(of)?;
                 if *is_optional && matches!(of, Val::Nil) {
@@ -162,9 +201,10 @@ impl<'a> Machine<'a> {
             Kind::Array(nodes) => {
                 let mut items = Vec::new();
                 for node in nodes {
-                    items.push(self.eval(node)?.into_value());
+                    let item = self.eval(node)?;
+                    items.push(self.kept(item)?);
                 }
-                return self.array(items);
+                return self.nested(Val::Array(Cow::Owned(items)));
             }
             Kind::Map(pairs) => {
                 let mut map = Vec::new();
@@ -172,10 +212,11 @@ impl<'a> Machine<'a> {
                     let Val::Text(key) = self.eval(key)? else {
                         return failed("a key of a map must be a string".to_owned());
                     };
-                    let value = self.eval(value)?.into_value();
-                    crate::field::put(&mut map, key.into_owned(), value);
+                    let value = self.eval(value)?;
+                    self.charge(KEY_BYTES + key.len())?;
+                    crate::field::put(&mut map, key.into_owned(), self.kept(value)?);
                 }
-                return self.composed(Val::Map(Cow::Owned(map)));
+                return self.nested(Val::Map(Cow::Owned(map)));
             }
             Kind::Let(inside) => {
                 let value = self.eval(&inside[0])?;
@@ -330,7 +371,7 @@ impl<'a> Machine<'a> {
             let value = value?;
             match each {
                 Each::Map => {
-                    kept.push(value.into_value());
+                    kept.push(self.kept(value)?);
                     continue;
                 }
                 Each::Sum => {
@@ -351,7 +392,7 @@ impl<'a> Machine<'a> {
                 (Each::Any, true) => return Ok(Val::Bool(true)),
                 (Each::None, true) => return Ok(Val::Bool(false)),
                 (Each::Find, true) => return Ok(item),
-                (Each::Filter, true) => kept.push(item.into_value()),
+                (Each::Filter, true) => kept.push(self.kept(item)?),
                 (_, holds) => found += usize::from(holds),
             }
         }
@@ -360,7 +401,7 @@ impl<'a> Machine<'a> {
             Each::Any => Ok(Val::Bool(false)),
             Each::One => Ok(Val::Bool(found == 1)),
             Each::Count => Ok(Val::Int(found as i64)),
-            Each::Filter | Each::Map => self.array(kept),
+            Each::Filter | Each::Map => self.nested(Val::Array(Cow::Owned(kept))),
             Each::Reduce if len == 0 && nodes.len() < 3 => {
                 failed("`reduce` of an empty array needs an initial value".to_owned())
             }

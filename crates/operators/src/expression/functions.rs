@@ -77,8 +77,11 @@ macro_rules! function {
 }
 
 static FUNCTIONS: [Function; 27] = [
-    function!("len", 1..=1, NUMBER, |_, of| match &of[0] {
-        Val::Text(text) => Ok(count(text.chars().count())),
+    function!("len", 1..=1, NUMBER, |machine, of| match &of[0] {
+        whole @ Val::Text(text) => {
+            machine.searched(whole)?;
+            Ok(count(text.chars().count()))
+        }
         Val::Bytes(bytes) => Ok(count(bytes.len())),
         Val::Array(items) => Ok(count(items.len())),
         Val::Map(map) => Ok(count(map.len())),
@@ -156,10 +159,12 @@ static FUNCTIONS: [Function; 27] = [
         }
         Ok(Val::Text(Cow::Owned(joined)))
     }),
-    function!("indexOf", 2..=2, NUMBER, |_, of| {
+    function!("indexOf", 2..=2, NUMBER, |machine, of| {
+        machine.searched(&of[0])?;
         Ok(text(&of[0])?.find(text(&of[1])?).map_or(Val::Int(-1), count))
     }),
-    function!("lastIndexOf", 2..=2, NUMBER, |_, of| {
+    function!("lastIndexOf", 2..=2, NUMBER, |machine, of| {
+        machine.searched(&of[0])?;
         Ok(text(&of[0])?.rfind(text(&of[1])?).map_or(Val::Int(-1), count))
     }),
     function!("hasPrefix", 2..=2, None, |_, of| {
@@ -200,11 +205,13 @@ static FUNCTIONS: [Function; 27] = [
         Ok(machine.member(from, &key).unwrap_or(Val::Nil))
     }),
     function!("keys", 1..=1, ARRAY, |machine, of| {
+        machine.charge(of[0].size())?;
         let keys: Vec<_> =
             map(&of[0])?.iter().map(|(key, _)| AnyValue::String(key.clone())).collect();
         machine.array(keys)
     }),
     function!("values", 1..=1, ARRAY, |machine, of| {
+        machine.charge(of[0].size())?;
         let values: Vec<_> = map(&of[0])?.iter().map(|(_, value)| value.clone()).collect();
         machine.array(values)
     }),

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
+use sluice_otlp::AnyValue;
 
 use super::{Expression, Template};
 use crate::record::Record;
@@ -326,6 +327,39 @@ fn templates_have_expressions_within_text() {
     }
     assert!(Template::compile("EXPR(1 +)").is_err());
     assert!(Template::compile("EXPR(1)").unwrap().render(&record()).is_err());
+}
+
+/// Scenario: a few elements, for each of which a long text or list is copied, compared or searched.
+/// Guarantee: each is charged by its size, before it is copied.
+#[test]
+fn work_on_long_values_is_charged_by_their_size() {
+    let text = AnyValue::String("x".repeat(1 << 20));
+    let number = |number: i64| AnyValue::Int(number);
+    let items = AnyValue::Array((0..1000).map(number).collect());
+    let long = AnyValue::Array((0..10_000).map(number).collect());
+    let entry = |key: &str, value: &AnyValue| (key.to_owned(), value.clone());
+    let entries = [("text", &text), ("same", &text), ("items", &items), ("long", &long)];
+    let body = entries.map(|(key, value)| entry(key, value)).to_vec();
+    let record = Record { body: AnyValue::Map(body), ..record() };
+    for (text, expected) in [
+        ("map(body.items, body.text)", "bytes"),
+        ("map(body.items, body.long)", "bytes"),
+        ("map(body.items, [body.text])", "bytes"),
+        ("map(body.items, [{k: body.text}])", "bytes"),
+        ("map(body.items, values(body))", "bytes"),
+        ("all(body.items, body.text == body.same)", "steps"),
+        ("all(body.items, body.text <= body.same)", "steps"),
+        ("none(body.items, body.text contains 'y')", "steps"),
+        ("none(body.items, body.text matches 'y')", "steps"),
+        ("none(body.items, -1 in body.long)", "steps"),
+        ("all(body.items, len(body.text) > 0)", "steps"),
+    ] {
+        let failure = Expression::compile(text).unwrap().value(&record).unwrap_err();
+        assert!(failure.contains(&format!(" {expected}")), "{failure}");
+    }
+    for text in ["body.text == body.same", "body.text contains 'y'", "9999 in body.long"] {
+        assert!(Expression::compile(text).unwrap().value(&record).is_ok(), "once is fine: {text}");
+    }
 }
 
 /// Text of the language's words in any order.

@@ -83,13 +83,13 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Bytes of memory that the value takes if it is not borrowed.
-    pub(super) fn weight(&self) -> usize {
+    /// Bytes behind the value: of its text, or of the values within it.
+    pub(super) fn size(&self) -> usize {
         match self {
-            Val::Text(Cow::Owned(text)) => text.len(),
-            Val::Bytes(Cow::Owned(bytes)) => bytes.len(),
+            Val::Text(text) => text.len(),
+            Val::Bytes(bytes) => bytes.len(),
             Val::Array(items) => items.iter().map(weight).sum(),
-            Val::Map(map) => map.iter().map(|(key, value)| 24 + key.len() + weight(value)).sum(),
+            Val::Map(map) => map_weight(map),
             _ => 0,
         }
     }
@@ -136,15 +136,24 @@ impl<'a> Val<'a> {
     }
 }
 
+/// Memory of a value and of the key of one, each without its text.
+pub(super) const VALUE_BYTES: usize = 32;
+pub(super) const KEY_BYTES: usize = 24;
+
 /// Bytes of memory that a value takes, roughly.
 pub(crate) fn weight(value: &AnyValue) -> usize {
-    32 + match value {
-        AnyValue::String(text) => text.len(),
-        AnyValue::Bytes(bytes) => bytes.len(),
-        AnyValue::Array(items) => items.iter().map(weight).sum(),
-        AnyValue::Map(map) => map.iter().map(|(key, value)| 24 + key.len() + weight(value)).sum(),
-        _ => 0,
-    }
+    VALUE_BYTES
+        + match value {
+            AnyValue::String(text) => text.len(),
+            AnyValue::Bytes(bytes) => bytes.len(),
+            AnyValue::Array(items) => items.iter().map(weight).sum(),
+            AnyValue::Map(map) => map_weight(map),
+            _ => 0,
+        }
+}
+
+fn map_weight(map: &[(String, AnyValue)]) -> usize {
+    map.iter().map(|(key, value)| KEY_BYTES + key.len() + weight(value)).sum()
 }
 
 /// Whole and fractional numbers compare by value, maps without order.
