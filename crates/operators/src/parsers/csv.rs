@@ -4,7 +4,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use super::parser::Parser;
-use super::values::{Map, keep_last, kind_of};
+use super::values::{Budget, Map, VALUES_LIMIT, keep_last, kind_of};
 use crate::operator::Transform;
 use crate::record::Record;
 
@@ -120,14 +120,23 @@ impl Transform for CsvParser {
                 }
             };
             if *text != self.header.text {
+                if text.matches(self.header_delimiter).count() >= VALUES_LIMIT {
+                    return Err(format!("the attribute `{attribute}` has too many names"));
+                }
                 self.header = Header::new(text.clone(), self.header_delimiter);
             }
         }
         let CsvParser { parser, delimiter, quotes, header, .. } = self;
         parser.apply(record, |text| {
+            let mut budget = Budget::default();
             let values = match quotes {
-                Quotes::Ignored => text.split(*delimiter).map(str::to_owned).collect(),
-                _ => read_row(text, *delimiter, *quotes == Quotes::Lazy)?,
+                Quotes::Ignored => {
+                    let values = text.split(*delimiter);
+                    values
+                        .map(|value| budget.take().map(|()| value.to_owned()))
+                        .collect::<Result<_, _>>()?
+                }
+                _ => read_row(text, *delimiter, *quotes == Quotes::Lazy, &mut budget)?,
             };
             let (expected, found) = (header.names.len(), values.len());
             if found != expected {
@@ -143,7 +152,12 @@ impl Transform for CsvParser {
 
 /// The fields of a row as Go's `encoding/csv` reads them. The text is one row: a further line goes
 /// on with the last field, and empty lines outside of quotes are left out.
-fn read_row(text: &str, delimiter: char, lazy: bool) -> Result<Vec<String>, String> {
+fn read_row(
+    text: &str,
+    delimiter: char,
+    lazy: bool,
+    budget: &mut Budget,
+) -> Result<Vec<String>, String> {
     let mut fields: Vec<String> = Vec::new();
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     while let Some(mut line) = lines.next() {
@@ -172,7 +186,10 @@ fn read_row(text: &str, delimiter: char, lazy: bool) -> Result<Vec<String>, Stri
                     last.push('\n');
                     last.push_str(&field);
                 }
-                None => fields.push(field),
+                None => {
+                    budget.take()?;
+                    fields.push(field);
+                }
             }
             goes_on = false;
             match rest {

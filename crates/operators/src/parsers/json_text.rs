@@ -1,15 +1,18 @@
 //! Reads JSON into values, as leniently as the Collector's library: control characters in strings,
 //! such as tabs, and halves of surrogate pairs occur in logs.
 
+use std::borrow::Cow;
+use std::mem;
+
 use sluice_otlp::AnyValue;
 
-use super::values::{Map, keep_last};
+use super::values::{Budget, Map, keep_last};
 
 /// Values nest this deep: as OTLP, with the request around them, they stay within its limit.
 const DEPTH_LIMIT: usize = 24;
 
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Numbers {
+pub(crate) enum Numbers {
     /// All numbers are doubles.
     Doubles,
     /// Whole numbers of 64 bits are integers.
@@ -21,20 +24,40 @@ pub(super) struct Json<'t> {
     text: &'t str,
     place: usize,
     numbers: Numbers,
+    budget: Budget,
+}
+
+/// A value, or the bracket with which one begins.
+pub(super) enum Token<'t> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    /// Borrowed if it has no escapes.
+    Text(Cow<'t, str>),
+    Map,
+    Array,
 }
 
 type Result<T> = std::result::Result<T, String>;
 
 impl<'t> Json<'t> {
     pub(super) fn new(text: &'t str, numbers: Numbers) -> Json<'t> {
-        Json { text, place: 0, numbers }
+        Json { text, place: 0, numbers, budget: Budget::default() }
     }
 
     /// The object that the text begins with; `null` is an empty one.
     pub(super) fn object(&mut self) -> Result<Map> {
+        if self.opens()? { self.map(0) } else { Ok(Map::new()) }
+    }
+
+    /// Goes behind the bracket of the object that the text begins with. False for `null`.
+    pub(super) fn opens(&mut self) -> Result<bool> {
+        if self.take(b'{') {
+            return Ok(true);
+        }
         match self.peek() {
-            Some(b'{') => self.map(0),
-            Some(b'n') => self.word("null").map(|()| Map::new()),
+            Some(b'n') => self.word("null").map(|()| false),
             _ => Err(self.wrong("an object")),
         }
     }
@@ -42,25 +65,20 @@ impl<'t> Json<'t> {
     /// The elements of the array that the text begins with, each as `read` reads it.
     pub(super) fn array<T>(
         &mut self,
-        mut read: impl FnMut(&mut Json<'t>) -> Result<T>,
+        read: impl FnMut(&mut Json<'t>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        if self.peek() != Some(b'[') {
+        if !self.take(b'[') {
             return Err(self.wrong("an array"));
         }
-        self.place += 1;
-        let mut values = Vec::new();
-        if self.take(b']') {
-            return Ok(values);
-        }
-        loop {
+        self.elements(read)
+    }
+
+    fn elements<T>(&mut self, mut read: impl FnMut(&mut Json<'t>) -> Result<T>) -> Result<Vec<T>> {
+        let (mut values, mut is_first) = (Vec::new(), true);
+        while self.more(b']', mem::take(&mut is_first))? {
             values.push(read(self)?);
-            if self.take(b']') {
-                return Ok(values);
-            }
-            if !self.take(b',') {
-                return Err(self.wrong("`,` or `]`"));
-            }
         }
+        Ok(values)
     }
 
     /// Nothing but whitespace may follow.
@@ -76,46 +94,67 @@ impl<'t> Json<'t> {
         Ok((value, &self.text[start..self.place]))
     }
 
+    /// The members behind an opening bracket.
     fn map(&mut self, depth: usize) -> Result<Map> {
-        self.place += 1;
-        let mut map = Map::new();
-        if self.take(b'}') {
-            return Ok(map);
+        let (mut map, mut is_first) = (Map::new(), true);
+        while self.more(b'}', mem::take(&mut is_first))? {
+            let key = self.key()?.into_owned();
+            map.push((key, self.value(depth + 1)?));
         }
-        loop {
-            if self.peek() != Some(b'"') {
-                return Err(self.wrong("a key in quotes"));
-            }
-            let key = self.string()?;
-            if !self.take(b':') {
-                return Err(self.wrong("`:`"));
-            }
-            let value = self.value(depth + 1)?;
-            map.push((key, value));
-            if self.take(b'}') {
-                keep_last(&mut map);
-                return Ok(map);
-            }
-            if !self.take(b',') {
-                return Err(self.wrong("`,` or `}`"));
-            }
-        }
+        keep_last(&mut map);
+        Ok(map)
     }
 
     fn value(&mut self, depth: usize) -> Result<AnyValue> {
+        Ok(match self.token(depth)? {
+            Token::Null => AnyValue::Empty,
+            Token::Bool(value) => AnyValue::Bool(value),
+            Token::Int(value) => AnyValue::Int(value),
+            Token::Double(value) => AnyValue::Double(value),
+            Token::Text(text) => AnyValue::String(text.into_owned()),
+            Token::Map => AnyValue::Map(self.map(depth)?),
+            Token::Array => AnyValue::Array(self.elements(|json| json.value(depth + 1))?),
+        })
+    }
+
+    /// Whether another element or member follows: goes behind the comma, or behind the bracket.
+    pub(super) fn more(&mut self, end: u8, is_first: bool) -> Result<bool> {
+        if self.take(end) {
+            return Ok(false);
+        }
+        if is_first || self.take(b',') {
+            return Ok(true);
+        }
+        Err(self.wrong(if end == b'}' { "`,` or `}`" } else { "`,` or `]`" }))
+    }
+
+    /// A key and its colon.
+    pub(super) fn key(&mut self) -> Result<Cow<'t, str>> {
+        if self.peek() != Some(b'"') {
+            return Err(self.wrong("a key in quotes"));
+        }
+        let key = self.string()?;
+        if self.take(b':') { Ok(key) } else { Err(self.wrong("`:`")) }
+    }
+
+    /// The next value, within so many others.
+    pub(super) fn token(&mut self, depth: usize) -> Result<Token<'t>> {
         if depth > DEPTH_LIMIT {
             return Err(format!("values nest more than {DEPTH_LIMIT} levels deep"));
         }
-        match self.peek() {
-            Some(b'"') => self.string().map(AnyValue::String),
-            Some(b'{') => self.map(depth).map(AnyValue::Map),
-            Some(b'[') => self.array(|json| json.value(depth + 1)).map(AnyValue::Array),
-            Some(b't') => self.word("true").map(|()| AnyValue::Bool(true)),
-            Some(b'f') => self.word("false").map(|()| AnyValue::Bool(false)),
-            Some(b'n') => self.word("null").map(|()| AnyValue::Empty),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => Err(self.wrong("a value")),
-        }
+        self.budget.take()?;
+        Ok(match self.peek() {
+            Some(b'"') => Token::Text(self.string()?),
+            Some(bracket @ (b'{' | b'[')) => {
+                self.place += 1;
+                if bracket == b'{' { Token::Map } else { Token::Array }
+            }
+            Some(b't') => self.word("true").map(|()| Token::Bool(true))?,
+            Some(b'f') => self.word("false").map(|()| Token::Bool(false))?,
+            Some(b'n') => self.word("null").map(|()| Token::Null)?,
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            _ => return Err(self.wrong("a value")),
+        })
     }
 
     /// The byte at which the next token begins.
@@ -143,7 +182,7 @@ impl<'t> Json<'t> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<AnyValue> {
+    fn number(&mut self) -> Result<Token<'t>> {
         let bytes = self.text.as_bytes();
         let digits = |from: usize| {
             from + bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count()
@@ -172,12 +211,12 @@ impl<'t> Json<'t> {
         // A whole number of up to 2^53 is the same as a double.
         const EXACT: u64 = 1 << 53;
         let value = match (integer, self.numbers) {
-            (Some(integer), Numbers::Integers) => AnyValue::Int(integer),
+            (Some(integer), Numbers::Integers) => Token::Int(integer),
             (Some(integer), _) if integer != 0 && integer.unsigned_abs() <= EXACT => {
-                AnyValue::Double(integer as f64)
+                Token::Double(integer as f64)
             }
             _ => match text.parse::<f64>() {
-                Ok(value) if value.is_finite() => AnyValue::Double(value),
+                Ok(value) if value.is_finite() => Token::Double(value),
                 _ => return Err(self.wrong("a number that fits into a double")),
             },
         };
@@ -185,7 +224,7 @@ impl<'t> Json<'t> {
         Ok(value)
     }
 
-    fn string(&mut self) -> Result<String> {
+    fn string(&mut self) -> Result<Cow<'t, str>> {
         let text = self.text;
         let mut from = self.place + 1;
         let mut found = String::new();
@@ -200,10 +239,10 @@ impl<'t> Json<'t> {
             if rest[length] == b'"' {
                 self.place += 1;
                 if found.is_empty() {
-                    return Ok(run.to_owned());
+                    return Ok(Cow::Borrowed(run));
                 }
                 found.push_str(run);
-                return Ok(found);
+                return Ok(Cow::Owned(found));
             }
             if found.capacity() == 0 {
                 found.reserve(length + 16);

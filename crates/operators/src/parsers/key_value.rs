@@ -4,7 +4,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use super::parser::Parser;
-use super::values::{Map, excerpt, keep_last};
+use super::values::{Budget, Map, excerpt, keep_last};
 use crate::operator::Transform;
 use crate::record::Record;
 
@@ -42,7 +42,7 @@ impl Transform for KeyValueParser {
             if text.is_empty() {
                 return Err("the text is empty".to_owned());
             }
-            let mut map = Map::new();
+            let (mut map, mut budget) = (Map::new(), Budget::default());
             let mut rest = text;
             while !rest.is_empty() {
                 pair.clear();
@@ -53,6 +53,7 @@ impl Transform for KeyValueParser {
                 let split = pair.split_once(delimiter.as_str());
                 let no_value = || format!("{} has no `{delimiter}` behind a key", excerpt(pair));
                 let (key, value) = split.ok_or_else(no_value)?;
+                budget.take()?;
                 map.push((key.trim().to_owned(), AnyValue::String(value.trim().to_owned())));
             }
             keep_last(&mut map);

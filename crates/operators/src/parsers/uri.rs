@@ -6,7 +6,7 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use super::parser::Parser;
-use super::values::{Map, excerpt};
+use super::values::{Budget, Map, excerpt};
 use crate::operator::Transform;
 use crate::record::Record;
 
@@ -110,7 +110,9 @@ fn split_port(host: &str) -> Result<(&str, &str), &'static str> {
 fn read_query(query: &str, strict: bool, map: &mut Map) -> Result<(), &'static str> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut parameters: Vec<(String, Vec<AnyValue>)> = Vec::new();
+    let mut budget = Budget::default();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        budget.take()?;
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let pair = unescape(key, true).zip(unescape(value, true));
         let Some((key, value)) = pair.filter(|_| !parameter.contains(';')) else {

@@ -10,6 +10,29 @@ use crate::record::Record;
 
 pub(super) type Map = Vec<(String, AnyValue)>;
 
+/// Values that one text may be parsed into. The smallest takes two bytes of the text and over fifty
+/// of memory.
+pub(super) const VALUES_LIMIT: usize = 65_536;
+
+const TOO_MANY: &str = "the text has more than 65536 values";
+
+/// The values that are still allowed of [`VALUES_LIMIT`].
+pub(super) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(VALUES_LIMIT)
+    }
+}
+
+impl Budget {
+    /// Asks for one value, before it is made.
+    pub(super) fn take(&mut self) -> Result<(), &'static str> {
+        self.0 = self.0.checked_sub(1).ok_or(TOO_MANY)?;
+        Ok(())
+    }
+}
+
 /// Reads `parse_from`; without a default it is required.
 pub(super) fn read_source(
     fields: &mut Fields<'_>,

@@ -4,7 +4,7 @@ use sluice_otlp::AnyValue;
 
 use super::{Message, add, word};
 use crate::parsers::time::rfc3339;
-use crate::parsers::values::{Map, keep_last};
+use crate::parsers::values::{Budget, Map, keep_last};
 
 /// `1 TIME HOST APP PROCESS ID [id key="value"] TEXT`
 pub(super) fn read(text: &str) -> Result<Message, String> {
@@ -64,7 +64,7 @@ fn time(stamp: &str) -> Option<i64> {
 /// `[id key="value" …]`, once or more, and the text behind.
 fn structured_data(text: &str) -> Result<(Map, &str), String> {
     const WRONG: &str = "the structured data is not `[id key=\"value\"]`, once or more, nor a `-`";
-    let mut elements = Map::new();
+    let (mut elements, mut budget) = (Map::new(), Budget::default());
     let mut rest = text;
     while let Some(element) = rest.strip_prefix('[') {
         let (id, mut behind) = name(element).ok_or(WRONG)?;
@@ -74,10 +74,12 @@ fn structured_data(text: &str) -> Result<(Map, &str), String> {
             let value = value.strip_prefix("=\"").ok_or(WRONG)?;
             let unescaped;
             (unescaped, behind) = quoted(value).ok_or(WRONG)?;
+            budget.take()?;
             parameters.push((key.to_owned(), AnyValue::String(unescaped)));
         }
         keep_last(&mut parameters);
         rest = behind.strip_prefix(']').ok_or(WRONG)?;
+        budget.take()?;
         elements.push((id.to_owned(), AnyValue::Map(parameters)));
     }
     let count = elements.len();

@@ -174,3 +174,31 @@ fn scope_names_are_texts() {
     assert_eq!(error, "`body` is an integer, not a text");
     assert!(built("scope_name_parser", "").is_err());
 }
+
+/// Scenario: texts with far more values than a log has, each of which takes a few bytes. Guarantee:
+/// the parser fails before it has made more of them than the bound, and says so.
+#[test]
+fn values_of_a_text_are_bounded() {
+    let (many, header) = (100_000, format!("header: '{}'", "a,".repeat(70_000)));
+    let of = |start: &str, part: &str, end: &str| {
+        let most = super::super::values::VALUES_LIMIT;
+        [many, most, 3].map(|count| format!("{start}{}{end}", part.repeat(count)))
+    };
+    for (name, options, texts) in [
+        ("json_parser", "", of("{\"a\":[", "{},", "1]}")),
+        ("json_parser", "", of("{", "\"a\":1,", "\"b\":1}")),
+        ("json_array_parser", "parse_to: attributes.a", of("[", "1,", "1]")),
+        ("key_value_parser", "", of("a=b", " a=b", "")),
+        ("uri_parser", "", of("?a", "&a", "")),
+        ("csv_parser", &header, of("1", ",1", "")),
+        ("csv_parser", &format!("{header}\nignore_quotes: true"), of("1", ",1", "")),
+        ("syslog_parser", "protocol: rfc5424", of("<1>1 - - - - - [a", " k=\"\"", "] x")),
+    ] {
+        for (text, is_parsed) in texts.iter().zip([false, false, true]) {
+            let found = applied(name, options, super::text(text));
+            let why = found.err().unwrap_or_default();
+            assert_eq!(why.contains("more than 65536 values"), !is_parsed, "{name}: {why}");
+            assert!(why.is_empty() || !is_parsed || name == "csv_parser", "{name}: {why}");
+        }
+    }
+}
