@@ -13,6 +13,7 @@ mod regex_replace;
 mod remove;
 mod retain;
 mod router;
+mod sanitize_utf8;
 mod unquote;
 
 use crate::operator::{Kind, Read};
@@ -23,7 +24,7 @@ const fn kind(name: &'static str, summary: &'static str, read: Read) -> Kind {
     Kind { name, summary, read }
 }
 
-static OPERATORS: [Kind; 13] = [
+static OPERATORS: [Kind; 14] = [
     kind(
         "add",
         "Sets a field to a value or to the result of an expression.",
@@ -56,6 +57,11 @@ static OPERATORS: [Kind; 13] = [
         Read::Transform(retain::read),
     ),
     kind("router", router::DOC, Read::Router(router::read)),
+    kind(
+        "sanitize_utf8",
+        "Replaces bytes that are not UTF-8 in a text.",
+        Read::Transform(sanitize_utf8::read),
+    ),
     kind(
         "unquote",
         "Takes a string out of its quotes, with Go's escapes.",
