@@ -1,20 +1,22 @@
-//! Records to the bytes of an export request.
+//! Records to the bytes of an export request, each as it comes.
+
+mod writer;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
 
+use bytes::Bytes;
 use sluice_otlp::AnyValue;
-use sluice_otlp::wire::{write_len_field, write_varint};
+use sluice_otlp::wire::{varint_len, write_len_field, write_varint};
 
+use self::writer::{Writer, fixed64};
+pub(crate) use self::writer::{close, open};
 use crate::expression::same_maps;
 use crate::record::Record;
 
-/// Messages within a record's body, so that the request as a whole keeps
-/// [`sluice_otlp::NESTING_LIMIT`]: each array or map takes up to three.
-const LEVELS_LIMIT: usize = 30;
-
-/// In the place of a value that nests too deeply.
-const TOO_DEEP: &str = "(nested too deeply)";
+/// The tag and the length of a message, at most.
+const HEAD_BYTES: usize = 11;
 
 /// The result of [`encode`], beside the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,47 +29,226 @@ pub struct Encoded {
 
 type Map = Vec<(String, AnyValue)>;
 
-/// Appends one `ExportLogsServiceRequest` with the records to `out`: grouped by resource and scope,
-/// each group where its first record was.
+/// Appends one `ExportLogsServiceRequest` with the records to `out`, as [`Encoder`] makes it.
 pub fn encode(records: &[Record], out: &mut Vec<u8>) -> Encoded {
-    let mut writer = Writer { out, replaced: 0 };
-    for group in groups(records) {
-        writer.message(1, |writer| {
-            let resource = &records[group[0][0]].resource;
-            writer.message(1, |writer| writer.attributes(1, resource));
-            for scope in &group {
-                writer.message(2, |writer| writer.scope(scope, records));
-            }
-        });
-    }
-    Encoded { items: records.len() as u32, replaced: writer.replaced }
+    let mut encoder = Encoder::default();
+    records.iter().for_each(|record| encoder.push(record));
+    let encoded = encoder.encoded();
+    out.extend_from_slice(&encoder.finish());
+    encoded
 }
 
-/// Indices of records by resource, then by scope.
-fn groups(records: &[Record]) -> Vec<Vec<Vec<usize>>> {
-    let mut groups: Vec<Vec<Vec<usize>>> = Vec::new();
-    let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
-    let mut last = 0;
-    for (index, record) in records.iter().enumerate() {
-        let is_same =
-            |group: &[Vec<usize>]| same_maps(&records[group[0][0]].resource, &record.resource);
-        if !groups.get(last).is_some_and(|group| is_same(group)) {
-            let places = by_hash.entry(hash(&record.resource)).or_default();
+/// An `ExportLogsServiceRequest` in the making: records are grouped by resource and scope, each
+/// group where its first record was.
+#[derive(Default)]
+pub struct Encoder {
+    groups: Vec<Group>,
+    /// Places of groups, by the hash of their resource.
+    by_hash: HashMap<u64, Vec<usize>>,
+    /// The group of the last record.
+    last: usize,
+    encoded: Encoded,
+    /// Bytes of all records.
+    len: usize,
+    /// Requests that were finished.
+    finished: u64,
+    /// Bytes of the last request: the next one is probably about as long.
+    expected: usize,
+}
+
+struct Group {
+    resource: Map,
+    /// The same as a field of `ResourceLogs`.
+    head: Vec<u8>,
+    scopes: Vec<Scope>,
+}
+
+struct Scope {
+    name: String,
+    /// Room for the headers, then the records as fields of a `ScopeLogs`.
+    records: Vec<u8>,
+    room: usize,
+}
+
+/// Where records of one resource and scope are put, within one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    request: u64,
+    group: usize,
+    scope: usize,
+}
+
+/// A record whose body is a text, and whose attributes are encoded already.
+#[derive(Clone, Copy, Debug)]
+pub struct TextRecord<'t> {
+    /// As in [`Record`].
+    pub time_ns: Option<i64>,
+    pub observed_ns: i64,
+    pub body: &'t str,
+    /// Parts of the attributes: see [`encode_attributes`].
+    pub attributes: [&'t [u8]; 3],
+}
+
+impl Encoder {
+    pub fn push(&mut self, record: &Record) {
+        let place = self.place(&record.resource, &record.scope_name);
+        let out = &mut self.groups[place.group].scopes[place.scope].records;
+        let before = out.len();
+        let mut writer = Writer { out, replaced: 0 };
+        writer.message(2, |writer| writer.record(record));
+        self.encoded.replaced += writer.replaced;
+        self.len += writer.out.len() - before;
+        self.encoded.items += 1;
+    }
+
+    /// Puts a record of no scope. `place`: that of the last record with the same resource, which is
+    /// noted there.
+    pub fn push_text(&mut self, place: &mut Option<Place>, resource: &Map, text: &TextRecord<'_>) {
+        let known = place.filter(|place| place.request == self.finished);
+        let found = known.unwrap_or_else(|| self.place(resource, ""));
+        *place = Some(found);
+        let out = &mut self.groups[found.group].scopes[found.scope].records;
+        let TextRecord { time_ns, observed_ns, body, attributes } = *text;
+        let time_ns = time_ns.filter(|time| *time != 0);
+        let value_len = 1 + varint_len(body.len()) + body.len();
+        let length = 1
+            + varint_len(value_len)
+            + value_len
+            + attributes.iter().map(|part| part.len()).sum::<usize>()
+            + 9 * (usize::from(time_ns.is_some()) + usize::from(observed_ns != 0));
+        let before = out.len();
+        out.reserve(length + HEAD_BYTES);
+        out.push(2 << 3 | 2);
+        write_varint(out, length as u64);
+        if let Some(time) = time_ns {
+            fixed64(out, 1, time as u64);
+        }
+        out.push(5 << 3 | 2);
+        write_varint(out, value_len as u64);
+        write_len_field(out, 1, body.as_bytes());
+        attributes.iter().for_each(|part| out.extend_from_slice(part));
+        if observed_ns != 0 {
+            fixed64(out, 11, observed_ns as u64);
+        }
+        self.len += out.len() - before;
+        self.encoded.items += 1;
+    }
+
+    pub fn encoded(&self) -> Encoded {
+        self.encoded
+    }
+
+    /// Bytes of the records so far.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.encoded.items == 0
+    }
+
+    fn place(&mut self, resource: &Map, scope: &str) -> Place {
+        let group = self.group(resource);
+        let is_first = self.len == 0 && self.groups.len() == 1;
+        let Group { scopes, head, .. } = &mut self.groups[group];
+        let found = scopes.iter().position(|it| it.name == scope);
+        let scope = found.unwrap_or_else(|| {
+            let (mut records, mut room) = (Vec::new(), 0);
+            if is_first {
+                // Mostly there is one group: its headers are then put right before its records.
+                room = 4 * HEAD_BYTES + scope.len() + head.len();
+                records.reserve(room + self.expected);
+                records.resize(room, 0);
+            }
+            scopes.push(Scope { name: scope.to_owned(), records, room });
+            scopes.len() - 1
+        });
+        Place { request: self.finished, group, scope }
+    }
+
+    fn group(&mut self, resource: &Map) -> usize {
+        let Encoder { groups, by_hash, last, encoded, .. } = self;
+        let is_same = |group: &Group| same_maps(&group.resource, resource);
+        if !groups.get(*last).is_some_and(is_same) {
+            let places = by_hash.entry(hash(resource)).or_default();
             let found = places.iter().copied().find(|place| is_same(&groups[*place]));
-            last = found.unwrap_or(groups.len());
+            *last = found.unwrap_or(groups.len());
             if found.is_none() {
-                places.push(last);
-                groups.push(Vec::new());
+                places.push(*last);
+                let mut head = Vec::new();
+                let mut writer = Writer { out: &mut head, replaced: 0 };
+                writer.message(1, |writer| writer.attributes(1, resource));
+                encoded.replaced += writer.replaced;
+                groups.push(Group { resource: resource.clone(), head, scopes: Vec::new() });
             }
         }
-        let scopes = &mut groups[last];
-        let name = &record.scope_name;
-        match scopes.iter_mut().find(|scope| records[scope[0]].scope_name == *name) {
-            Some(scope) => scope.push(index),
-            None => scopes.push(vec![index]),
-        }
+        *last
     }
-    groups
+
+    /// The request, which is empty if it has no records. The next one begins.
+    pub fn finish(&mut self) -> Bytes {
+        let (finished, expected) = (self.finished + 1, self.len);
+        let encoder = mem::take(self);
+        (self.finished, self.expected) = (finished, expected);
+        let Encoder { mut groups, len, .. } = encoder;
+        if let [Group { head, scopes, .. }] = &mut groups[..]
+            && let [Scope { name, records, room }] = &mut scopes[..]
+            && *room > 0
+        {
+            let scope = scope_head(name, records.len() - *room);
+            let head = resource_head(head, scope.len() + records.len() - *room);
+            let start = *room - head.len() - scope.len();
+            records[start..start + head.len()].copy_from_slice(&head);
+            records[start + head.len()..*room].copy_from_slice(&scope);
+            let mut records = mem::take(records);
+            if records.capacity() > records.len() * 2 {
+                records.shrink_to_fit();
+            }
+            return Bytes::from(records).slice(start..);
+        }
+        let mut out = Vec::with_capacity(len);
+        for Group { head, scopes, .. } in groups {
+            let heads = scopes.iter().map(|it| scope_head(&it.name, it.records.len() - it.room));
+            let heads: Vec<Vec<u8>> = heads.collect();
+            let records = scopes.iter().map(|it| it.records.len() - it.room);
+            let content = records.sum::<usize>() + heads.iter().map(Vec::len).sum::<usize>();
+            out.extend_from_slice(&resource_head(&head, content));
+            for (head, scope) in heads.iter().zip(scopes) {
+                out.extend_from_slice(head);
+                out.extend_from_slice(&scope.records[scope.room..]);
+            }
+        }
+        out.into()
+    }
+}
+
+/// Attributes of a record as its fields.
+pub fn encode_attributes(attributes: &Map) -> Vec<u8> {
+    let mut out = Vec::new();
+    Writer { out: &mut out, replaced: 0 }.attributes(6, attributes);
+    out
+}
+
+/// The bytes before the `ScopeLogs` of a resource, which have this length together.
+fn resource_head(resource: &[u8], scopes_len: usize) -> Vec<u8> {
+    let mut head = vec![1 << 3 | 2];
+    write_varint(&mut head, (resource.len() + scopes_len) as u64);
+    head.extend_from_slice(resource);
+    head
+}
+
+/// The bytes before the records of a scope, which have this length together.
+fn scope_head(name: &str, records_len: usize) -> Vec<u8> {
+    let mut scope = Vec::new();
+    if !name.is_empty() {
+        write_len_field(&mut scope, 1, name.as_bytes());
+    }
+    let mut content = Vec::new();
+    write_len_field(&mut content, 1, &scope);
+    let mut head = vec![2 << 3 | 2];
+    write_varint(&mut head, (content.len() + records_len) as u64);
+    head.append(&mut content);
+    head
 }
 
 /// The same for the same entries in any order.
@@ -83,144 +264,6 @@ fn hash(map: &Map) -> u64 {
         sum = sum.wrapping_add(hasher.finish());
     }
     sum
-}
-
-struct Writer<'o> {
-    out: &'o mut Vec<u8>,
-    replaced: u32,
-}
-
-impl Writer<'_> {
-    fn scope(&mut self, scope: &[usize], records: &[Record]) {
-        let name = &records[scope[0]].scope_name;
-        self.message(1, |writer| {
-            if !name.is_empty() {
-                write_len_field(writer.out, 1, name.as_bytes());
-            }
-        });
-        for index in scope {
-            self.message(2, |writer| writer.record(&records[*index]));
-        }
-    }
-
-    fn record(&mut self, record: &Record) {
-        if let Some(time) = record.time_ns.filter(|time| *time != 0) {
-            self.fixed64(1, time as u64);
-        }
-        if record.severity > 0 {
-            self.out.extend_from_slice(&[2 << 3, record.severity]);
-        }
-        let text = match record.severity_text.as_str() {
-            "" => severity_text(record.severity),
-            text => text,
-        };
-        if !text.is_empty() {
-            write_len_field(self.out, 3, text.as_bytes());
-        }
-        if record.body != AnyValue::Empty {
-            self.message(5, |writer| writer.value(&record.body, 0));
-        }
-        self.attributes(6, &record.attributes);
-        if let Some(flags) = record.trace_flags.first().filter(|flags| **flags != 0) {
-            self.out.push(8 << 3 | 5);
-            self.out.extend_from_slice(&u32::from(*flags).to_le_bytes());
-        }
-        self.id::<16>(9, &record.trace_id);
-        self.id::<8>(10, &record.span_id);
-        if record.observed_ns != 0 {
-            self.fixed64(11, record.observed_ns as u64);
-        }
-    }
-
-    fn fixed64(&mut self, number: u8, value: u64) {
-        self.out.push(number << 3 | 1);
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-
-    /// An id of its one length: longer ones are cut, shorter ones are filled, zeros are none.
-    fn id<const LEN: usize>(&mut self, number: u32, id: &[u8]) {
-        let mut fixed = [0; LEN];
-        let len = id.len().min(LEN);
-        fixed[..len].copy_from_slice(&id[..len]);
-        if fixed != [0; LEN] {
-            write_len_field(self.out, number, &fixed);
-        }
-    }
-
-    fn attributes(&mut self, number: u8, map: &[(String, AnyValue)]) {
-        for (key, value) in map {
-            self.message(number, |writer| writer.entry(key, value, 0));
-        }
-    }
-
-    fn entry(&mut self, key: &str, value: &AnyValue, level: usize) {
-        write_len_field(self.out, 1, key.as_bytes());
-        self.message(2, |writer| writer.value(value, level));
-    }
-
-    /// A message. Its content moves if its length, known behind it, takes more than a byte.
-    fn message(&mut self, number: u8, content: impl FnOnce(&mut Self)) {
-        self.out.extend_from_slice(&[number << 3 | 2, 0]);
-        let start = self.out.len() - 1;
-        content(self);
-        let mut len = self.out.len() - start - 1;
-        let more = (len.checked_ilog2().unwrap_or(0) / 7) as usize;
-        if more > 0 {
-            self.out.resize(self.out.len() + more, 0);
-            self.out.copy_within(start + 1..start + 1 + len, start + 1 + more);
-        }
-        for byte in &mut self.out[start..start + more] {
-            *byte = len as u8 | 0x80;
-            len >>= 7;
-        }
-        self.out[start + more] = len as u8;
-    }
-
-    fn value(&mut self, value: &AnyValue, level: usize) {
-        let value = match value {
-            AnyValue::Array(_) | AnyValue::Map(_) if level >= LEVELS_LIMIT => {
-                self.replaced += 1;
-                write_len_field(self.out, 1, TOO_DEEP.as_bytes());
-                return;
-            }
-            value => value,
-        };
-        match value {
-            AnyValue::Array(values) => self.message(5, |writer| {
-                for value in values {
-                    writer.message(1, |writer| writer.value(value, level + 1));
-                }
-            }),
-            AnyValue::Map(entries) => self.message(6, |writer| {
-                for (key, value) in entries {
-                    writer.message(1, |writer| writer.entry(key, value, level + 1));
-                }
-            }),
-            AnyValue::String(text) => write_len_field(self.out, 1, text.as_bytes()),
-            AnyValue::Bytes(bytes) => write_len_field(self.out, 7, bytes),
-            AnyValue::Bool(value) => self.out.extend_from_slice(&[0x10, u8::from(*value)]),
-            AnyValue::Int(value) => {
-                self.out.push(0x18);
-                write_varint(self.out, *value as u64);
-            }
-            AnyValue::Double(value) => {
-                self.out.push(0x21);
-                self.out.extend_from_slice(&value.to_le_bytes());
-            }
-            AnyValue::Empty => {}
-        }
-    }
-}
-
-/// The name of a severity for a record without a text of its own.
-fn severity_text(severity: u8) -> &'static str {
-    const NAMES: [&str; 24] = [
-        "TRACE", "TRACE2", "TRACE3", "TRACE4", "DEBUG", "DEBUG2", "DEBUG3", "DEBUG4", "INFO",
-        "INFO2", "INFO3", "INFO4", "WARN", "WARN2", "WARN3", "WARN4", "ERROR", "ERROR2", "ERROR3",
-        "ERROR4", "FATAL", "FATAL2", "FATAL3", "FATAL4",
-    ];
-    let place = usize::from(severity).checked_sub(1);
-    place.and_then(|place| NAMES.get(place)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //! engine.
 //!
 //! A receiver makes a [`Record`] of each line or message, hands it to a chain, and encodes the
-//! records that come out. `chain` knows the wiring (`id`, `output`, `if`, `on_error`), a file of
-//! `operators/` one operator each, `expression/` the language of `if` and `EXPR(…)`.
+//! records that come out. Lines of the most common chains need no record: [`Chain::write`].
+//!
+//! `chain` knows the wiring (`id`, `output`, `if`, `on_error`), a file of `operators/` one operator
+//! each, `expression/` the language of `if` and `EXPR(…)`.
 //!
 //! Records know nothing of files. An [`Origin`] tells the receiver which range of its source a
 //! record is made of, so that a record which an operator holds keeps the checkpoint back.
@@ -20,7 +22,7 @@ mod read;
 mod record;
 
 pub use chain::{Chain, ChainConfig, Counts, Failure};
-pub use encode::{Encoded, encode};
+pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes};
 pub use field::{Field, Root};
 pub use operators::document;
 pub use record::{Origin, Record};

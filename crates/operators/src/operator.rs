@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluice_config::{Fields, Span};
 
+use crate::parsers::Step;
 use crate::record::{Origin, Record};
 
 /// An operator that works on one record at a time: a parser, `move`, `add`.
@@ -11,6 +12,11 @@ pub(crate) trait Transform: CloneTransform + Send + Sync {
     /// Changes the record. After an error, whose reason takes a line, the record is as it was, and
     /// `on_error` says what becomes of it.
     fn apply(&mut self, record: &mut Record) -> Result<(), String>;
+
+    /// The step of a compiled chain that does the same, where there is one.
+    fn step(&self) -> Option<Step> {
+        None
+    }
 }
 
 /// A record that an operator fails on, as it was, and the reason in a line.
@@ -36,6 +42,11 @@ pub(crate) trait Stage: CloneStage + Send + Sync {
         0
     }
 
+    /// Whether it holds records of this stream.
+    fn holds(&self, _stream: u64) -> bool {
+        false
+    }
+
     /// Lets go what it has held for longest, whether or not it is complete.
     fn let_go_oldest(&mut self, _out: &mut Vec<(usize, Record)>) {}
 
@@ -44,6 +55,12 @@ pub(crate) trait Stage: CloneStage + Send + Sync {
 
     /// Drops the records that it holds of this stream: they will be read again.
     fn forget(&mut self, _stream: u64) {}
+
+    /// The step of a compiled chain that does the same with a record of a stream of which nothing
+    /// is held, where there is one.
+    fn step(&self) -> Option<Step> {
+        None
+    }
 }
 
 /// An operator at work. A clone of one that has not begun is another one.

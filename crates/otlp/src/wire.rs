@@ -235,7 +235,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Number of bytes of `value` as a varint.
-pub(crate) const fn varint_len(value: usize) -> usize {
+pub const fn varint_len(value: usize) -> usize {
     (70 - (value as u64 | 1).leading_zeros() as usize) / 7
 }
 

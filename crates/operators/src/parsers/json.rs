@@ -3,6 +3,7 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
+use super::compiled::Step;
 use super::json_text::{Json, Numbers};
 use super::parser::Parser;
 use crate::operator::Transform;
@@ -35,5 +36,9 @@ impl Transform for JsonParser {
             }
             Ok(AnyValue::Map(map))
         })
+    }
+
+    fn step(&self) -> Option<Step> {
+        self.parser.is_plain().then_some(Step::Json(self.numbers))
     }
 }

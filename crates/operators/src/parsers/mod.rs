@@ -1,5 +1,6 @@
 //! The parsers: operators that read a text into values, or values into parts of the record.
 
+mod compiled;
 mod container;
 mod csv;
 mod json;
@@ -19,6 +20,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::compiled::{Compiled, Step};
 use crate::operator::{Kind, Read};
 
 pub(crate) static PARSERS: &[Kind] = &[

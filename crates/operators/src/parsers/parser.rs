@@ -55,6 +55,17 @@ impl Parser {
         Some(parser)
     }
 
+    /// True if it only parses the body into attributes.
+    pub(super) fn is_plain(&self) -> bool {
+        let Parser { from, to, body, time, severity, trace, scope_name } = self;
+        let has_more = body.is_some()
+            || time.is_some()
+            || severity.is_some()
+            || trace.is_some()
+            || scope_name.is_some();
+        *from == Field::body() && *to == Field::attributes() && !has_more
+    }
+
     /// True if a section `timestamp` says where the time comes from.
     pub(super) fn has_time(&self) -> bool {
         self.time.is_some()

@@ -3,6 +3,7 @@
 use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
+use super::compiled::Step;
 use super::parser::Parser;
 use super::values::{Map, excerpt};
 use crate::operator::Transform;
@@ -54,5 +55,11 @@ impl Transform for RegexParser {
             }
             Ok(AnyValue::Map(map))
         })
+    }
+
+    fn step(&self) -> Option<Step> {
+        let RegexParser { parser, pattern, groups, .. } = self;
+        let step = || Step::Regex { pattern: pattern.clone(), groups: groups.clone() };
+        parser.is_plain().then(step)
     }
 }

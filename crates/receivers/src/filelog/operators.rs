@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sluice_flow::source::Position;
-use sluice_operators::{Chain, Counts, Origin, Record, encode};
+use sluice_operators::{Chain, Counts, Encoder, Origin, Record};
 use sluice_tail::FileId;
+
+use super::attributes::Attributes;
 
 /// Held records are let go at most this late.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,8 +25,12 @@ const RECORD_BYTES: usize = 128;
 
 pub(super) struct Operators {
     chain: Chain,
-    /// Records that have left the chain, for the next request.
-    records: Vec<Record>,
+    /// The next request.
+    encoder: Encoder,
+    /// Of records in it that may be from before the range that is read now.
+    origins: Vec<Origin>,
+    /// Records that have just left the chain.
+    left: Vec<Record>,
     /// Bytes of the lines that have entered it since the last request.
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
@@ -35,21 +41,51 @@ pub(super) struct Operators {
 
 impl Operators {
     pub(super) fn new(chain: Chain) -> Operators {
-        let (records, held, told) = (Vec::new(), HashMap::new(), None);
-        Operators { chain, records, bytes: 0, held, began: Instant::now(), told }
+        Operators {
+            chain,
+            encoder: Encoder::default(),
+            origins: Vec::new(),
+            left: Vec::new(),
+            bytes: 0,
+            held: HashMap::new(),
+            began: Instant::now(),
+            told: None,
+        }
+    }
+
+    /// Lines of a file come, whose records begin with these.
+    pub(super) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
+        self.chain.begin(attributes, resource);
+    }
+
+    /// Takes a line without a record, if that is possible.
+    pub(super) fn write(&mut self, line: &str, id: FileId, observed_ns: i64) -> bool {
+        let is_written = self.chain.write(line, id.0, observed_ns, &mut self.encoder);
+        self.bytes += if is_written { line.len() + RECORD_BYTES } else { 0 };
+        is_written
     }
 
     pub(super) fn push(&mut self, record: Record, line_bytes: usize) {
         self.bytes += line_bytes + RECORD_BYTES;
-        self.chain.process(record, &mut self.records);
+        self.chain.process(record, &mut self.left);
+        self.encode();
     }
 
+    /// Each record is encoded at once: values take far more memory than their text.
+    fn encode(&mut self) {
+        for record in self.left.drain(..) {
+            self.encoder.push(&record);
+            self.origins.push(record.origin);
+        }
+    }
+
+    /// Bytes of lines since the last request, or of the request that they became.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.max(self.encoder.len())
     }
 
     pub(super) fn items(&self) -> u32 {
-        self.records.len() as u32
+        self.encoder.encoded().items
     }
 
     pub(super) fn held_bytes(&self) -> usize {
@@ -59,18 +95,50 @@ impl Operators {
     /// Lets go the records that were held for their time; at the end all of them.
     pub(super) fn flush(&mut self, is_end: bool) {
         let now = if is_end { Duration::MAX } else { self.began.elapsed() };
-        self.chain.flush(now, &mut self.records);
+        self.chain.flush(now, &mut self.left);
+        self.encode();
     }
 
-    /// The positions for the request of the records that have left: of ranges of which nothing is
-    /// held any more, and shares of ranges of which other records are still held. `now`: the file
-    /// and the start of the range that is read now, which has a position of its own.
-    pub(super) fn released(&mut self, now: Option<(FileId, u64)>) -> Vec<Position> {
+    /// Ends a range of a file, with whose position and the returned ones its request resolves.
+    pub(super) fn end_range(
+        &mut self,
+        id: FileId,
+        range: Range<u64>,
+        position: &Position,
+    ) -> Vec<Position> {
+        // Lines of which nothing has left fill no request.
+        self.bytes = 0;
+        let (lowest, now) = (self.lowest(), (id, range.start));
+        if lowest.get(&id.0).is_some_and(|lowest| *lowest < range.end) {
+            self.held.entry(id).or_default().push_back((range, position.share()));
+        }
+        self.released(Some(now), &lowest)
+    }
+
+    /// The positions for a request of records that were held.
+    pub(super) fn end_flush(&mut self) -> Vec<Position> {
+        let lowest = self.lowest();
+        self.released(None, &lowest)
+    }
+
+    /// The lowest offset of each file of which something is held.
+    fn lowest(&self) -> HashMap<u64, u64> {
+        if self.chain.held_bytes() > 0 { self.chain.held() } else { HashMap::new() }
+    }
+
+    /// Positions of ranges of which nothing is held any more, and shares of ranges of which other
+    /// records are still held. `now`: the file and the start of the range that is read now, which
+    /// has a position of its own.
+    fn released(
+        &mut self,
+        now: Option<(FileId, u64)>,
+        lowest: &HashMap<u64, u64>,
+    ) -> Vec<Position> {
         let mut released = Vec::new();
         if self.held.is_empty() {
             return released;
         }
-        for Origin { stream, range } in self.records.iter().map(|record| &record.origin) {
+        for Origin { stream, range } in &self.origins {
             let is_new = now.is_some_and(|(id, start)| id.0 == *stream && range.start >= start);
             if let Some(ranges) = self.held.get(&FileId(*stream)).filter(|_| !is_new) {
                 let overlaps = |held: &Range<u64>| held.start < range.end && range.start < held.end;
@@ -78,7 +146,6 @@ impl Operators {
                 released.extend(shares.map(|(_, position)| position.share()));
             }
         }
-        let lowest = self.chain.held();
         self.held.retain(|id, ranges| {
             let lowest = lowest.get(&id.0).copied().unwrap_or(u64::MAX);
             while ranges.front().is_some_and(|(range, _)| range.end <= lowest) {
@@ -89,16 +156,6 @@ impl Operators {
         released
     }
 
-    /// A range of a file has ended here.
-    pub(super) fn end_range(&mut self, id: FileId, range: Range<u64>, position: &Position) {
-        // Lines of which nothing has left fill no request.
-        self.bytes = 0;
-        let lowest = || self.chain.held().get(&id.0).copied();
-        if self.chain.held_bytes() > 0 && lowest().is_some_and(|lowest| lowest < range.end) {
-            self.held.entry(id).or_default().push_back((range, position.share()));
-        }
-    }
-
     /// Drops what is held of a file, which is read again from there.
     pub(super) fn forget(&mut self, id: FileId) {
         self.held.remove(&id);
@@ -107,13 +164,9 @@ impl Operators {
 
     /// The request of the records that have left. It is empty if there are none.
     pub(super) fn finish(&mut self) -> Bytes {
-        let mut out = Vec::new();
-        if !self.records.is_empty() {
-            encode(&self.records, &mut out);
-        }
-        self.records.clear();
+        self.origins.clear();
         self.bytes = 0;
-        out.into()
+        self.encoder.finish()
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -243,9 +243,7 @@ impl Reader {
         position: Position,
     ) -> Option<Position> {
         let Some(operators) = self.lines.operators() else { return Some(position) };
-        let start = range.start;
-        operators.end_range(id, range, &position);
-        let mut positions = operators.released(Some((id, start)));
+        let mut positions = operators.end_range(id, range, &position);
         positions.push(position);
         operators.tell_failure(Instant::now());
         self.holds = operators.held_bytes() > 0;
@@ -306,7 +304,7 @@ impl Reader {
         operators.flush(is_end);
         self.holds = operators.held_bytes() > 0;
         let items = operators.items();
-        let position = Position::of_all(operators.released(None));
+        let position = Position::of_all(operators.end_flush());
         if items == 0 {
             position.iter().for_each(Position::resolve);
             return None;

@@ -13,6 +13,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Logs that are held at once, as in the Collector.
 const COUNT_LIMIT: usize = 1000;
 
+/// Memory of a record beside its text, about.
+const RECORD_BYTES: usize = 256;
+
 /// A file, and whether the log is of `stderr`.
 type Source = (u64, bool);
 
@@ -20,6 +23,7 @@ type Source = (u64, bool);
 pub(super) struct Joining {
     longest: usize,
     held: HashMap<Source, Held>,
+    /// Of the texts.
     held_bytes: usize,
     /// Counts the logs that were begun.
     begun: u64,
@@ -91,6 +95,11 @@ impl Joining {
         origins.extend(self.held.values().map(|held| held.record.origin.clone()));
     }
 
+    pub(super) fn holds(&self, stream: u64) -> bool {
+        let is_held = |is_stderr| self.held.contains_key(&(stream, is_stderr));
+        !self.held.is_empty() && (is_held(false) || is_held(true))
+    }
+
     pub(super) fn forget(&mut self, stream: u64) {
         self.held.retain(|source, _| source.0 != stream);
         self.held_bytes = self.held.values().map(|held| length(&held.record)).sum();
@@ -113,9 +122,9 @@ impl Joining {
         self.longest
     }
 
-    /// The chain bounds them.
+    /// The chain bounds them. More than 0 also if the parts have no text.
     pub(super) fn held_bytes(&self) -> usize {
-        self.held_bytes
+        self.held_bytes + self.held.len() * RECORD_BYTES
     }
 
     pub(super) fn let_go_oldest(&mut self, out: &mut Vec<(usize, Record)>) {

@@ -1,27 +1,30 @@
 //! One line of a log file of a container.
 
+use std::borrow::Cow;
+use std::mem;
+
 use sluice_otlp::AnyValue;
 
-use crate::parsers::json_text::{Json, Numbers};
+use crate::parsers::json_text::{Json, Numbers, Token};
 use crate::parsers::time::rfc3339;
 use crate::parsers::values::{Map, excerpt};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Docker,
     Containerd,
     Crio,
 }
 
 #[derive(Debug)]
-pub(super) struct Line<'t> {
-    pub(super) time_ns: i64,
-    pub(super) stream: Stream,
-    pub(super) log: Log<'t>,
+pub(in crate::parsers) struct Line<'t> {
+    pub(in crate::parsers) time_ns: i64,
+    pub(in crate::parsers) stream: Stream,
+    pub(in crate::parsers) log: Log<'t>,
 }
 
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(in crate::parsers) enum Stream {
     Stdout,
     Stderr,
     /// Docker's, of any kind.
@@ -29,7 +32,7 @@ pub(super) enum Stream {
 }
 
 #[derive(Debug)]
-pub(super) enum Log<'t> {
+pub(in crate::parsers) enum Log<'t> {
     /// The log is the text from there, in bytes; the tag `F` ends a log.
     Behind { start: usize, tag: &'t str },
     /// The log, and the other members of Docker's object.
@@ -66,7 +69,10 @@ impl<'t> Line<'t> {
 
     /// `TIME STREAM TAG LOG`. Only CRI-O writes times with an offset. Nothing if the line has
     /// another form; an error if only its time is wrong.
-    fn cri(text: &'t str, format: Option<Format>) -> Option<Result<Line<'t>, String>> {
+    pub(in crate::parsers) fn cri(
+        text: &'t str,
+        format: Option<Format>,
+    ) -> Option<Result<Line<'t>, String>> {
         let (time, behind) = text.split_once(' ')?;
         let is_utc = time.ends_with('Z');
         let fits = match format {
@@ -115,4 +121,31 @@ impl<'t> Line<'t> {
         };
         Ok(Line { time_ns, stream, log: Log::Text(log, map) })
     }
+}
+
+/// Time, whether it is of `stderr`, and log of a line of Docker that has three texts and nothing
+/// else. Nothing for any other line.
+pub(in crate::parsers) fn docker_texts(text: &str) -> Option<(i64, bool, Cow<'_, str>)> {
+    let mut json = Json::new(text, Numbers::Doubles);
+    let (mut time, mut log, mut stream) = (None, None, None);
+    let mut is_first = json.opens().ok()?;
+    while json.more(b'}', mem::take(&mut is_first)).ok()? {
+        let place = match &*json.key().ok()? {
+            "time" => &mut time,
+            "log" => &mut log,
+            "stream" => &mut stream,
+            _ => return None,
+        };
+        let Token::Text(value) = json.token(1).ok()? else { return None };
+        if place.replace(value).is_some() {
+            return None;
+        }
+    }
+    json.end().ok()?;
+    let is_stderr = match &*stream? {
+        "stdout" => false,
+        "stderr" => true,
+        _ => return None,
+    };
+    Some((rfc3339(&time?)?, is_stderr, log?))
 }

@@ -15,8 +15,9 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use self::joining::Joining;
-use self::line::{Format, Line, Log, Stream};
-use self::path::Pod;
+pub(super) use self::line::{Format, Line, Log, Stream, docker_texts};
+pub(super) use self::path::Pod;
+use super::compiled::Step;
 use super::values::{kind_of, read_source, set, shown};
 use crate::field::Field;
 use crate::field::merge_maps;
@@ -24,7 +25,10 @@ use crate::operator::{Refused, Stage};
 use crate::record::{Origin, Record};
 
 /// The attribute that a receiver of files sets.
-const PATH: &str = "log.file.path";
+pub(super) const PATH: &str = "log.file.path";
+/// Attributes that are set.
+pub(super) const TAG: &str = "logtag";
+pub(super) const STREAM: &str = "log.iostream";
 
 #[derive(Clone)]
 struct Container {
@@ -94,6 +98,16 @@ impl Stage for Container {
     fn forget(&mut self, stream: u64) {
         self.joining.forget(stream);
     }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.joining.holds(stream)
+    }
+
+    fn step(&self) -> Option<Step> {
+        let Container { from, format, adds_metadata, .. } = self;
+        let step = Step::Container { format: *format, adds_metadata: *adds_metadata };
+        (*from == Field::body()).then_some(step)
+    }
 }
 
 impl Container {
@@ -112,7 +126,7 @@ impl Container {
             Log::Behind { start, tag } => {
                 let is_last = tag == "F";
                 let tag = tag.to_owned();
-                set(&mut record.attributes, "logtag", AnyValue::String(tag));
+                set(&mut record.attributes, TAG, AnyValue::String(tag));
                 cut_to(&self.from, start, record);
                 Some((is_stderr, is_last))
             }
@@ -123,7 +137,7 @@ impl Container {
             }
         };
         record.time_ns = Some(time_ns);
-        set(&mut record.attributes, "log.iostream", stream.into_value());
+        set(&mut record.attributes, STREAM, stream.into_value());
         if let Some(pod) = self.pod.as_ref().filter(|_| self.adds_metadata) {
             pod.add_to(&mut record.resource);
         }

@@ -6,7 +6,7 @@ use crate::parsers::values::{Map, excerpt, set};
 
 /// A path, and the attributes that it stands for.
 #[derive(Clone)]
-pub(super) struct Pod {
+pub(in crate::parsers) struct Pod {
     path: String,
     attributes: Map,
 }
@@ -17,7 +17,7 @@ impl Pod {
     ///
     /// # Errors
     /// The path has another form.
-    pub(super) fn read(path: &str) -> Result<Pod, String> {
+    pub(in crate::parsers) fn read(path: &str) -> Result<Pod, String> {
         let wrong = || {
             let example = "/var/log/pods/NAMESPACE_POD_UID/CONTAINER/0.log";
             let path = excerpt(path);
@@ -41,7 +41,7 @@ impl Pod {
         &self.path
     }
 
-    pub(super) fn add_to(&self, resource: &mut Map) {
+    pub(in crate::parsers) fn add_to(&self, resource: &mut Map) {
         if resource.is_empty() {
             resource.clone_from(&self.attributes);
             return;

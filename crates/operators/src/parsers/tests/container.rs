@@ -293,7 +293,7 @@ fn held_parts_are_bounded_in_number_and_memory() {
     for _ in 0..999 {
         stage.let_go_oldest(&mut out);
     }
-    assert_eq!(stage.held_bytes(), 1 << 20);
+    assert_eq!(stage.held_bytes(), (1 << 20) + 256);
     let mut held = Vec::new();
     stage.held(&mut held);
     assert_eq!(held.iter().map(|origin| origin.stream).collect::<Vec<_>>(), [2000]);
