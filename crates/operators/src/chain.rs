@@ -12,6 +12,7 @@ pub(crate) use self::config::describe_common;
 use self::config::{OnError, OperatorConfig};
 use crate::encode::Encoder;
 use crate::expression::Expression;
+use crate::label::{Label, Labels};
 use crate::operator::{Stage, Work};
 use crate::parsers::Compiled;
 use crate::record::{Origin, Record};
@@ -49,6 +50,27 @@ impl ChainConfig {
             counts: Counts::default(),
             failure: None,
         }
+    }
+
+    /// The same operators, behind one that gives records these attributes, and is called
+    /// `attributes`. A record on which it fails goes on without them.
+    #[must_use]
+    pub fn labelled(mut self, labels: Vec<Label>) -> ChainConfig {
+        if labels.is_empty() {
+            return self;
+        }
+        let targets = self.operators.iter_mut().flat_map(|it| it.ways.iter_mut().flatten());
+        targets.chain(&mut self.order).for_each(|place| *place += 1);
+        let first = OperatorConfig {
+            id: "attributes".to_owned(),
+            condition: None,
+            on_error: OnError::default(),
+            work: Work::Transform(Box::new(Labels(labels))),
+            ways: vec![vec![1]],
+        };
+        self.operators.insert(0, first);
+        self.order.insert(0, 0);
+        self
     }
 
     /// Nothing if the chain is not one that can be compiled.

@@ -15,6 +15,7 @@ mod encode;
 mod escape;
 mod expression;
 mod field;
+mod label;
 mod operator;
 mod operators;
 mod parsers;
@@ -24,6 +25,7 @@ mod record;
 pub use chain::{Chain, ChainConfig, Counts, Failure};
 pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes};
 pub use field::{Field, Root};
+pub use label::Label;
 pub use operators::document;
 pub use record::{Origin, Record};
 

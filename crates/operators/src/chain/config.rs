@@ -23,6 +23,12 @@ pub(super) struct OnError {
     pub is_quiet: bool,
 }
 
+impl Default for OnError {
+    fn default() -> OnError {
+        OnError { sends: true, is_quiet: false }
+    }
+}
+
 const ON_ERROR: [(&str, OnError); 4] = [
     ("send", OnError { sends: true, is_quiet: false }),
     ("send_quiet", OnError { sends: true, is_quiet: true }),

@@ -275,3 +275,42 @@ fn a_copy_goes_its_whole_way_before_the_next() {
 ";
     assert_eq!(bodies(&run(operators, [body("")])), ["ac", "ad", "bc", "bd"]);
 }
+
+/// Scenario: labels with expressions, of which one fails for a record. Guarantee: they are there
+/// before the operators, what the record has stays, and the failure is told.
+#[test]
+fn labels_come_before_the_operators() {
+    use crate::field::Root;
+    use crate::label::Label;
+    let operators = "
+- {type: router, routes: [{expr: attributes.level == 'a', output: two}], default: one}
+- {type: add, id: one, field: body, value: 1, output: end}
+- {type: add, id: two, field: body, value: 2}
+- {type: noop, id: end}
+";
+    let label = |root, key, text| Label::new(root, key, text).unwrap();
+    let labels = vec![
+        label(Root::Attributes, "level", "EXPR(body.level)"),
+        label(Root::Attributes, "file", "EXPR(body.level)"),
+        label(Root::Resource, "host", "x-EXPR(body.level)-y"),
+    ];
+    let (mut chain, mut out) = (read(operators).0.labelled(labels.clone()).build(), Vec::new());
+    let given = [
+        record(json!({"body": {"level": "a"}, "attributes": {"file": "f"}})),
+        record(json!({"body": {"level": 3}})),
+    ];
+    given.into_iter().for_each(|record| chain.process(record, &mut out));
+    let expected = json!({
+        "body": 2,
+        "attributes": {"file": "f", "level": "a"},
+        "resource": {"host": "x-a-y"}
+    });
+    assert_eq!(parts(&out[0]), expected);
+    assert_eq!(parts(&out[1]), json!({"body": 1}));
+    let failure = chain.take_failure().unwrap();
+    assert_eq!(failure.operator, "attributes");
+    assert_eq!(chain.counts().errors, 1);
+    let alone = read("  []").0.labelled(labels);
+    assert!(!alone.is_empty() && alone.build().counts() == Counts::default());
+    assert!(Label::new(Root::Resource, "a", "EXPR(1 +)").is_err());
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 use sluice_config::{Fields, Pattern, Value};
-use sluice_operators::{Chain, ChainConfig};
+use sluice_operators::{Chain, ChainConfig, Label, Root};
 use sluice_otlp::AnyValue;
 use sluice_tail::{Boundary, Charset, Compression, Glob, Options, Splitter};
 
@@ -76,14 +76,16 @@ impl FilelogConfig {
         let doc = "Reads a file only while no other process locks it (`flock`).";
         let locks = fields.boolean("acquire_fs_lock", false, doc);
         read_without_effect(fields);
-        let files = read_attributes(fields);
-        let resource = constants(fields, "resource", "Attributes of the resource of all records.");
+        let mut labels = Vec::new();
+        let files = read_attributes(fields, &mut labels);
+        let doc = "Attributes of the resource of all records. Values may have `EXPR(…)` in them.";
+        let resource = constants(fields, Root::Resource, doc, &mut labels);
         let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
                    `buffer.directory`; without that in memory only.";
         let storage = fields.non_empty_string("storage", doc);
         let doc = "Operators that parse and change each record, in this order: `docs/operators.md` \
                    has them.";
-        let operators = Chain::read(fields, "operators", doc);
+        let operators = Chain::read(fields, "operators", doc).labelled(labels);
         fields.not_yet("header", "the first lines of a file are records as all others");
         let options = Options {
             include,
@@ -226,7 +228,7 @@ fn read_without_effect(fields: &mut Fields<'_>) {
     });
 }
 
-fn read_attributes(fields: &mut Fields<'_>) -> FileAttributes {
+fn read_attributes(fields: &mut Fields<'_>, labels: &mut Vec<Label>) -> FileAttributes {
     let mut wanted = |key: &str, default: bool, doc: &str| fields.boolean(key, default, doc);
     let mut files = FileAttributes {
         name: wanted("include_file_name", true, "Adds `log.file.name`."),
@@ -268,12 +270,19 @@ fn read_attributes(fields: &mut Fields<'_>) -> FileAttributes {
         ),
         constant: Vec::new(),
     };
-    files.constant = constants(fields, "attributes", "Attributes of all records.");
+    let doc = "Attributes of all records. Values may have `EXPR(…)` in them.";
+    files.constant = constants(fields, Root::Attributes, doc, labels);
     files
 }
 
-/// A mapping of names to texts.
-fn constants(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<(String, AnyValue)> {
+/// A mapping of names to texts. Those with expressions are added to the labels.
+fn constants(
+    fields: &mut Fields<'_>,
+    root: Root,
+    doc: &str,
+    labels: &mut Vec<Label>,
+) -> Vec<(String, AnyValue)> {
+    let key = if root == Root::Resource { "resource" } else { "attributes" };
     let Some(node) = fields.node(key, "map of strings", doc) else { return Vec::new() };
     let entries = match &node.value {
         Value::Mapping(entries) => entries.as_slice(),
@@ -290,11 +299,16 @@ fn constants(fields: &mut Fields<'_>, key: &str, doc: &str) -> Vec<(String, AnyV
             continue;
         };
         if scalar.text.contains("EXPR(") {
-            let message = format!(
-                "has `{}`, an expression: expressions are not in this build of Sluice",
-                entry.key
-            );
-            fields.error_at(key, &message);
+            match Label::new(root, &entry.key, &scalar.text) {
+                Ok(label) => {
+                    for warning in label.warnings() {
+                        fields.warn_at(key, &format!("is probably wrong: {warning}"));
+                    }
+                    labels.push(label);
+                }
+                Err(why) => fields.error_at(key, &format!("has a wrong `{}`: {why}", entry.key)),
+            }
+            continue;
         }
         constants.push((entry.key.clone(), AnyValue::String(scalar.text.clone())));
     }

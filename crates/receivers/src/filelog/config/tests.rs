@@ -110,7 +110,8 @@ fn mistakes_are_named_with_their_place() {
         ("include: [/a], delete_after_read: true", "needs `start_at: beginning`"),
         ("include: [/a], operators: [{type: json_parsr}]", "json_parsr"),
         ("include: [/a], header: {pattern: x}", "header` is not in this build"),
-        ("include: [/a], attributes: {a: 'EXPR(1)'}", "expressions are not in this build"),
+        ("include: [/a], attributes: {a: 'EXPR(1 +)'}", "attributes` has a wrong `a`: "),
+        ("include: [/a], resource: {a: 'EXPR(level)'}", "`level` is always nil"),
         ("include: [/a], attributes: [a]", "must be a mapping"),
         ("include: [/a], multiline: {line_start_pattern: '('}", "line_start_pattern"),
         (
