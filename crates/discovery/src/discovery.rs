@@ -156,7 +156,7 @@ impl Job {
         let made = tokio::task::spawn_blocking(make).await;
         self.version = version;
         let Ok(found) = made.inspect_err(|reason| {
-            tracing::error!(job = %self.config.job, %reason, "no targets can be made of its groups");
+            tracing::error!(job = %self.config.job, %reason, "its groups make no targets");
         }) else {
             return false;
         };

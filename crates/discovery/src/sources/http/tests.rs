@@ -148,10 +148,10 @@ async fn a_restarted_server_is_asked_again() {
     let address = first.local_addr().expect("an address");
     let index = Index::new(Arc::default());
     let outlet = Outlet::new("j".into(), index.reporter());
-    let config = config(&format!("url: '{url}', refresh_interval: 20ms"));
+    let config = config(&format!("url: '{url}', refresh_interval: 50ms"));
     let task = tokio::spawn(run(config, outlet));
     let body = r#"[{"targets": ["a:1"]}, {"targets": ["b:1"]}]"#;
-    give(first, vec![answer("application/json", body)]).await;
+    let server = serve(first, move |_| answer("application/json", body));
     let seen = |expected: &'static str| {
         let index = index.clone();
         async move {
@@ -170,7 +170,9 @@ async fn a_restarted_server_is_asked_again() {
         }
     };
     seen("a:1 b:1").await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.abort();
+    assert!(server.await.expect_err("is stopped").is_cancelled());
+    tokio::time::sleep(Duration::from_millis(200)).await;
     seen("a:1 b:1").await;
     let second = TcpListener::bind(address).await.expect("binds again");
     let asked = Arc::new(AtomicUsize::new(0));
