@@ -78,8 +78,8 @@ impl ClientOptions {
 
     /// Reads the option of protocols that another Sluice speaks.
     pub(crate) fn read_idempotent(&mut self, fields: &mut Fields<'_>) {
-        let doc = "The backend is a Sluice, which is to store once what is sent twice: each request \
-                   names its data in the header `sluice-range`.";
+        let doc = "The backend is a Sluice, which is to store once what is sent twice: each \
+                   request names its data in the header `sluice-range`.";
         self.is_idempotent = fields.boolean("idempotent", false, doc);
     }
 

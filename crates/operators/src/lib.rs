@@ -21,6 +21,7 @@ mod operators;
 mod parsers;
 mod read;
 mod record;
+mod step;
 
 pub use chain::{Chain, ChainConfig, Counts, Failure, OnError};
 pub use encode::{Encoded, Encoder, Place, TextRecord, encode, encode_attributes};

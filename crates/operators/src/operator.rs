@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sluice_config::{Fields, Span};
 
-use crate::parsers::Step;
 use crate::record::{Origin, Record};
+use crate::step::Step;
 
 /// An operator that works on one record at a time: a parser, `move`, `add`.
 pub(crate) trait Transform: CloneTransform + Send + Sync {

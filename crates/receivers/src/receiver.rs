@@ -80,9 +80,9 @@ pub trait ReceiverConfig: Send + Sync {
         false
     }
 
-    /// Whether senders wait for answers. False for a receiver that fetches, or whose protocol has no
-    /// answers: under `ack: delivered` it has no sender for a backend's final refusal, so that the
-    /// items concerned become dead letters.
+    /// Whether senders wait for answers. False for a receiver that fetches, or whose protocol has
+    /// no answers: under `ack: delivered` it has no sender for a backend's final refusal, so that
+    /// the items concerned become dead letters.
     fn has_senders(&self) -> bool {
         true
     }

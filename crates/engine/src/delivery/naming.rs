@@ -81,8 +81,8 @@ impl Names {
         Some(Name { source, first_item: 0, is_whole: true, names_parts })
     }
 
-    /// The name of what the delivery makes of a log or a stream: of another path or steps, the items
-    /// of a frame may be other ones.
+    /// The name of what the delivery makes of a log or a stream: of another path or steps, the
+    /// items of a frame may be other ones.
     fn source(&self, stream: u128, path: usize, steps: impl Iterator<Item = u64>) -> Source {
         let path = (path as u64).to_le_bytes().into_iter();
         let made = path.chain(steps.flat_map(u64::to_le_bytes)).fold(FNV_BASIS, fowler_noll_vo);

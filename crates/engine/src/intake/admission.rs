@@ -403,8 +403,8 @@ mod tests {
         assert!(slow.asked_back().is_some());
     }
 
-    /// Scenario: an upload is on its way while the configuration is loaded anew. Guarantee: it still
-    /// counts against the limit of its delivery.
+    /// Scenario: an upload is on its way while the configuration is loaded anew. Guarantee: it
+    /// still counts against the limit of its delivery.
     #[tokio::test]
     async fn what_is_on_its_way_counts_after_a_reload() {
         let log = Arc::<Log<Entry>>::default();

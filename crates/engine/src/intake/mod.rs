@@ -76,7 +76,7 @@ impl ReceiverIngress {
         let mut all = <[Option<Arc<ReceiverRoute>>; 3]>::default();
         let before = self.routes.load();
         for (signal, route) in routes {
-            // What is on its way for the routes before still is.
+            // Requests that are on their way still count.
             let memory = before[signal as usize].as_ref().map(|route| route.memory.clone());
             let memory = memory.unwrap_or_else(|| RouteMemory::new(self.door.receiving.clone()));
             let door = self.door.clone();

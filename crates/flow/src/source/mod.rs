@@ -107,8 +107,8 @@ pub struct Request {
     pub metadata: Arc<Metadata>,
     /// Range of a source that can be read again. `None` for other sources.
     pub position: Option<Position>,
-    /// The name of the range for another Sluice, if the source can read the same items again. `None`
-    /// for other sources.
+    /// The name of the range for another Sluice, if the source can read the same items again.
+    /// `None` for other sources.
     pub fetched: Option<Fetched>,
     /// Ranges of the sending Sluice: what the log has had of them is not stored again. `None` for
     /// other senders.

@@ -3,11 +3,11 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::compiled::Step;
-use super::json_text::{Json, Numbers};
+use super::json_text::Json;
 use super::parser::Parser;
 use crate::operator::Transform;
 use crate::record::Record;
+use crate::step::{Numbers, Step};
 
 #[derive(Clone)]
 struct JsonParser {

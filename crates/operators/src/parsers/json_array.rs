@@ -3,11 +3,12 @@
 use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
-use super::json_text::{Json, Numbers};
+use super::json_text::Json;
 use super::parser::Parser;
 use super::values::{Map, keep_last};
 use crate::operator::Transform;
 use crate::record::Record;
+use crate::step::Numbers;
 
 #[derive(Clone)]
 struct JsonArrayParser {

@@ -7,17 +7,10 @@ use std::mem;
 use sluice_otlp::AnyValue;
 
 use super::values::{Budget, Map, keep_last};
+use crate::step::Numbers;
 
 /// Values nest this deep: as OTLP, with the request around them, they stay within its limit.
 const DEPTH_LIMIT: usize = 24;
-
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Numbers {
-    /// All numbers are doubles.
-    Doubles,
-    /// Whole numbers of 64 bits are integers.
-    Integers,
-}
 
 /// A place in a JSON text.
 pub(super) struct Json<'t> {

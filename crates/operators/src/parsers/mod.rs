@@ -20,7 +20,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::compiled::{Compiled, Step};
+pub(crate) use self::compiled::Compiled;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
 

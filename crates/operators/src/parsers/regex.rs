@@ -3,11 +3,11 @@
 use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
-use super::compiled::Step;
 use super::parser::Parser;
 use super::values::{Map, excerpt};
 use crate::operator::Transform;
 use crate::record::Record;
+use crate::step::Step;
 
 #[derive(Clone)]
 struct RegexParser {

@@ -348,10 +348,8 @@ impl Connection<'_> {
         }
     }
 
-    /// The part of a message that is there becomes a record, so that its memory is free.
-    ///
-    /// # Errors
-    /// The rest of it could not be told from the next message.
+    /// The part of a message that is there becomes a record, so that its memory is free. It is an
+    /// error if the rest of it could not be told from the next message.
     async fn cut_short(&mut self, why: &str) -> Result<(), Refused> {
         let counters = &self.handler.intake.counters;
         counters.cut_records.fetch_add(1, Ordering::Relaxed);

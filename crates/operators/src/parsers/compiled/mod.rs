@@ -18,24 +18,10 @@ use sluice_config::Pattern;
 use sluice_otlp::AnyValue;
 
 use self::json::write_text;
-use super::container::{Format, Line, Log, PATH, Pod, STREAM, Stream, TAG, docker_texts};
-use super::json_text::Numbers;
+use super::container::{Line, Log, PATH, Pod, STREAM, Stream, TAG, docker_texts};
 use super::values::Map;
 use crate::encode::{Encoder, Place, TextRecord, encode_attributes};
-
-/// An operator that a compiled chain may have.
-pub(crate) enum Step {
-    Container {
-        format: Option<Format>,
-        adds_metadata: bool,
-    },
-    Json(Numbers),
-    /// `groups`: index and name of those with a name.
-    Regex {
-        pattern: Pattern,
-        groups: Vec<(usize, String)>,
-    },
-}
+use crate::step::{Format, Numbers, Step};
 
 pub(crate) struct Compiled {
     container: Option<Container>,

@@ -5,16 +5,10 @@ use std::mem;
 
 use sluice_otlp::AnyValue;
 
-use crate::parsers::json_text::{Json, Numbers, Token};
+use crate::parsers::json_text::{Json, Token};
 use crate::parsers::time::rfc3339;
 use crate::parsers::values::{Map, excerpt};
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Format {
-    Docker,
-    Containerd,
-    Crio,
-}
+use crate::step::{Format, Numbers};
 
 #[derive(Debug)]
 pub(in crate::parsers) struct Line<'t> {

@@ -15,14 +15,14 @@ use sluice_config::Fields;
 use sluice_otlp::AnyValue;
 
 use self::joining::Joining;
-pub(super) use self::line::{Format, Line, Log, Stream, docker_texts};
+pub(super) use self::line::{Line, Log, Stream, docker_texts};
 pub(super) use self::path::Pod;
-use super::compiled::Step;
 use super::values::{kind_of, read_source, set, shown};
 use crate::field::Field;
 use crate::field::merge_maps;
 use crate::operator::{Refused, Stage};
 use crate::record::{Origin, Record};
+use crate::step::{Format, Step};
 
 /// The attribute that a receiver of files sets.
 pub(super) const PATH: &str = "log.file.path";
