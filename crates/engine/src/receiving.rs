@@ -155,6 +155,11 @@ impl MemoryPool for ArrivedMemory {
         receiving.arrived_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.0.give_back_to(&receiving.waiting_bytes, bytes);
     }
+
+    /// What has arrived may be the beginning of something whose rest does not come.
+    fn asked_back(&self) -> Option<Refusal> {
+        self.0.asked_back()
+    }
 }
 
 /// The memory for receiving as one route sees it.

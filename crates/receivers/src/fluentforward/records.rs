@@ -25,9 +25,9 @@ const TAG: &str = "fluent.tag";
 const LEVELS_MAX: usize = 30;
 /// A record has at most this many fields. Its names are kept while it is written.
 const FIELDS_MAX: usize = 1 << 14;
-/// A value becomes at most this many bytes beside its text: -1 does, which is one byte in
-/// MessagePack.
-const VALUE_BYTES: usize = 13;
+/// A value becomes at most this many bytes beside those that it has: -1 becomes 13 more than its
+/// one, and a whole number beyond 63 bits, which becomes a text of up to 20 digits, 15.
+const VALUE_BYTES: usize = 15;
 /// The same of a record beside its values and its tag.
 const RECORD_BYTES: usize = 64;
 /// Room for the heads of the messages around the records, which are known last.

@@ -162,7 +162,7 @@ impl Connection<'_> {
                 Gathered::Full => (2 * self.window_bytes).min(WINDOW_MAX_BYTES),
                 _ => 2 * ROOM_BYTES,
             };
-            request.end(true);
+            request.end(has_cut);
             if gathered == Gathered::Ended {
                 return Ok(());
             }

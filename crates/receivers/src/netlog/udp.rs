@@ -130,9 +130,12 @@ impl Datagrams {
             self.read(socket, &mut buffer, &mut waiting, READS_AT_ONCE);
         }
         drop(listener);
+        // Behind the request on its way, these are cut off if that does not get in.
+        let mut behind = self.intake.on_the_way(waiting.ends.len() as u32);
         if let Some(submitting) = submitting {
             let _ = submitting.await;
         }
+        behind.items = 0;
         self.submit(waiting).await;
     }
 

@@ -210,6 +210,7 @@ fn usual_lines_are_written_straight() {
     for (operators, line, source, expected) in [
         (0, cri("x"), &pod, true),
         (0, docker.to_owned(), &pod, true),
+        (2, docker.replacen('{', "null,", 1), &pod, false),
         (0, cri("x").replace(" F ", " P "), &pod, false),
         (0, cri("x"), &with_tag, false),
         (0, cri("x"), &elsewhere, false),

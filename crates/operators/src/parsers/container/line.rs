@@ -122,7 +122,9 @@ impl<'t> Line<'t> {
 pub(in crate::parsers) fn docker_texts(text: &str) -> Option<(i64, bool, Cow<'_, str>)> {
     let mut json = Json::new(text, Numbers::Doubles);
     let (mut time, mut log, mut stream) = (None, None, None);
-    let mut is_first = json.opens().ok()?;
+    // `null` is no object.
+    json.opens().ok()?.then_some(())?;
+    let mut is_first = true;
     while json.more(b'}', mem::take(&mut is_first)).ok()? {
         let place = match &*json.key().ok()? {
             "time" => &mut time,

@@ -130,8 +130,9 @@ impl Operators {
     /// Drops what has left and is in no request yet, with the positions of all that has left: it is
     /// read again.
     pub(in super::super) fn drop_left(&mut self) {
-        self.rest.clear();
-        drop(self.finish());
+        // Each of them shares the position of its range, which ends unresolved.
+        self.records.extend(self.rest.drain(..));
         drop::<Vec<Position>>(self.released(None));
+        drop(self.finish());
     }
 }
