@@ -114,8 +114,11 @@ impl Configuration {
             );
             [&files[..], &[pipeline]].concat()
         };
-        let signals: &[&str] =
-            if class == "processors" { &["traces", "logs", "metrics"] } else { &["traces"] };
+        let signals: &[&str] = match class.as_str() {
+            "processors" => &["traces", "logs", "metrics"],
+            "receivers" => &["traces", "logs"],
+            _ => &["traces"],
+        };
         signals.iter().map(|signal| of_signal(signal)).collect()
     }
 }
