@@ -156,7 +156,7 @@ impl MemoryPool for ArrivedMemory {
         self.0.give_back_to(&receiving.waiting_bytes, bytes);
     }
 
-    /// What has arrived may be the beginning of something whose rest does not come.
+    /// It may be the beginning of a message whose rest does not come.
     fn asked_back(&self) -> Option<Refusal> {
         self.0.asked_back()
     }
