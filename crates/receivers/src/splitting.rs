@@ -1,4 +1,6 @@
-//! Options of receivers of log lines: where a record ends, and what all records have.
+//! Options of receivers of log lines: where a record ends, its text, and what all records have.
+
+use std::borrow::Cow;
 
 use regex::bytes::Regex;
 use sluice_config::{Fields, Pattern, Value};
@@ -120,4 +122,20 @@ pub(crate) fn constants(
         constants.push((entry.key.clone(), AnyValue::String(scalar.text.clone())));
     }
     constants
+}
+
+/// The text of a line; its bytes if it is none.
+pub(crate) fn decoded(charset: Charset, line: &[u8]) -> Result<Cow<'_, str>, Vec<u8>> {
+    if matches!(charset, Charset::Utf8 | Charset::Utf8Raw)
+        && let Ok(text) = str::from_utf8(line)
+    {
+        return Ok(Cow::Borrowed(text));
+    }
+    match charset {
+        Charset::Nop => Err(line.to_vec()),
+        _ => match String::from_utf8(charset.decode(line).into_owned()) {
+            Ok(text) => Ok(Cow::Owned(text)),
+            Err(error) => Err(error.into_bytes()),
+        },
+    }
 }

@@ -3,7 +3,6 @@
 //! A line is written straight from the window that it was read into. Where it is not that simple, a
 //! [`Record`] is made of it and encoded, behind the operators if there are any.
 
-use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use sluice_tail::{Charset, FileId, Line};
 use super::FilelogConfig;
 use super::attributes::Attributes;
 use super::operators::Operators;
+use crate::splitting::decoded;
 
 /// A request is full with this many bytes.
 pub(super) const REQUEST_BYTES: usize = 256 << 10;
@@ -135,22 +135,6 @@ impl Lines {
 
 fn origin(file: FileId, line: &Line<'_>) -> Origin {
     Origin { stream: file.0, range: line.offset..line.offset + line.text.len() as u64 }
-}
-
-/// The text of a line; its bytes if it is none.
-fn decoded(charset: Charset, line: &[u8]) -> Result<Cow<'_, str>, Vec<u8>> {
-    if matches!(charset, Charset::Utf8 | Charset::Utf8Raw)
-        && let Ok(text) = str::from_utf8(line)
-    {
-        return Ok(Cow::Borrowed(text));
-    }
-    match charset {
-        Charset::Nop => Err(line.to_vec()),
-        _ => match String::from_utf8(charset.decode(line).into_owned()) {
-            Ok(text) => Ok(Cow::Owned(text)),
-            Err(error) => Err(error.into_bytes()),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use sluice_tail::Charset;
 
 use super::attributes::Attributes;
 use super::counters::Counters;
+use crate::splitting::decoded;
 
 /// Failures of operators are told at most this often; all of them are counted.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
@@ -97,11 +98,9 @@ impl Records {
 
     /// Makes a record of a message.
     pub(super) fn push(&self, batch: &mut Batch, text: &[u8], attributes: &Attributes) {
-        let text = self.charset.decode(text);
-        let body = match String::from_utf8(text.into_owned()) {
-            Ok(text) if self.charset != Charset::Nop => AnyValue::String(text),
-            Ok(text) => AnyValue::Bytes(text.into_bytes()),
-            Err(error) => AnyValue::Bytes(error.into_bytes()),
+        let body = match decoded(self.charset, text) {
+            Ok(text) => AnyValue::String(text.into_owned()),
+            Err(bytes) => AnyValue::Bytes(bytes),
         };
         let place = batch.records.len() as u64;
         let origin = Origin { stream: batch.stream, range: place..place + 1 };
