@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::leased::Leased;
-use super::prepare::Lease;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use sluice_flow::dispatch::Batch;
 use sluice_flow::hop::{Fetched, Place, Ranges, RangesTooLong, Source};
 use sluice_flow::{Exporter, Outcome};
 
+use super::leased::Leased;
+use super::prepare::Lease;
 use crate::entry::Entry;
 
 /// Where a unit stands among the items that a delivery makes of a frame.
