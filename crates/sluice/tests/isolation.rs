@@ -192,7 +192,9 @@ async fn senders_that_wait_go_as_fast_as_the_slowest(slowest: Faults, others: Fa
         sent_bytes > 3.0 * budget_bytes,
         "{sent_bytes} bytes sent, for a budget of {budget_bytes}"
     );
-    assert_eq!(bench.gateway.metric("sluice_delivery_dropped_items", &[]).await, 0.0);
+    let dropped = bench.gateway.metric("sluice_delivery_dropped_items", &[]).await;
+    let counts = [&bench.sick, &bench.healthy[0], &bench.healthy[1]].map(Backend::counts);
+    assert_eq!(dropped, 0.0, "{counts:?}\n{}", bench.gateway.output());
     for backend in [&bench.sick, &bench.healthy[0], &bench.healthy[1]] {
         assert_arrives_once(&report, backend, DRAIN_WITHIN).await;
     }
