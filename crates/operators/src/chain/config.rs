@@ -26,8 +26,8 @@ pub struct OnError {
 impl OnError {
     /// Reads the option `on_error`.
     pub fn read(fields: &mut Fields<'_>) -> OnError {
-        let doc = "A record on which the operator fails goes on unchanged, or is dropped. `_quiet` \
-                   reports nothing.";
+        let doc = "A record on which the operator fails goes on unchanged (`send`) or is dropped. \
+                   All failures are counted; `_quiet` does not log them.";
         fields.choice("on_error", ON_ERROR[0].1, &ON_ERROR, doc)
     }
 }
@@ -83,15 +83,15 @@ struct Common {
 }
 
 fn read_common(fields: &mut Fields<'_>, is_plain: bool) -> Common {
-    let doc = "The name by which an `output` finds the operator. Without one, it is the type, and \
-               further operators of this type have a number behind it.";
+    let doc = "The name by which an `output` finds the operator. Default: its type; for \
+               further operators of a type with a number, as in `json_parser1`.";
     let id = fields.string("id", "", doc);
     let id_span = fields.span_of("id");
     let (mut outputs, mut condition, mut on_error) = (Vec::new(), None, ON_ERROR[2].1);
     if is_plain {
-        let doc = "Operators to which records go. Without one, it is the next one.";
+        let doc = "The `id`s of the operators to which records go. Default: the next operator.";
         outputs = fields.string_list("output", &[], doc);
-        let doc = "An expression. Records for which it does not hold pass the operator unchanged.";
+        let doc = "A condition. Records for which it does not hold pass the operator unchanged.";
         condition = read::condition(fields, "if", doc);
         on_error = OnError::read(fields);
     }

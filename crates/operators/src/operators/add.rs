@@ -22,9 +22,9 @@ enum Source {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
-    let doc = "The field that is set. A map is merged into a map that is there.";
+    let doc = "The field that is set. A map is merged into an existing map.";
     let field = read::field(fields, "field", doc);
-    let doc = "A value of any type, or `EXPR(…)` with an expression.";
+    let doc = "A value of any type, or `EXPR(…)` with an expression. Required.";
     let node = fields.node("value", "string, number, boolean, list or map", doc);
     let Some(node) = node.filter(|node| !node.is_null()) else {
         fields.error_missing("value");

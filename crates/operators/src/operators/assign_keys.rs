@@ -16,8 +16,8 @@ struct AssignKeys {
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let field = read::field(fields, "field", "The list.");
-    let doc = "Keys for its values, in their order. A record whose list is shorter or longer has \
-               failed.";
+    let doc = "Keys for its values, in their order. The operator fails on a record whose list is \
+               shorter or longer. Required.";
     let keys = fields.string_list("keys", &[], doc);
     if keys.is_empty() {
         fields.error_missing("keys");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sluice_config::{Fields, OptionDoc};
+use sluice_config::{Effect, Fields, OptionDoc};
 
 use super::kinds;
 use crate::chain::describe_common;
@@ -40,10 +40,15 @@ fn table(page: &mut String, options: &[OptionDoc]) {
         return;
     }
     page.push_str("\n| option | type | default | |\n|---|---|---|---|\n");
-    for OptionDoc { path, kind, default, doc, .. } in options {
-        let line = [path, kind, default, doc].map(|text| text.replace('|', "\\|"));
-        let [path, kind, default, doc] = line;
-        let _ = writeln!(page, "| `{path}` | {kind} | {default} | {doc} |");
+    for OptionDoc { path, kind, default, doc, effect } in options {
+        let meaning = match effect {
+            Effect::Used => doc.clone(),
+            Effect::NoEffect(why) => format!("*No effect:* {why}."),
+            Effect::NotYet(what) => format!("*Not in this build:* {what}."),
+        };
+        let line = [path, kind, default, &meaning].map(|text| text.replace('|', "\\|"));
+        let [path, kind, default, meaning] = line;
+        let _ = writeln!(page, "| `{path}` | {kind} | {default} | {meaning} |");
     }
 }
 

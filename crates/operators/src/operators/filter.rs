@@ -19,8 +19,8 @@ struct Filter {
 type Random = fn() -> u16;
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
-    let doc = "Records for which it holds are dropped. A record for which it fails is dealt with \
-               as `on_error` says.";
+    let doc = "Records for which it holds are dropped. `on_error` decides what happens to a \
+               record for which it cannot be evaluated.";
     let expression = read::required_condition(fields, "expr", doc);
     let doc = "The share of these records that is dropped, chosen at random.";
     let ratio = fields.optional_float("drop_ratio", 1.0, 0.0..=1.0, doc).unwrap_or(1.0);

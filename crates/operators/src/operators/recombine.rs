@@ -13,8 +13,8 @@ use crate::read;
 use crate::record::{Origin, Record};
 
 pub(super) const DOC: &str = "Combines records that follow each other into one, such as the lines \
-                              of a stack trace. Records that it holds keep the receiver's \
-                              checkpoint back.";
+                              of a stack trace. The checkpoint of `file_log` stays before \
+                              records that it holds.";
 
 #[derive(Clone)]
 struct Recombine {
@@ -55,23 +55,23 @@ struct Batch {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
-    let doc = "Holds for the first record of a batch. Either this or `is_last_entry` is needed.";
+    let doc = "Holds for the first record of a batch. Either this or `is_last_entry` is required.";
     let first = read::condition(fields, "is_first_entry", doc);
     let last = read::condition(fields, "is_last_entry", "Holds for the last record of a batch.");
     let doc = "The field whose texts are combined. A record without it leaves as `on_error` says.";
     let field = read::field(fields, "combine_field", doc);
     let with = fields.string("combine_with", "\\n", "The text between two of them.");
     let with = if fields.is_present("combine_with") { with } else { "\n".to_owned() };
-    let doc = "A limit on the records of a batch; 0: none.";
+    let doc = "The most records of a batch. 0: no limit.";
     let max_records = fields.integer("max_batch_size", 1000, 0..=usize::MAX, doc);
-    let doc =
-        "A limit on the records of a batch in which the expression has not held yet; 0: none.";
+    let doc = "The most records of a batch in which the expression has not held yet. 0: no limit.";
     let max_unmatched = fields.integer("max_unmatched_batch_size", 100, 0..=usize::MAX, doc);
-    let doc = "A batch whose combined text is longer leaves at once; 0: without limit.";
+    let doc = "A batch whose combined text is longer leaves at once. 0: no limit.";
     let max_bytes = fields.size("max_log_size", 0, 0..=1 << 30, doc);
-    let doc = "Sources with a batch at a time. One more lets all batches go.";
+    let doc = "The most sources that have a batch at a time. One more source lets all batches go.";
     let max_sources = fields.integer("max_sources", 1000, 1..=usize::MAX, doc);
-    let doc = "Records with different texts here are kept apart, as are those of different files.";
+    let doc = "The field that names the source. Records of different sources or files are never \
+               combined.";
     let default = "attributes[\"log.file.path\"]";
     let source = read::optional_field(fields, "source_identifier", Some(default), doc);
     let doc = "Which record gives the other fields of the result.";

@@ -21,9 +21,9 @@ struct RegexReplace {
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let doc = "The string. Without the field, the record stays as it is.";
     let field = read::field(fields, "field", doc);
-    let doc = "The regular expression, unless `regex_name` gives it.";
+    let doc = "The regular expression. Either this or `regex_name` is required.";
     let given = fields.parsed("regex", "a regular expression", None, doc, Pattern::new);
-    let doc = "A regular expression by its name: `ansi_control_sequences` are those of terminals.";
+    let doc = "A known regular expression: `ansi_control_sequences` matches colours and the like.";
     let named =
         fields.optional_choice("regex_name", &[("ansi_control_sequences", CONTROL_SEQUENCES)], doc);
     let doc = "The text in place of each match. `$1` and `${name}` are groups, `$$` is a `$`.";

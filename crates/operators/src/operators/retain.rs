@@ -16,8 +16,8 @@ struct Retain {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
-    let doc = "The fields that stay. Of body, attributes and resource, each that no field begins \
-               with stays whole.";
+    let doc = "The fields that stay. If none of them is in the body, the whole body stays; the \
+               same holds for attributes and resource. Required.";
     let texts = fields.string_list("fields", &[], doc);
     if texts.is_empty() {
         fields.error_missing("fields");

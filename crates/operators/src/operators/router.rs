@@ -27,7 +27,8 @@ struct Condition {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Option<Routes> {
-    let routes = fields.sections("routes", "The routes, in order.", read_route);
+    let doc = "The routes, in order. Required without `default`.";
+    let routes = fields.sections("routes", doc, read_route);
     let doc = "Operators for records that no route takes.";
     let outputs = fields.string_list("default", &[], doc);
     if routes.is_empty() && outputs.is_empty() {
@@ -48,7 +49,8 @@ fn read_route(fields: &mut Fields<'_>) -> Option<(Condition, Route)> {
     let doc = "The route takes the records for which it holds. If it fails for a record, the next \
                route is tried.";
     let expression = read::required_condition(fields, "expr", doc);
-    let outputs = fields.string_list("output", &[], "Operators to which the records go.");
+    let doc = "Operators to which the records go. Required.";
+    let outputs = fields.string_list("output", &[], doc);
     if outputs.is_empty() {
         fields.error_missing("output");
     }

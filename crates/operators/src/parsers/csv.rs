@@ -41,7 +41,8 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
     let header = fields.non_empty_string("header", doc);
     let doc = "The attribute of each record that has the names of its fields.";
     let header_attribute = fields.non_empty_string("header_attribute", doc);
-    let delimiter = read_delimiter(fields, "delimiter", "The character between fields.");
+    let doc = "The character between fields. Default: a comma.";
+    let delimiter = read_delimiter(fields, "delimiter", doc);
     let doc = "The character between the names of the header. Default: `delimiter`.";
     let header_delimiter = read_delimiter(fields, "header_delimiter", doc);
     let doc = "A quote may stand within a field that is not quoted.";

@@ -48,17 +48,18 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Stage>> {
         ("crio", Some(Format::Crio)),
         ("", None),
     ];
-    let doc = "The format of all lines. Without it, each line's format is detected.";
+    let doc = "The format of all lines. If it is not set, the format of each line is detected.";
     let format = fields.choice("format", None, &formats, doc);
-    let doc = "Takes names of namespace, pod and container, the pod's uid and the count of \
-               restarts from the attribute `log.file.path` into the resource. The receiver needs \
-               `include_file_path: true`.";
+    let doc = "Sets resource attributes from the attribute `log.file.path`: the names of \
+               namespace, pod and container, the pod's uid and the number of restarts. The \
+               receiver needs `include_file_path: true`.";
     let adds_metadata = fields.boolean("add_metadata_from_filepath", true, doc);
-    let doc = "A log that is joined of several lines leaves once it is longer.";
+    let doc = "Lines that the runtime has cut are joined up to this length. A longer log leaves at \
+               once.";
     let range = 1..=1 << 30;
     let longest = fields.size("max_log_size", 1 << 20, range, doc);
     for key in ["parse_to", "body", "timestamp", "severity", "trace", "scope_name"] {
-        fields.not_yet(key, "write it for another parser behind this one, which sees the body");
+        fields.not_yet(key, "set it in a parser that follows this operator, which sees the body");
     }
     let longest = usize::try_from(longest).unwrap_or(usize::MAX);
     let joining = Joining::new(longest);

@@ -72,9 +72,9 @@ fn read_syslog(fields: &mut Fields<'_>) -> Option<SyslogParser> {
     let protocol = fields.optional_choice("protocol", &protocols, doc);
     let doc = "The time zone of RFC 3164's times, which name none.";
     let location = fields.parsed("location", "a time zone", Some("UTC"), doc, Location::named);
-    let doc = "The length of each message stands before it (RFC 6587).";
+    let doc = "The length of each message stands before it (octet counting of RFC 6587).";
     let counts_octets = fields.boolean("enable_octet_counting", false, doc);
-    let doc = "The longest message with its length before it, in bytes.";
+    let doc = "With `enable_octet_counting`: the longest message, in bytes. 0: 8192.";
     let max_octets = fields.integer("max_octets", 0_usize, 0..=1 << 30, doc);
     let doc = "A message may come without its priority; then there is no severity.";
     let may_lack_priority = fields.boolean("allow_skip_pri_header", false, doc);
