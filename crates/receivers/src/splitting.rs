@@ -10,16 +10,16 @@ use sluice_tail::{Boundary, Charset};
 
 pub(crate) fn encoding(fields: &mut Fields<'_>) -> Charset {
     let kind = "name of an encoding";
-    let doc = "`utf-8` (bytes that are none become U+FFFD), `utf-8-raw` (a record with such bytes \
-               has a body of bytes), `nop` (bytes, not cut into lines), `ascii`, `latin-1`, \
-               `utf-16le`, `utf-16be`, or any encoding of the WHATWG standard, as `big5`.";
+    let doc = "`utf-8` (invalid bytes become U+FFFD), `utf-8-raw` (a record with invalid bytes has \
+               a body of bytes), `nop` (bytes, not cut into lines), `ascii`, `latin-1`, \
+               `utf-16le`, `utf-16be`, or any encoding of the WHATWG standard, such as `big5`.";
     let charset = fields.parsed("encoding", kind, Some("utf-8"), doc, Charset::named);
     charset.unwrap_or(Charset::Utf8)
 }
 
 /// The boundary that the option names.
 pub(crate) fn multiline(fields: &mut Fields<'_>, charset: Charset) -> Option<Boundary> {
-    let doc = "Where records end, if not at line ends: exactly one pattern.";
+    let doc = "Cuts records at a pattern instead of at line ends. Exactly one pattern.";
     let boundary = fields.section_unless_empty("multiline", doc, read_multiline).flatten();
     if boundary.is_some() && charset == Charset::Nop {
         fields.error_at("multiline", "cannot be used with `encoding: nop`");

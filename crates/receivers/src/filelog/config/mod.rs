@@ -40,7 +40,7 @@ impl FilelogConfig {
             fields.error_missing("include");
         }
         let exclude = globs(fields, "exclude", "Patterns of files that are not read.");
-        let doc = "Files that are older than this, by their time of modification, are not begun.";
+        let doc = "Files that were modified longer ago than this are not begun.";
         let exclude_older_than =
             fields.optional_duration("exclude_older_than", Duration::ZERO..=Duration::MAX, doc);
         let exclude_older_than = exclude_older_than.filter(|age| !age.is_zero());
@@ -49,16 +49,16 @@ impl FilelogConfig {
             "start_at",
             true,
             &[("end", true), ("beginning", false)],
-            "Where to begin in files that are there at the first start. Files that appear later, \
-             and all files once there is a checkpoint, are read from their beginning.",
+            "Where to begin in files that exist at the first start. Files that appear later, and \
+             all unknown files once there is a checkpoint, are read from their beginning.",
         );
         let splitter = read_splitter(fields);
         let doc = "A last line without its end is a record after this time without anything new. \
                    0: never.";
         let flush_after = fields.duration("force_flush_period", Duration::from_millis(500), doc);
-        let doc = "The time between looks at files whose changes the kernel does not tell (inotify \
-                   has no watches left, or a network file system); ten times that for files that \
-                   had nothing new for a minute. Others are read within 100 ms.";
+        let doc = "Interval at which files are looked at where inotify reports no changes: on \
+                   network file systems, and when no watches are left. Up to ten times that for \
+                   files without changes for a while. All other files are read within 100 ms.";
         let least = Duration::from_millis(10);
         let poll_interval = fields.duration_in(
             "poll_interval",
@@ -67,7 +67,7 @@ impl FilelogConfig {
             doc,
         );
         let doc = "Bytes at the beginning of a file that tell it from others, beside its inode and \
-                   the bytes before the place that was reached.";
+                   the 256 bytes before its checkpoint.";
         let head_bytes = fields.size("fingerprint_size", 1000, 16..=MIB, doc) as usize;
         let doc = "The most files that are open at a time. Half of them may be files that were \
                    renamed or removed and are still followed.";
@@ -83,8 +83,8 @@ impl FilelogConfig {
         let files = read_attributes(fields, &mut labels);
         let doc = "Attributes of the resource of all records. Values may have `EXPR(…)` in them.";
         let resource = splitting::constants(fields, Root::Resource, doc, &mut labels);
-        let doc = "Extension `file_storage` in whose directory the checkpoint is. Without: in \
-                   `buffer.directory`; without that in memory only.";
+        let doc = "Extension `file_storage` whose directory has the checkpoint. If it is not set, \
+                   the checkpoint is in `buffer.directory`; without that, only in memory.";
         let storage = fields.non_empty_string("storage", doc);
         let doc = "Operators that parse and change each record, in this order: `docs/operators.md` \
                    has them.";
@@ -147,14 +147,15 @@ fn read_splitter(fields: &mut Fields<'_>) -> Splitter {
 fn read_compression(fields: &mut Fields<'_>) -> Compression {
     let choices =
         [("", Compression::None), ("gzip", Compression::Gzip), ("auto", Compression::Auto)];
-    let doc = "Empty: no file is compressed. `gzip`: all are. `auto`: those that begin as gzip \
-               does; a rotated file that is compressed meanwhile is then read on.";
+    let doc = "Empty: no file is compressed. `gzip`: all are. `auto`: files that begin as gzip \
+               does; a rotated file that was compressed is read on, if `include` matches its new \
+               name.";
     fields.choice("compression", Compression::None, &choices, doc)
 }
 
 fn read_header(fields: &mut Fields<'_>, starts_at_end: bool) -> Option<HeaderConfig> {
-    let doc = "The first lines of each file, 64 KiB at most, that say something of all of its \
-               records. They are no records. Needs `start_at: beginning`.";
+    let doc = "Makes attributes of all records out of the first lines of their file, 64 KiB at \
+               most. These lines are no records. Needs `start_at: beginning`.";
     let header = fields.section_unless_empty("header", doc, HeaderConfig::read);
     if header.is_some() && starts_at_end {
         fields.error_at("header", "needs `start_at: beginning`");
@@ -209,17 +210,17 @@ fn read_attributes(fields: &mut Fields<'_>, labels: &mut Vec<Label>) -> FileAttr
         owner_name: wanted(
             "include_file_owner_name",
             false,
-            "Adds `log.file.owner.name`, from `/etc/passwd`; of others the number.",
+            "Adds `log.file.owner.name`, from `/etc/passwd`: for unknown users the number.",
         ),
         owner_group_name: wanted(
             "include_file_owner_group_name",
             false,
-            "Adds `log.file.owner.group.name`, from `/etc/group`; of others the number.",
+            "Adds `log.file.owner.group.name`, from `/etc/group`: for unknown groups the number.",
         ),
         permissions: wanted(
             "include_file_permissions",
             false,
-            "Adds `log.file.permissions`, as `644`.",
+            "Adds `log.file.permissions`, such as `644`.",
         ),
         record_number: wanted(
             "include_file_record_number",
