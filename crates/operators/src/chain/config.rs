@@ -102,7 +102,8 @@ fn read_common(fields: &mut Fields<'_>, is_plain: bool) -> Common {
 /// Declares the options of every operator, for the documentation.
 pub(crate) fn describe_common(fields: &mut Fields<'_>, has_type: bool) {
     if has_type {
-        fields.required_string("type", "The kind of operator: one of those below.");
+        let doc = "The kind of operator, such as `json_parser`: `docs/operators.md` lists all.";
+        fields.required_string("type", doc);
     }
     read_common(fields, true);
 }

@@ -51,13 +51,14 @@ impl Severity {
             ("aliases", Preset::Otel),
             ("none", Preset::None),
         ];
-        let doc = "The values that are known without `mapping`: of `otel` the names (`info2`) and \
-                   numbers of severities, of `default` also `warning` and `err`.";
+        let doc = "The values that are known without `mapping`. `otel` and `aliases`: names \
+                   (`info2`) and numbers of severities. `default`: also `warning` and `err`. \
+                   `none`: no value.";
         let preset = fields.choice("preset", Preset::Default, &presets, doc);
         let kind = "map of severities to values";
-        let doc = "For a severity (`info`, `error2`, `17`): a value, a list of values, a range \
-                   `{min: 400, max: 499}`, or one of `2xx`, `3xx`, `4xx` and `5xx`. A text matches \
-                   in any letter case.";
+        let doc = "For each severity (`info`, `error2`, `17`) a value, a list of values, a range \
+                   `{min: 400, max: 499}`, or one of `2xx`, `3xx`, `4xx` and `5xx`. Texts match in \
+                   any letter case.";
         let node = fields.node("mapping", kind, doc);
         let (mut texts, mut ranges) = (HashMap::new(), Vec::new());
         let mapped = node.map_or(Ok(()), |node| read_mapping(node, &mut texts, &mut ranges));
