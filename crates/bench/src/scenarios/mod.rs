@@ -4,7 +4,9 @@ mod backlog;
 mod backpressure;
 mod drain;
 mod durable;
+mod files;
 mod isolation;
+mod many_files;
 mod many_pipelines;
 mod on_demand;
 mod overload;
@@ -33,7 +35,7 @@ use crate::stage::{COME_BACK, Observed, Setting, Stage, WARM_UP};
 pub(crate) const ONLY_BY_NAME: [&str; 1] = ["scheduler"];
 
 /// All of them, in the order in which they are run.
-pub(crate) static SCENARIOS: [&Scenario; 10] = [
+pub(crate) static SCENARIOS: [&Scenario; 12] = [
     &isolation::SCENARIO,
     &backpressure::SCENARIO,
     &poison::SCENARIO,
@@ -43,6 +45,8 @@ pub(crate) static SCENARIOS: [&Scenario; 10] = [
     &on_demand::SCENARIO,
     &durable::SCENARIO,
     &drain::SCENARIO,
+    &files::SCENARIO,
+    &many_files::SCENARIO,
     &many_pipelines::SCENARIO,
 ];
 
