@@ -157,7 +157,8 @@ impl Encoder {
             if is_first {
                 // Mostly there is one group: its headers are then put right before its records.
                 room = 4 * HEAD_BYTES + scope.len() + head.len();
-                records.reserve(room + self.expected);
+                // Lengths differ by a record or two: growing would copy the whole request.
+                records.reserve(room + self.expected + self.expected / 16);
                 records.resize(room, 0);
             }
             scopes.push(Scope { name: scope.to_owned(), records, room });

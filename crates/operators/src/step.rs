@@ -1,6 +1,6 @@
 //! Operators that a compiled chain may have: what it has to know of each.
 
-use sluice_config::Pattern;
+use crate::parsers::Groups;
 
 pub(crate) enum Step {
     Container {
@@ -10,7 +10,7 @@ pub(crate) enum Step {
     Json(Numbers),
     /// `groups`: index and name of those with a name.
     Regex {
-        pattern: Pattern,
+        pattern: Groups,
         groups: Vec<(usize, String)>,
     },
 }

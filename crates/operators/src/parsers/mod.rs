@@ -21,6 +21,7 @@ mod values;
 mod tests;
 
 pub(crate) use self::compiled::Compiled;
+pub(crate) use self::regex::Groups;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
 

@@ -1,8 +1,12 @@
 //! `regex_parser`: the named groups of a regular expression become a map.
 
+mod groups;
+mod sequence;
+
 use sluice_config::{Fields, Pattern};
 use sluice_otlp::AnyValue;
 
+pub(crate) use self::groups::Groups;
 use super::parser::Parser;
 use super::values::{Map, excerpt};
 use crate::operator::Transform;
@@ -12,11 +16,9 @@ use crate::step::Step;
 #[derive(Clone)]
 struct RegexParser {
     parser: Parser,
-    pattern: Pattern,
+    pattern: Groups,
     /// Index and name of the groups with a name.
     groups: Vec<(usize, String)>,
-    /// Kept, so that a match allocates only its result.
-    places: regex::CaptureLocations,
 }
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
@@ -37,21 +39,21 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Box<dyn Transform>> {
         fields.error_at("regex", "has no named group, as in `(?P<name>…)`");
         return None;
     }
-    let places = pattern.regex().capture_locations();
-    Some(Box::new(RegexParser { parser: parser?, pattern, groups, places }))
+    let pattern = Groups::new(pattern);
+    Some(Box::new(RegexParser { parser: parser?, pattern, groups }))
 }
 
 impl Transform for RegexParser {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
-        let RegexParser { parser, pattern, groups, places } = self;
+        let RegexParser { parser, pattern, groups } = self;
         parser.apply(record, |text| {
-            if pattern.regex().captures_read(places, text).is_none() {
+            if !pattern.find(text) {
                 return Err(format!("the regular expression does not match {}", excerpt(text)));
             }
             let mut map = Map::with_capacity(groups.len());
             for (index, name) in groups.iter() {
-                let range = places.get(*index).map_or(0..0, |(start, end)| start..end);
-                map.push((name.clone(), AnyValue::String(text[range].to_owned())));
+                let value = pattern.text(*index, text).to_owned();
+                map.push((name.clone(), AnyValue::String(value)));
             }
             Ok(AnyValue::Map(map))
         })

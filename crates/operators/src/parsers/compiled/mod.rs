@@ -13,12 +13,11 @@ mod json;
 
 use std::borrow::Cow;
 
-use regex::CaptureLocations;
-use sluice_config::Pattern;
 use sluice_otlp::AnyValue;
 
 use self::json::write_text;
 use super::container::{Line, Log, PATH, Pod, STREAM, Stream, TAG, docker_texts};
+use super::regex::Groups;
 use super::values::Map;
 use crate::encode::{Encoder, Place, TextRecord, encode_attributes};
 use crate::step::{Format, Numbers, Step};
@@ -42,7 +41,7 @@ struct Container {
 
 enum Parser {
     Json(Numbers),
-    Regex { pattern: Pattern, groups: Vec<(usize, String)>, places: CaptureLocations },
+    Regex { pattern: Groups, groups: Vec<(usize, String)> },
 }
 
 /// Parts that the records of a stream have in common.
@@ -66,10 +65,7 @@ impl Compiled {
         };
         let parser = match steps.next() {
             Some(Step::Json(numbers)) => Some(Parser::Json(numbers)),
-            Some(Step::Regex { pattern, groups }) => {
-                let places = pattern.regex().capture_locations();
-                Some(Parser::Regex { pattern, groups, places })
-            }
+            Some(Step::Regex { pattern, groups }) => Some(Parser::Regex { pattern, groups }),
             Some(Step::Container { .. }) => return None,
             None => None,
         };
@@ -121,14 +117,11 @@ impl Compiled {
             Some(Parser::Json(numbers)) => {
                 json::write(&text, *numbers, &source.names, &mut self.parsed)
             }
-            Some(Parser::Regex { pattern, groups, places }) => {
-                pattern.regex().captures_read(places, &text).map(|_| {
-                    for (index, name) in groups.iter() {
-                        let range = places.get(*index).map_or(0..0, |(start, end)| start..end);
-                        write_text(&mut self.parsed, name, &text[range]);
-                    }
-                })
-            }
+            Some(Parser::Regex { pattern, groups }) => pattern.find(&text).then(|| {
+                for (index, name) in groups.iter() {
+                    write_text(&mut self.parsed, name, pattern.text(*index, &text));
+                }
+            }),
         };
         if parsed.is_some() {
             let attributes = [&source.attributes[..], attributes, &self.parsed];
