@@ -6,7 +6,8 @@
 //! place of the expression, which was half of the time of a line. A sequence is walked, one pass
 //! over the text: where the next part cannot begin with a repeated character, there is nothing to
 //! come back for. Otherwise the other lengths are tried in the order of their priority, and after
-//! too many trials the general engine is asked, whose time is bounded.
+//! too many trials the general engine is asked, whose time is bounded:
+//! `docs/decisions/043-expressions-that-are-sequences.md`.
 
 use regex_syntax::hir::{Capture, Class, Hir, HirKind, Look, Repetition};
 
