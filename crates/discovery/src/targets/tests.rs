@@ -96,6 +96,8 @@ fn mistakes_in_labels_are_named() {
     for (labels, reason) in [
         (vec![("a", "b")], "it has no `__address__`"),
         (vec![("__address__", "http://a")], "`http://a` is not `host:port`"),
+        (vec![("__address__", "a:80?b=c")], "`a:80?b=c` is not `host:port`"),
+        (vec![("__address__", "a#b")], "`a#b` is not `host:port`"),
         (vec![("__address__", "a b:1")], "its URL cannot be used: it is not a URL"),
         (vec![("__address__", "u:p@a:1")], "which Sluice does not send"),
         (vec![("__address__", "a"), ("__scheme__", "ftp")], "must start with http://"),
