@@ -379,7 +379,7 @@ impl Reading<'_, '_> {
             return Ok(Some(Use::Dropped));
         }
         if labels.is_empty() {
-            // As if a rule had dropped it: there is nothing that could be at fault.
+            // Prometheus takes it for dropped.
             return Ok(Some(Use::Dropped));
         }
         labels.check(&target.limits)?;
