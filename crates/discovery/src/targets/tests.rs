@@ -81,6 +81,11 @@ fn labels_make_a_target() {
         ),
         (
             &plain,
+            vec![("__address__", "a"), ("__metrics_path__", "/m@b:c")],
+            "https://a/m%40b:c 1s/1s from=group,instance=a,job=j",
+        ),
+        (
+            &plain,
             vec![("__address__", "a"), ("__metrics_path__", "m")],
             "https://a/m 1s/1s from=group,instance=a,job=j",
         ),
