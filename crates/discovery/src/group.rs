@@ -31,13 +31,15 @@ pub struct Group {
     pub targets: Vec<Labels>,
 }
 
+/// A group as Prometheus reads it: servers in Go write null for what is empty, and may have the
+/// names of their own fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    #[serde(default)]
-    targets: Option<Vec<String>>,
-    #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, alias = "Targets")]
+    targets: Option<Vec<Option<String>>>,
+    #[serde(default, alias = "Labels")]
+    labels: Option<BTreeMap<String, Option<String>>>,
 }
 
 impl Group {
@@ -77,14 +79,17 @@ pub(crate) fn from_json(
     if memchr_iter(b',', text).count() > ITEMS_LIMIT {
         return Err(format!("it has more than {ITEMS_LIMIT} items"));
     }
-    let written: Vec<Option<Written>> =
+    let written: Option<Vec<Option<Written>>> =
         serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let group = |(at, written): (usize, Option<Written>)| {
         let written = written.ok_or_else(|| format!("group {at} is null"))?;
-        let targets = written.targets.unwrap_or_default().into_iter().map(Text::from).collect();
-        finish(key(at), targets, written.labels.unwrap_or_default(), label)
+        let targets = written.targets.unwrap_or_default().into_iter();
+        let targets = targets.map(|target| target.unwrap_or_default().into()).collect();
+        let labels = written.labels.unwrap_or_default().into_iter();
+        let labels = labels.map(|(name, value)| (name, value.unwrap_or_default())).collect();
+        finish(key(at), targets, labels, label)
     };
-    written.into_iter().enumerate().map(group).collect()
+    written.unwrap_or_default().into_iter().enumerate().map(group).collect()
 }
 
 /// As [`from_json`], in YAML.
@@ -207,6 +212,16 @@ mod tests {
         let groups = from_yaml(yaml, numbered("f"), Some((&at, &f)));
         assert_eq!(groups.map(shown).as_deref(), Ok(expected));
         assert_eq!(from_yaml("", numbered("f"), None), Ok(Vec::new()));
+    }
+
+    /// Scenario: a server in Go has an empty list, or no names of its own for JSON. Guarantee: null
+    /// is nothing, and capital letters are as good, as in Prometheus.
+    #[test]
+    fn groups_of_servers_in_go_are_read() {
+        let read = |json: &str| from_json(json.as_bytes(), numbered("f"), None).map(shown);
+        assert_eq!(read("null").as_deref(), Ok(""));
+        let json = r#"[{"Targets": ["a:1", null], "Labels": {"x": "y", "z": null}}]"#;
+        assert_eq!(read(json).as_deref(), Ok("f:0 {x=y} __address__=a:1 "));
     }
 
     #[test]

@@ -49,6 +49,21 @@ impl Labels {
         }
     }
 
+    /// Sets many labels, which costs less than one after the other. Of labels with the same name,
+    /// the last one counts; an empty value removes.
+    pub(crate) fn merge(&mut self, labels: impl IntoIterator<Item = Label>) {
+        self.0.extend(labels);
+        self.0.sort_by(|left, right| left.name.cmp(&right.name));
+        self.0.dedup_by(|next, kept| {
+            let is_same = next.name == kept.name;
+            if is_same {
+                std::mem::swap(next, kept);
+            }
+            is_same
+        });
+        self.0.retain(|label| !label.value.is_empty());
+    }
+
     pub fn retain(&mut self, keep: impl FnMut(&Label) -> bool) {
         self.0.retain(keep);
     }
@@ -78,10 +93,9 @@ impl Labels {
 impl<N: Into<Text>, V: Into<Text>> FromIterator<(N, V)> for Labels {
     /// Of labels with the same name, the last one counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Labels {
+        let label = |(name, value): (N, V)| Label { name: name.into(), value: value.into() };
         let mut set = Labels::default();
-        for (name, value) in labels {
-            set.set(&name.into(), value.into());
-        }
+        set.merge(labels.into_iter().map(label));
         set
     }
 }
@@ -157,6 +171,25 @@ mod tests {
             let pairs = labels.iter().map(|label| (&*label.name, &*label.value));
             let expected = model.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             prop_assert!(pairs.eq(expected));
+        }
+
+        /// Guarantee: labels that are set at a time are as those that are set in turn.
+        #[test]
+        fn many_labels_are_set_as_one_after_the_other(
+            before in prop::collection::vec(("[a-d]{1,2}", "[xy]?"), 0..20),
+            more in prop::collection::vec(("[a-d]{1,2}", "[xy]?"), 0..20),
+        ) {
+            let mut merged: Labels = before.clone().into_iter().collect();
+            let label = |(name, value): &(String, String)| Label {
+                name: name.as_str().into(),
+                value: value.as_str().into(),
+            };
+            merged.merge(more.iter().map(label));
+            let mut set = Labels::default();
+            for (name, value) in before.iter().chain(&more) {
+                set.set(&name.as_str().into(), value.as_str().into());
+            }
+            prop_assert_eq!(merged, set);
         }
     }
 }

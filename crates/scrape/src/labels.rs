@@ -40,14 +40,29 @@ impl<'a> Labels<'a> {
         self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Adds a label of a page, which may have it twice.
-    pub(crate) fn push(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
-        if !value.is_empty() {
-            self.pairs.push((name, value));
-        }
+    /// Takes these labels instead of all; each name is to be there once. Many cost less than with
+    /// [`Labels::set`].
+    pub fn replace<N, V>(&mut self, labels: impl IntoIterator<Item = (N, V)>)
+    where
+        N: Into<Cow<'a, str>>,
+        V: Into<Cow<'a, str>>,
+    {
+        self.pairs.clear();
+        self.pairs.extend(labels.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self.pairs.retain(|(_, value)| !value.is_empty());
     }
 
-    /// Adds the labels of the target. With `honor`, those of the page win; else they are renamed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Adds a label of a page, which may have it twice, and without a value.
+    pub(crate) fn push(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
+        self.pairs.push((name, value));
+    }
+
+    /// Adds the labels of the target. With `honor`, those of the page win, and one without a value
+    /// keeps the target's away; else they are renamed. All have a value then.
     pub(crate) fn add_target(&mut self, target: &'a [(String, String)], honor: bool) {
         let mut renamed: Vec<(&str, Cow<'a, str>)> = Vec::new();
         for (name, value) in target {
@@ -56,9 +71,10 @@ impl<'a> Labels<'a> {
                 Some(_) if honor => {}
                 Some(place) => {
                     let exposed = std::mem::replace(&mut self.pairs[place].1, value.into());
-                    renamed.push((name, exposed));
+                    if !exposed.is_empty() {
+                        renamed.push((name, exposed));
+                    }
                 }
-                None if value.is_empty() => {}
                 None => self.pairs.push((name.into(), value.into())),
             }
         }
@@ -148,6 +164,27 @@ mod tests {
         honored.add_target(&target, true);
         let expected = owned(&[("exported_job", "third"), ("job", "theirs"), ("zone", "a")]);
         assert_eq!(sorted(honored), expected);
+    }
+
+    /// Scenario: a page has a label of the target without a value, as Pushgateway does for metrics
+    /// of no instance. Guarantee: with `honor` there is no such label, else the target's wins.
+    #[test]
+    fn a_label_without_a_value_keeps_the_targets_away() {
+        let target = owned(&[("job", "mine"), ("zone", "a")]);
+        for (honor, expected) in
+            [(true, owned(&[("job", "mine")])), (false, owned(&[("job", "mine"), ("zone", "a")]))]
+        {
+            let mut labels = labels(&[("zone", ""), ("other", "")]);
+            labels.add_target(&target, honor);
+            assert_eq!(sorted(labels), expected, "{honor}");
+        }
+    }
+
+    #[test]
+    fn labels_are_replaced_as_a_whole() {
+        let mut labels = labels(&[("a", "b"), ("c", "d")]);
+        labels.replace([("e", "f"), ("g", "")]);
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("e", "f")]);
     }
 
     #[test]

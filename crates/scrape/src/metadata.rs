@@ -98,6 +98,8 @@ pub(crate) struct Metadata {
     /// Length of all names and texts.
     bytes: usize,
     scrape: u64,
+    /// Entries after the last scrape that did not fail.
+    successful: usize,
     /// Counts the changes after which a series may belong to another metric.
     pub(crate) version: u32,
 }
@@ -155,7 +157,7 @@ impl Metadata {
     }
 
     /// Ends a scrape: forgets metrics that are gone for long, and what was missed for `series`.
-    pub(crate) fn end_scrape(&mut self, series: usize) {
+    pub(crate) fn end_scrape(&mut self, series: usize, is_taken: bool) {
         self.scrape += 1;
         let (scrape, before, mut freed) = (self.scrape, self.entries.len(), 0);
         self.entries.retain(|name, entry| {
@@ -169,6 +171,20 @@ impl Metadata {
         if self.entries.len() < before || self.missed.len() > 2 * series + 1000 {
             self.outdate();
         }
+        if is_taken {
+            self.successful = self.entries.len();
+        }
+    }
+
+    /// Whether pages that failed have left more than it is worth to keep.
+    pub(crate) fn is_swollen(&self) -> bool {
+        self.entries.len() > 2 * self.successful + 1000
+    }
+
+    /// Forgets all: series that are known are to be placed anew.
+    pub(crate) fn forget(&mut self) {
+        let Metadata { scrape, version, .. } = *self;
+        *self = Metadata { scrape, version: version.wrapping_add(1), ..Metadata::default() };
     }
 
     /// Bytes that it takes, about.
@@ -336,10 +352,10 @@ mod tests {
         metadata.metric("b");
         assert_eq!(metadata.describe(&About::Page("a".into())), ("some help", "seconds"));
         for _ in 0..10 {
-            metadata.end_scrape(1);
+            metadata.end_scrape(1, true);
         }
         assert!(metadata.memory() > 0);
-        metadata.end_scrape(1);
+        metadata.end_scrape(1, true);
         assert_eq!(metadata.memory(), 0);
         assert_eq!(metadata.describe(&About::Page("a".into())), ("", ""));
     }
@@ -352,7 +368,7 @@ mod tests {
             for name in 0..100 {
                 metadata.metric(&format!("m_{round}_{name}"));
             }
-            metadata.end_scrape(100);
+            metadata.end_scrape(100, true);
         }
         assert!(metadata.memory() < 100_000, "{}", metadata.memory());
     }

@@ -30,6 +30,13 @@ pub(crate) struct Span {
     pub(crate) length: u32,
 }
 
+/// Buckets that the spans of one side stand for, with those between them.
+pub(crate) fn width(spans: &[Span]) -> u64 {
+    let gaps = spans.iter().skip(1).map(|span| u64::from(span.offset.max(0).unsigned_abs()));
+    let lengths = spans.iter().map(|span| u64::from(span.length));
+    gaps.chain(lengths).fold(0, u64::saturating_add)
+}
+
 impl Side {
     /// Reads the buckets of one side, whose counts may be relative to one another.
     pub(crate) fn read(
@@ -40,8 +47,7 @@ impl Side {
         if needed != counts.len() as u64 {
             return Err("a histogram has not as many buckets as its spans say");
         }
-        let gaps = spans.iter().skip(1).map(|span| u64::from(span.offset.max(0).unsigned_abs()));
-        if needed.saturating_add(gaps.sum()) > BUCKETS_LIMIT as u64 {
+        if width(spans) > BUCKETS_LIMIT as u64 {
             return Err("a histogram has too many buckets");
         }
         let mut side = Side::default();
@@ -57,6 +63,7 @@ impl Side {
         side.counts.drain(..empty);
         let used = side.counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         side.counts.truncate(used);
+        side.counts.shrink_to_fit();
         if let Some(first) = spans.first().filter(|_| used > 0) {
             // Prometheus counts buckets by their upper bounds.
             side.offset = first.offset.saturating_sub(1).saturating_add(empty as i32);

@@ -35,7 +35,8 @@ pub(crate) fn parse_seconds(text: &[u8]) -> Option<i64> {
 /// Nanoseconds since 1970; zero before that, and for what is no time.
 pub(crate) fn nanos_of_seconds(seconds: f64) -> u64 {
     let whole = seconds.trunc();
-    (whole as u64).saturating_mul(1_000_000_000) + ((seconds - whole) * 1e9) as u64
+    let nanos = ((seconds - whole) * 1e9) as u64;
+    (whole as u64).saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// Nanoseconds since 1970; zero before that.
@@ -122,6 +123,7 @@ mod tests {
         assert_eq!(nanos_of_seconds(-1.5), 0);
         assert_eq!(nanos_of_seconds(f64::NAN), 0);
         assert_eq!(nanos_of_seconds(f64::INFINITY), u64::MAX);
+        assert_eq!(nanos_of_seconds(18_446_744_073.9), u64::MAX);
         assert_eq!(nanos_of_millis(-1), 0);
         assert_eq!(nanos_of_millis(1), 1_000_000);
         assert_eq!(nanos_of_millis(i64::MAX), u64::MAX);

@@ -5,9 +5,9 @@ use crate::metadata::{About, Kind, Metric, Role};
 use crate::native::Native;
 use crate::number::{is_stale, nanos_of_millis, nanos_of_seconds, parse_float};
 use crate::resource::resource_attributes;
-use crate::scraper::Target;
 use crate::series::Use;
 use crate::table::Table;
+use crate::target::Target;
 use crate::write::{self, Shape};
 
 const SCOPE_PREFIX: &str = "otel_scope_";
@@ -214,11 +214,13 @@ impl Points {
             name: metric.name,
             kind: metric.kind,
             shape,
-            about: metric.about,
+            about: About::Nothing,
             points: Vec::new(),
             scrape: 0,
             width: 1,
         });
+        // A description may have come later than the metric.
+        self.metrics.get_mut(id).about = metric.about;
         key.clear();
         key.extend(id.to_le_bytes());
         for (name, value) in labels.iter() {
@@ -328,6 +330,16 @@ impl Points {
         let Some(point) = self.touch(group, time_ms, false) else { return false };
         point.parts().native = Some(native);
         true
+    }
+
+    /// Frees the native histograms of this scrape: buckets may take much memory.
+    pub(crate) fn drop_natives(&mut self) {
+        for id in &self.order {
+            let metric = self.metrics.get(*id);
+            for point in metric.points.iter().filter(|_| metric.shape == Shape::Exponential) {
+                self.points.get_mut(*point).parts = None;
+            }
+        }
     }
 
     /// Adds that a series is gone.

@@ -5,7 +5,7 @@ use sluice_otlp::wire::write_varint;
 use crate::labels::{Labels, NAME};
 use crate::message::{Last, Message, Result, zigzag};
 use crate::metadata::Kind;
-use crate::native::{Native, Side, Span};
+use crate::native::{Native, Side, Span, width};
 use crate::number::format_float;
 use crate::scraper::{Found, Reading, Value};
 
@@ -60,6 +60,7 @@ fn family(message: Message<'_>, reading: &mut Reading<'_, '_>, key: &mut Vec<u8>
     metadata.set_help(name, help);
     metadata.set_kind(name, kind);
     metadata.set_unit(name, unit);
+    reading.check_memory()?;
     let family = Family { name, kind, field };
     message.read(|field| match field.number() {
         4 => metric(field.inner(), &family, reading, key),
@@ -344,6 +345,10 @@ fn native(
     let schema = zigzag(last.int(5)) as i32;
     if !SCHEMAS.contains(&schema) {
         return message.fail("a native histogram has a schema that is not a known one");
+    }
+    let buckets = width(&lists.positive.spans).saturating_add(width(&lists.negative.spans));
+    if !samples.reading.takes_buckets(buckets) {
+        return message.fail("the native histograms of the page have too many buckets");
     }
     let is_float = last.double(4) > 0.0 || last.double(8) > 0.0;
     let side = |side: &NativeSide| {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::{Limits, ScrapeError, excerpt};
+use crate::error::{ScrapeError, excerpt};
 use crate::labels::{Labels, NAME, Relabel};
 use crate::metadata::{Kind, Metadata};
 use crate::native::Native;
@@ -11,73 +11,16 @@ use crate::points::Points;
 use crate::protobuf;
 use crate::report::{Extra, Report};
 use crate::series::{AllSeries, End, Use};
+use crate::target::{Format, Page, Target};
 use crate::text::{Item, Reader, Sample};
 
 const TARGET_INFO: &str = "target_info";
 
+/// Buckets of all native histograms of a page, with the empty ones between: 64 MiB.
+const NATIVE_BUCKETS_LIMIT: u64 = 1 << 23;
+
 /// Samples that are this far ahead of the scrape are not taken.
 const AHEAD_MS: i64 = 10 * 60 * 1000;
-
-/// A target, and how its pages are to be taken.
-#[derive(Clone, Debug, Default)]
-pub struct Target {
-    /// Of all series: `job`, `instance`, and others that discovery and relabelling leave.
-    pub labels: Vec<(String, String)>,
-    /// `http` or `https`, for an attribute of the resource.
-    pub scheme: String,
-    /// More attributes of the resource.
-    pub resource: Vec<(String, String)>,
-    /// Name and version of the scope of series that name none.
-    pub scope: (String, String),
-    /// Set on all series, after relabelling.
-    pub external_labels: Vec<(String, String)>,
-    /// Names have no suffixes of types and units.
-    pub trim_suffixes: bool,
-    /// Labels of a page win over those of the target.
-    pub honor_labels: bool,
-    /// Samples have the time that a page says, if it does.
-    pub honor_timestamps: bool,
-    /// Series whose samples have a time end, too, when they are gone.
-    pub track_timestamps_staleness: bool,
-    /// Histograms of protobuf pages that are native are taken as such, else as classic ones.
-    pub native_histograms: bool,
-    /// Native histograms are taken as classic ones, too, if they are both.
-    pub always_classic_histograms: bool,
-    pub limits: Limits,
-}
-
-/// The formats of pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus' text, 0.0.4.
-    Text,
-    /// OpenMetrics' text, 1.0.
-    OpenMetrics,
-    /// `io.prometheus.client.MetricFamily`, delimited.
-    Protobuf,
-}
-
-impl Format {
-    /// The format that a `Content-Type` names, if it is a known one.
-    pub fn of(content_type: &str) -> Option<Format> {
-        let media_type = content_type.split(';').next()?.trim().to_ascii_lowercase();
-        match media_type.as_str() {
-            "text/plain" => Some(Format::Text),
-            "application/openmetrics-text" => Some(Format::OpenMetrics),
-            "application/vnd.google.protobuf" => Some(Format::Protobuf),
-            _ => None,
-        }
-    }
-}
-
-/// A page, uncompressed.
-#[derive(Clone, Copy, Debug)]
-pub struct Page<'p> {
-    pub body: &'p [u8],
-    pub format: Format,
-    /// Milliseconds since 1970: of samples for which the page has no time.
-    pub time_ms: i64,
-}
 
 /// Samples of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +69,8 @@ pub struct Scraper {
     time_ms: i64,
     /// Length of the last request.
     last_len: usize,
+    /// No metadata is to be known when the request is written.
+    forgets: bool,
 }
 
 /// One sample of a page.
@@ -149,6 +94,7 @@ pub(crate) struct Reading<'s, 'r> {
     counts: Counts,
     /// Samples that `sample_limit` counts.
     limited: u64,
+    native_buckets: u64,
 }
 
 impl Scraper {
@@ -163,7 +109,7 @@ impl Scraper {
         self.series.begin(self.format == Some(page.format));
         self.format = Some(page.format);
         let counts = Counts::default();
-        let mut reading = Reading { scraper: self, relabel, counts, limited: 0 };
+        let mut reading = Reading { scraper: self, relabel, counts, limited: 0, native_buckets: 0 };
         let result = reading.page(page);
         let counts = reading.counts;
         let end = match &result {
@@ -173,6 +119,7 @@ impl Scraper {
             Err(_) => End::Failed,
         };
         if result.is_err() {
+            self.points.drop_natives();
             self.points.begin();
         }
         self.end_page(end);
@@ -223,9 +170,8 @@ impl Scraper {
     fn end_page(&mut self, end: End) {
         let (points, freed, time_ms) = (&mut self.points, &mut self.freed, self.time_ms);
         self.series.end(end, |used| points.add_end(used, time_ms), |used| freed.push(used));
-        if end == End::Taken {
-            self.metadata.end_scrape(self.series.len());
-        }
+        self.metadata.end_scrape(self.series.len(), end == End::Taken);
+        self.forgets = end == End::Forget || end == End::Failed && self.metadata.is_swollen();
     }
 
     /// Gives the report its points: first of all, so that they are not in the way of others.
@@ -263,6 +209,9 @@ impl Scraper {
             }
         }
         self.points.trim();
+        if std::mem::take(&mut self.forgets) {
+            self.metadata.forget();
+        }
     }
 }
 
@@ -299,8 +248,12 @@ impl Reading<'_, '_> {
                 Item::Kind(name, kind) => metadata.set_kind(&name, kind),
                 Item::Help(name, help) => metadata.set_help(&name, &help),
                 Item::Unit(name, unit) => metadata.set_unit(&name, &unit),
-                Item::Sample(sample) => self.text_sample(&reader, sample)?,
+                Item::Sample(sample) => {
+                    self.text_sample(&reader, sample)?;
+                    continue;
+                }
             }
+            self.check_memory()?;
         }
         Ok(())
     }
@@ -425,6 +378,10 @@ impl Reading<'_, '_> {
         if !(self.relabel)(&mut labels) {
             return Ok(Some(Use::Dropped));
         }
+        if labels.is_empty() {
+            // Prometheus takes it for dropped.
+            return Ok(Some(Use::Dropped));
+        }
         labels.check(&target.limits)?;
         if !target.external_labels.is_empty() {
             for (name, value) in &target.external_labels {
@@ -465,11 +422,22 @@ impl Reading<'_, '_> {
             }
             None => scraper.series.add(raw, used, version),
         };
-        let limit = scraper.target.limits.memory_bytes;
-        if limit > 0 && scraper.memory() > limit {
+        self.check_memory()?;
+        Ok(id)
+    }
+
+    pub(crate) fn check_memory(&self) -> Result<(), ScrapeError> {
+        let limit = self.scraper.target.limits.memory_bytes;
+        if limit > 0 && self.scraper.memory() > limit {
             return Err(ScrapeError::Memory { limit });
         }
-        Ok(id)
+        Ok(())
+    }
+
+    /// Whether the page may have so many more buckets of native histograms.
+    pub(crate) fn takes_buckets(&mut self, buckets: u64) -> bool {
+        self.native_buckets = self.native_buckets.saturating_add(buckets);
+        self.native_buckets <= NATIVE_BUCKETS_LIMIT
     }
 }
 

@@ -211,6 +211,7 @@ impl Points {
             });
             resources.get_mut(resource).width = width;
         }
+        self.drop_natives();
         items
     }
 }

@@ -222,6 +222,19 @@ fn a_change_of_type_moves_the_series() {
     assert!(is_sum(&mut life, "counter", ""));
 }
 
+/// Scenario: a metric without a type gets a description only after its first page. Guarantee: it
+/// has it from then on.
+#[test]
+fn a_description_may_come_late() {
+    let mut life = Life::new(target());
+    life.page("a 1\n").expect("is a page");
+    for body in ["# HELP a text\na 2\n", "a 3\n"] {
+        take(&mut life.scraper, body.as_bytes(), Format::Text, START_MS);
+        let found = metrics(&decode(&life.scraper.finish(&Report::default())).resource_metrics);
+        assert_eq!((found.len(), &*found[0].description), (1, "text"));
+    }
+}
+
 #[test]
 fn a_series_twice_is_discarded() {
     let mut life = Life::new(target());
@@ -294,4 +307,54 @@ fn memory_is_bounded() {
         life.page(&(page(round, 1000) + "!\n")).expect_err("fails");
     }
     assert!(life.scraper.memory() < 4_000_000, "{}", life.scraper.memory());
+}
+
+/// Scenario: pages that fail, each with other metadata; then one that is metadata only, and more
+/// than a target may take. Guarantee: memory does not grow from page to page, the limit counts
+/// metadata, and what filled it does not stand in the way of the next page.
+#[test]
+fn metadata_is_bounded() {
+    let page = |round: usize, names: usize| -> String {
+        (0..names).map(|name| format!("# HELP m_{round:03}_{name} some help\n")).collect()
+    };
+    let mut life = Life::new(target());
+    let mut most = [0, 0];
+    for round in 0..100 {
+        life.page(&(page(round, 100) + "!\n")).expect_err("fails");
+        let most = &mut most[usize::from(round > 20)];
+        *most = life.scraper.memory().max(*most);
+    }
+    assert!(most[1] <= most[0], "{most:?}");
+    for round in 0..3 {
+        life.page(&(page(round, 10_000) + "!\n")).expect_err("fails");
+        assert!(life.scraper.memory() < most[0], "{} {most:?}", life.scraper.memory());
+    }
+    let limits = Limits { memory_bytes: 100_000, ..Limits::default() };
+    let mut life = Life::new(Target { limits, ..target() });
+    for round in 0..2 {
+        let error = life.page(&page(round, 2000)).expect_err("fails");
+        assert_eq!(error, ScrapeError::Memory { limit: 100_000 });
+        let expected = found(&[("a{}", Some(1.0))]);
+        assert_eq!(life.page("# HELP a help\na 1\n"), Ok(expected));
+    }
+}
+
+/// Scenario: rules remove all labels of a series, or only its name. Guarantee: the first is as if
+/// it had been dropped, the second fails the page, as in Prometheus.
+#[test]
+fn a_series_without_labels_is_none() {
+    let mut scraper = Scraper::new(target());
+    let page = Page { body: b"a 1\nb 2\n", format: Format::Text, time_ms: START_MS };
+    let outcome = scraper.scrape(page, &mut |labels| {
+        if labels.get("__name__") == "a" {
+            labels.replace([("", ""); 0]);
+        }
+        true
+    });
+    assert_eq!((outcome.result, outcome.counts.scraped, outcome.counts.kept), (Ok(()), 2, 1));
+    let outcome = Scraper::new(target()).scrape(page, &mut |labels| {
+        labels.set("__name__", "");
+        true
+    });
+    assert_eq!(outcome.result.expect_err("fails").to_string(), "the series  has no name");
 }

@@ -433,3 +433,26 @@ fn a_change_of_format_ends_the_series_of_the_other() {
         assert_eq!(numbers(&found).len(), 1);
     }
 }
+
+/// Scenario: a page of a few kilobytes, whose histograms have gaps of tens of thousands of buckets.
+/// Guarantee: it fails before they take all memory.
+#[test]
+fn gaps_in_native_histograms_are_bounded() {
+    let gaps = || Histogram {
+        positive_span: vec![Span { offset: 0, length: 1 }, Span { offset: 60_000, length: 1 }],
+        positive_delta: vec![1, 0],
+        ..native()
+    };
+    let of = |histograms: usize| {
+        let sample = |number: usize| Sample {
+            label: labels(&[("number", &number.to_string())]),
+            histogram: Some(gaps()),
+            ..Sample::default()
+        };
+        let page = page(&[family("h", HISTOGRAM, (0..histograms).map(sample).collect())]);
+        take(&mut Scraper::new(target()), &page, Format::Protobuf, START_MS).result
+    };
+    assert_eq!(of(100), Ok(()));
+    let error = of(200).expect_err("fails").to_string();
+    assert!(error.contains("the native histograms of the page have too many buckets"), "{error}");
+}

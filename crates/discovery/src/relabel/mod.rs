@@ -98,14 +98,15 @@ impl Rule {
             }
             Action::LabelMap { names, replacement } => {
                 let map = |label: &Label| {
-                    names
-                        .is_match(&label.name)
-                        .then(|| (renamed(names, replacement, label), label.value.clone()))
+                    let name = renamed(names, replacement, label);
+                    Label { name, value: label.value.clone() }
                 };
                 // Taken first: a label that this rule sets is not matched by it.
-                let mapped: Vec<(Text, Text)> = labels.iter().filter_map(map).collect();
-                for (name, value) in mapped.into_iter().filter(|(name, _)| !name.is_empty()) {
-                    labels.set(&name, value);
+                let matched = labels.iter().filter(|label| names.is_match(&label.name));
+                let mut mapped: Vec<Label> = matched.map(map).collect();
+                mapped.retain(|label| !label.name.is_empty());
+                if !mapped.is_empty() {
+                    labels.merge(mapped);
                 }
             }
             Action::LabelDrop(names) => labels.retain(|label| !names.is_match(&label.name)),

@@ -186,6 +186,18 @@ fn dollars_are_written_as_for_the_collector() {
     assert_eq!(&**labels.get("b"), "y-x-x");
 }
 
+/// Scenario: a page with a series of very many labels, which a rule copies. Guarantee: that takes
+/// no time to speak of.
+#[test]
+fn very_many_labels_take_no_time() {
+    let started = std::time::Instant::now();
+    let pairs = (0..200_000).rev().map(|number| (format!("a{number:06}"), "x"));
+    let mut labels: Labels = pairs.collect();
+    assert!(apply(&rules("- {regex: 'a(.*)', replacement: '$1', action: labelmap}"), &mut labels));
+    assert_eq!((labels.len(), &**labels.get("000007")), (400_000, "x"));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
 /// Guarantee: a dot matches a line break, as in Prometheus.
 #[test]
 fn values_may_have_lines() {

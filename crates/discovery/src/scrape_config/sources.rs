@@ -120,6 +120,9 @@ pub(super) fn read(fields: &mut Fields<'_>, is_plain: bool) -> Vec<SourceConfig>
 
 fn read_static(fields: &mut Fields<'_>, is_plain: bool) -> Group {
     let targets = fields.texts("targets", "Addresses: `host:port`.");
+    if !fields.is_present("targets") && !fields.is_present("labels") {
+        fields.warn("is empty: it has no targets");
+    }
     if let Some(url) = targets.iter().find(|target| is_plain && target.contains('/')) {
         let message = format!("has `{url}`, which is not `host:port`");
         let hint = "set `scheme` and `metrics_path` for the rest of the URL";

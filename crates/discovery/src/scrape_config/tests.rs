@@ -256,6 +256,14 @@ fn mistakes_are_named_with_their_job() {
     }
 }
 
+/// Scenario: a list of groups has a dash and nothing else. Guarantee: a warning says so.
+#[test]
+fn an_empty_group_is_told() {
+    let (configs, said) = read("scrape_configs:\n- job_name: a\n  static_configs:\n  -\n");
+    assert_eq!(configs.jobs.len(), 1);
+    assert!(said.len() == 1 && said[0].contains("static_configs[0]` is empty"), "{said:?}");
+}
+
 /// Guarantee: rules without a URL in an address may make the address.
 #[test]
 fn addresses_that_rules_change_may_be_urls() {

@@ -187,7 +187,8 @@ impl Defaults {
         if address.is_empty() {
             return Err("it has no `__address__`".to_owned());
         }
-        if address.contains('/') {
+        // With them, the URL would be another one.
+        if address.contains(['/', '?', '#']) {
             return Err(format!("the address `{address}` is not `host:port`"));
         }
         let interval = time(&labels, INTERVAL)?;

@@ -81,6 +81,11 @@ fn labels_make_a_target() {
         ),
         (
             &plain,
+            vec![("__address__", "a"), ("__metrics_path__", "/m@b:c")],
+            "https://a/m%40b:c 1s/1s from=group,instance=a,job=j",
+        ),
+        (
+            &plain,
             vec![("__address__", "a"), ("__metrics_path__", "m")],
             "https://a/m 1s/1s from=group,instance=a,job=j",
         ),
@@ -96,6 +101,8 @@ fn mistakes_in_labels_are_named() {
     for (labels, reason) in [
         (vec![("a", "b")], "it has no `__address__`"),
         (vec![("__address__", "http://a")], "`http://a` is not `host:port`"),
+        (vec![("__address__", "a:80?b=c")], "`a:80?b=c` is not `host:port`"),
+        (vec![("__address__", "a#b")], "`a#b` is not `host:port`"),
         (vec![("__address__", "a b:1")], "its URL cannot be used: it is not a URL"),
         (vec![("__address__", "u:p@a:1")], "which Sluice does not send"),
         (vec![("__address__", "a"), ("__scheme__", "ftp")], "must start with http://"),

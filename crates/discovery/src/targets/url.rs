@@ -12,7 +12,7 @@ use crate::labels::{Labels, Text};
 /// Characters of a query that are written as codes.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The same of a path.
+/// The same of a path. Go leaves an `@`, too: here what stands before it would be a user.
 const PATH: &AsciiSet = &QUERY
     .remove(b'$')
     .remove(b'&')
@@ -21,8 +21,7 @@ const PATH: &AsciiSet = &QUERY
     .remove(b'/')
     .remove(b':')
     .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
+    .remove(b'=');
 
 /// `params`: of the job. The label `__param_NAME` takes the place of the first value.
 pub(super) fn of(labels: &Labels, params: &[(Text, Vec<Text>)]) -> String {
