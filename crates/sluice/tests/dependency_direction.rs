@@ -48,17 +48,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ),
     (
         "receivers",
-        &[
-            "config",
-            "net",
-            "otlp",
-            "flow",
-            "telemetry",
-            "tail",
-            "operators",
-            "discovery",
-            "scrape",
-        ],
+        &["config", "net", "otlp", "flow", "telemetry", "tail", "operators", "discovery", "scrape"],
     ),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),

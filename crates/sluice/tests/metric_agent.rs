@@ -21,9 +21,9 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
 
 fn config(target: std::net::SocketAddr, backend: &Backend, more: &str) -> String {
     format!(
-        "receivers:\n  prometheus:\n    config:\n      global:\n        scrape_interval: 1s\n        \
-         scrape_timeout: 1s\n      scrape_configs:\n        - job_name: prometheus\n          \
-         static_configs: [{{targets: ['{target}']}}]\n{more}\
+        "receivers:\n  prometheus:\n    config:\n      global:\n        \
+         scrape_interval: 1s\n        scrape_timeout: 1s\n      scrape_configs:\n        \
+         - job_name: prometheus\n          static_configs: [{{targets: ['{target}']}}]\n{more}\
          exporters:\n  otlp:\n    endpoint: {}\n    tls:\n      insecure: true\n\
          service:\n  pipelines:\n    metrics:\n      receivers: [prometheus]\n      \
          exporters: [otlp]\n",
@@ -31,8 +31,8 @@ fn config(target: std::net::SocketAddr, backend: &Backend, more: &str) -> String
     )
 }
 
-/// The last value of each number by its metric's name, and the counts of histograms as `NAME_count`.
-/// `None`: it has ended.
+/// The last value of each number by its metric's name, and the counts of histograms as
+/// `NAME_count`. `None`: it has ended.
 fn numbers(backend: &Backend) -> BTreeMap<String, Option<f64>> {
     let mut found = BTreeMap::new();
     for request in backend.kept() {

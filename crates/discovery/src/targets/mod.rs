@@ -229,7 +229,9 @@ impl Defaults {
             )?,
         };
         if boolean(&labels, CONVERT_CLASSIC, false)? {
-            return Err(format!("the label `{CONVERT_CLASSIC}` asks for what is not in this build"));
+            return Err(format!(
+                "the label `{CONVERT_CLASSIC}` asks for what is not in this build"
+            ));
         }
         labels.retain(|label| !label.name.starts_with(META_PREFIX));
         labels.set_default(&self.instance, &address);

@@ -180,11 +180,7 @@ impl Connection {
         result
     }
 
-    async fn exchange(
-        &self,
-        request: Request<ChunkedBuf>,
-        room: &mut dyn Room,
-    ) -> Result<Answer> {
+    async fn exchange(&self, request: Request<ChunkedBuf>, room: &mut dyn Room) -> Result<Answer> {
         let (mut head, body) = request.into_parts();
         head.version = Version::HTTP_2;
         let (request, has_body) = (Request::from_parts(head, ()), body.has_remaining());

@@ -12,7 +12,7 @@ use super::oauth2::Tokens;
 
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
-/// What all targets of a job share.
+/// Headers, credentials and certificates of a job, which all of its targets share.
 pub(super) struct JobClient {
     http: HttpConfig,
     /// Certificates are read once for all targets, and again when their files change.
@@ -123,8 +123,7 @@ mod tests {
 
     #[test]
     fn formats_are_asked_for_in_order() {
-        let protocols =
-            [ScrapeProtocol::OpenMetricsText1_0_0, ScrapeProtocol::PrometheusText0_0_4];
+        let protocols = [ScrapeProtocol::OpenMetricsText1_0_0, ScrapeProtocol::PrometheusText0_0_4];
         let expected = "application/openmetrics-text;version=1.0.0;escaping=underscores;q=0.6,\
                         text/plain;version=0.0.4;q=0.5,*/*;q=0.4";
         assert_eq!(accept(&protocols, Escaping::Underscores), expected);

@@ -19,8 +19,7 @@ impl PrometheusConfig {
         let doc = "Prometheus' own configuration: `global` and `scrape_configs`.";
         let configs = fields.section_or_default("config", doc, ScrapeConfigs::read);
         let doc = "Jobs and targets from a target allocator of the OpenTelemetry operator.";
-        let allocator =
-            fields.section_unless_empty("target_allocator", doc, AllocatorConfig::read);
+        let allocator = fields.section_unless_empty("target_allocator", doc, AllocatorConfig::read);
         if configs.jobs.is_empty() && allocator.is_none() && !fields.is_describing() {
             fields.error("needs `config.scrape_configs` or `target_allocator`");
         }

@@ -114,14 +114,14 @@ impl Known {
         let page_bytes = page.len();
         admitted.permit.grow_to(page_bytes + self.request_bytes.max(page_bytes))?;
         let lines = page.iter().filter(|byte| **byte == b'\n').count();
-        let growth = (lines * SERIES_BYTES + page_bytes * COPIES).max(LEAST_GROWTH_BYTES);
-        let limit_bytes = self.share.grow(growth.saturating_mul(self.growth));
+        let whole = (lines * SERIES_BYTES + page_bytes * COPIES).saturating_mul(self.growth);
+        let growth = whole.saturating_sub(self.scraper.memory()).max(LEAST_GROWTH_BYTES);
+        let limit_bytes = self.share.grow(growth);
         // Zero would be no limit.
         self.scraper.set_memory_limit(limit_bytes.max(1));
         let read = Page { body: &page, format, time_ms: about.time_ms };
-        let relabel = &mut |labels: &mut sluice_scrape::Labels<'_>| {
-            settings::relabel(&about.job, labels)
-        };
+        let relabel =
+            &mut |labels: &mut sluice_scrape::Labels<'_>| settings::relabel(&about.job, labels);
         let outcome = self.scraper.scrape(read, relabel);
         drop(page);
         self.share.settle(self.scraper.memory());

@@ -17,7 +17,7 @@ use super::budget::Share;
 use super::client::JobClient;
 use super::task::{Common, Job, Kept, Key, TargetTask};
 
-/// What is known of all targets of a receiver that ends.
+/// All targets of a receiver that ends, with their series.
 pub(super) type Handed = Vec<Kept>;
 
 /// Targets without memory are tried again, and targets that are not found again end.
@@ -47,7 +47,7 @@ struct Running {
     task: JoinHandle<Kept>,
 }
 
-/// What is known of a target that a task is started for.
+/// A target as its last task left it, or will leave it.
 enum Before {
     Task(JoinHandle<Kept>),
     Kept(Kept),

@@ -24,7 +24,7 @@ use crate::large_work::LargeWork;
 /// A longer body is inflated and read on a thread of its own.
 const LARGE_BODY_BYTES: usize = 64 << 10;
 
-/// What all targets of the receiver share.
+/// State and settings that all targets of the receiver share.
 pub(super) struct Common {
     /// The receiver's id.
     pub(super) receiver: Arc<str>,
@@ -45,7 +45,7 @@ pub(super) struct Common {
     pub(super) is_last: AtomicBool,
 }
 
-/// What all targets of a job share.
+/// Options that all targets of a job share.
 pub(super) struct Job {
     pub(super) config: Arc<ScrapeConfig>,
     pub(super) client: Arc<JobClient>,
@@ -60,7 +60,7 @@ pub(super) struct Key {
     pub(super) target: Arc<Target>,
 }
 
-/// What a task leaves behind.
+/// A target as its task has left it.
 pub(super) struct Kept {
     pub(super) key: Key,
     pub(super) known: Box<Known>,
@@ -193,7 +193,7 @@ impl TargetTask {
         made
     }
 
-    /// What is known of the target is lost.
+    /// For a target of which all that was known is lost.
     fn anew(&self) -> Box<Known> {
         let Common { external_labels, trim_suffixes, budget, .. } = &*self.common;
         let config = &self.job.config;

@@ -64,7 +64,8 @@ async fn hostile_targets_are_down_and_others_are_on_time() {
     }
     let before = scene.engine.of("good a{}").len();
     scene.until_points("good a{}", before + 8).await;
-    let times: Vec<u64> = scene.engine.of("good a{}")[before..].iter().map(|it| it.time_ms).collect();
+    let times: Vec<u64> =
+        scene.engine.of("good a{}")[before..].iter().map(|it| it.time_ms).collect();
     // A busy machine may be late by a slot.
     let late = times.windows(2).filter(|pair| pair[1] - pair[0] > 550).count();
     assert!(late <= 1, "{times:?}");
@@ -101,7 +102,8 @@ async fn bad_series_do_not_cost_the_good_ones() {
     assert!(discarded >= 6.0, "{discarded}");
 }
 
-/// Scenario: a job has more targets than `target_limit`. Guarantee: all are down, and none is asked.
+/// Scenario: a job has more targets than `target_limit`. Guarantee: all are down, and none is
+/// asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_with_too_many_targets_is_down() {
     let (first, second) = (Server::with_page("a 1\n").await, Server::with_page("a 1\n").await);

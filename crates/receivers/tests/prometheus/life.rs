@@ -85,9 +85,9 @@ async fn series_end_with_the_receiver() {
     }
 }
 
-/// Scenario: a reload adds a job, changes one and removes one. Guarantee: the unchanged job's series
-/// go on as known ones, and never end. Those of the others end, and the changed job's come back with
-/// their new labels.
+/// Scenario: a reload adds a job, changes one and removes one. Guarantee: the unchanged job's
+/// series go on as known ones, and never end. Those of the others end, and the changed job's come
+/// back with their new labels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_ends_only_series_that_change() {
     let server = Server::with_page("a 1\n").await;

@@ -56,6 +56,24 @@ async fn a_target_is_asked_as_prometheus_asks() {
     assert_eq!(scene.metric("sluice_prometheus_series_bytes", ""), 0.0);
 }
 
+/// Scenario: targets with TLS; one job trusts them, one does not. Guarantee: the first is scraped,
+/// the other one is down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn targets_are_scraped_over_tls() {
+    let (server, authority) = Server::start_tls(|_| page("a 1\n")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("authority.pem");
+    std::fs::write(&file, authority).expect("is written");
+    let tls = format!("scheme: https\ntls_config: {{ca_file: '{}'}}", file.display());
+    let jobs =
+        job("trusts", &[server.address], &tls) + &job("doubts", &[server.address], "scheme: https");
+    let scene = Scene::start(&jobs).await;
+    scene.until_last("trusts a{}", Some(1.0)).await;
+    scene.until_last("doubts up{}", Some(0.0)).await;
+    assert!(scene.metric("sluice_prometheus_failed_scrapes", "\"connection\"") > 0.0);
+    assert!(scene.engine.resources.lock()[0].contains("url.scheme=https"));
+}
+
 /// Scenario: small and large pages in each encoding. Guarantee: they are taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_are_inflated() {

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// An answer to a request.
 #[derive(Clone)]
@@ -56,6 +58,30 @@ pub(crate) fn open_head() -> Vec<u8> {
 
 impl Server {
     pub(crate) async fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
+        Server::serve(None, reply).await
+    }
+
+    /// Over TLS. Returns the authority, too, that clients have to trust.
+    pub(crate) async fn start_tls(
+        reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> (Server, String) {
+        let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("generates");
+        let der = PrivateKeyDer::try_from(key.signing_key.serialize_der()).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![key.cert.der().clone()], der)
+            .expect("a certificate");
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        (Server::serve(Some(acceptor), reply).await, key.cert.pem())
+    }
+
+    async fn serve(
+        tls: Option<TlsAcceptor>,
+        reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let address = listener.local_addr().expect("an address");
         let (heads, connections) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
@@ -63,7 +89,13 @@ impl Server {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 *count.lock() += 1;
-                tokio::spawn(connection(stream, reply.clone(), seen.clone()));
+                let (tls, reply, seen) = (tls.clone(), reply.clone(), seen.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        Some(tls) => connection(tls.accept(stream).await.ok()?, reply, seen).await,
+                        None => connection(stream, reply, seen).await,
+                    }
+                });
             }
         });
         Server { address, heads, connections, task }
@@ -79,7 +111,7 @@ impl Server {
 }
 
 async fn connection(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     reply: Arc<impl Fn(&str) -> Reply + Send + Sync + 'static>,
     heads: Arc<Mutex<Vec<String>>>,
 ) -> Option<()> {
@@ -94,7 +126,10 @@ async fn connection(
         let head = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
         heads.lock().push(head.clone());
         match reply(&head) {
-            Reply::Whole(answer) => stream.write_all(&answer).await.ok()?,
+            Reply::Whole(answer) => {
+                stream.write_all(&answer).await.ok()?;
+                stream.flush().await.ok()?;
+            }
             Reply::Endless(answer) => {
                 stream.write_all(&answer).await.ok()?;
                 let more = [*answer.last()?; 16 << 10];
