@@ -16,7 +16,7 @@ use sluice_otlp::{Encoding, Signal};
 
 #[derive(Default)]
 pub(crate) struct Engine {
-    points: Mutex<Vec<Point>>,
+    pub(crate) points: Mutex<Vec<Point>>,
     /// The scopes and the resources of requests.
     pub(crate) resources: Mutex<Vec<String>>,
     /// Requests are not admitted.
@@ -27,7 +27,7 @@ pub(crate) struct Engine {
     pub(crate) is_behind: AtomicBool,
     /// The most memory of all requests, if it has a limit.
     pub(crate) most_bytes: Option<usize>,
-    used_bytes: AtomicUsize,
+    pub(crate) used_bytes: AtomicUsize,
     pub(crate) peak_bytes: AtomicUsize,
 }
 

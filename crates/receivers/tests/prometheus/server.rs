@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// An answer to a request.
@@ -24,7 +24,7 @@ pub(crate) enum Reply {
 /// It ends when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// The heads of all requests, and of their bodies what came with them.
+    /// All requests.
     pub(crate) heads: Arc<Mutex<Vec<String>>>,
     pub(crate) connections: Arc<Mutex<usize>>,
     task: JoinHandle<()>,
@@ -84,13 +84,15 @@ impl Server {
     ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let address = listener.local_addr().expect("an address");
-        let (heads, connections) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let connections = Arc::<Mutex<usize>>::default();
         let (reply, seen, count) = (Arc::new(reply), heads.clone(), Arc::clone(&connections));
         let task = tokio::spawn(async move {
+            let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 *count.lock() += 1;
                 let (tls, reply, seen) = (tls.clone(), reply.clone(), seen.clone());
-                tokio::spawn(async move {
+                open.spawn(async move {
                     match tls {
                         Some(tls) => connection(tls.accept(stream).await.ok()?, reply, seen).await,
                         None => connection(stream, reply, seen).await,
@@ -120,7 +122,10 @@ async fn connection(
         let mut chunk = [0; 4096];
         let read = stream.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
         bytes.extend_from_slice(&chunk[..read]);
-        if !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if bytes.len() < end + 4 + length.map_or(0, |length| length.parse().expect("a length")) {
             continue;
         }
         let head = String::from_utf8_lossy(&std::mem::take(&mut bytes)).into_owned();
