@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use sluice_discovery::OAuth2;
 use sluice_net::client::{Answer, HttpClient, HttpOptions, Origin, Secrets};
@@ -19,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// A token is replaced this long before its end.
 const EARLY: Duration = Duration::from_secs(10);
+
+/// Characters of a form that are written as codes.
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 pub(super) struct Tokens {
     config: OAuth2,
@@ -156,7 +159,7 @@ fn token(body: &[u8]) -> Result<(HeaderValue, Option<Instant>), String> {
 }
 
 fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, FORM).to_string()
 }
 
 fn sensitive(text: &str) -> Result<HeaderValue, String> {
