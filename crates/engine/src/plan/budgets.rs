@@ -45,8 +45,10 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
-/// The memory for payloads divided by this is for what receivers keep, if there are such.
+/// The memory for payloads beyond `KEPT_FROM_BYTES`, divided by this, is for what receivers keep, if
+/// there are such.
 const KEPT_PART: u64 = 4;
+const KEPT_FROM_BYTES: u64 = 8 * MIB;
 /// The memory for payloads divided by this is for sending.
 const SENDING_PART: u64 = 16;
 /// The memory for payloads divided by this is for a signal's window of ranges: a window for some
@@ -74,7 +76,8 @@ impl MemoryPlan {
         let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes - own_bytes) * 100
             / (100 + ALLOCATOR_OVERHEAD_PERCENT);
         let keepers = keepers as u64;
-        let kept_bytes = (payloads / KEPT_PART).checked_div(keepers).unwrap_or(0);
+        let kept_bytes = payloads.saturating_sub(KEPT_FROM_BYTES) / KEPT_PART;
+        let kept_bytes = kept_bytes.checked_div(keepers).unwrap_or(0);
         let payloads = payloads - kept_bytes * keepers;
         let receives = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
