@@ -6,7 +6,8 @@
 //! 1. `labels`: a small set of labels, whose texts are shared. `units`: Prometheus' durations and
 //!    sizes. `group`: targets with common labels, as sources find them.
 //! 2. `relabel`: rules that change labels. Pure.
-//! 3. `http_config`, `scrape_config`: the options, with Prometheus' names and meanings.
+//! 3. `http_config`, `scrape_config`: the options, with Prometheus' names and meanings. `requests`:
+//!    connections and headers as they say.
 //! 4. `targets`: from groups through rules to targets. Pure.
 //! 5. `index`: the groups of a job as its sources know them. `sources`: a task for each, which
 //!    tells the index its groups; one that fails leaves what was known.
@@ -21,6 +22,7 @@ mod group;
 mod http_config;
 mod index;
 mod labels;
+mod requests;
 mod scrape_config;
 mod sources;
 mod targets;

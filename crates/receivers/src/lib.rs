@@ -9,6 +9,7 @@ mod large_work;
 mod listen;
 mod netlog;
 pub mod otlp;
+pub mod prometheus;
 mod receiver;
 mod splitting;
 mod syslog;
@@ -26,6 +27,7 @@ pub static RECEIVERS: ReceiverKinds = ReceiverKinds::new(&[
     otlp::KIND,
     filelog::KIND,
     fluentforward::KIND,
+    prometheus::KIND,
     syslog::KIND,
     tcplog::KIND,
     udplog::KIND,

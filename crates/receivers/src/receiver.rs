@@ -93,6 +93,12 @@ pub trait ReceiverConfig: Send + Sync {
         !self.has_senders()
     }
 
+    /// Whether a part of the memory limit is its own, beside that of requests:
+    /// [`BindContext::memory_bytes`].
+    fn keeps_memory(&self) -> bool {
+        false
+    }
+
     /// Where it keeps its checkpoint.
     fn checkpoints(&self) -> Checkpoints<'_> {
         Checkpoints::None
@@ -116,6 +122,8 @@ pub struct BindContext<'a> {
     pub held: &'a [Listener],
     /// The file of its checkpoint, in a directory that is made if it is missing.
     pub checkpoint: Option<&'a Path>,
+    /// Its own part of the memory limit, if it [`ReceiverConfig::keeps_memory`].
+    pub memory_bytes: usize,
 }
 
 /// A receiver that cannot fail to start any more.

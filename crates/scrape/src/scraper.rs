@@ -153,6 +153,11 @@ impl Scraper {
         self.write()
     }
 
+    /// Changes [`Limits::memory_bytes`] for the pages to come.
+    pub fn set_memory_limit(&mut self, bytes: usize) {
+        self.target.limits.memory_bytes = bytes;
+    }
+
     /// Bytes that it takes, about, from one scrape to the next.
     pub fn memory(&self) -> usize {
         self.series.memory() + self.points.memory() + self.metadata.memory()

@@ -46,7 +46,10 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "otlp",
         ],
     ),
-    ("receivers", &["config", "net", "otlp", "flow", "telemetry", "tail", "operators"]),
+    (
+        "receivers",
+        &["config", "net", "otlp", "flow", "telemetry", "tail", "operators", "discovery", "scrape"],
+    ),
     ("processors", &["config", "net", "otlp", "flow", "telemetry"]),
     ("exporters", &["config", "net", "otlp", "flow", "telemetry"]),
     ("extensions", &["config", "net", "otlp", "flow", "telemetry"]),

@@ -83,14 +83,7 @@ impl Global {
         let (names, escaping) = read_names(fields, None);
         let external_labels = read_external_labels(fields, names);
         let limits = Limits::read(fields, &Limits::default());
-        let (scrape_native, convert_classic, always_scrape_classic) =
-            read_histograms(fields, Histograms::default());
-        let histograms = Histograms {
-            scrape_native,
-            convert_classic,
-            always_scrape_classic,
-            ..Histograms::default()
-        };
+        let histograms = read_histograms(fields, Histograms::default());
         let extra_scrape_metrics = read_extra_metrics(fields, false);
         no_server_options(fields);
         for key in ["evaluation_interval", "rule_query_offset", "query_log_file"] {
@@ -263,16 +256,15 @@ impl Limits {
     }
 }
 
-/// Whether to scrape native histograms, convert classic ones, and always scrape classic ones.
-pub(super) fn read_histograms(fields: &mut Fields<'_>, global: Histograms) -> (bool, bool, bool) {
+pub(super) fn read_histograms(fields: &mut Fields<'_>, global: Histograms) -> Histograms {
     let doc = "Scrape native histograms.";
-    let native = fields.boolean("scrape_native_histograms", global.scrape_native, doc);
-    let doc = "Make classic histograms into native ones with their own buckets.";
-    let convert = fields.boolean("convert_classic_histograms_to_nhcb", global.convert_classic, doc);
+    let scrape_native = fields.boolean("scrape_native_histograms", global.scrape_native, doc);
+    let what = "classic histograms are not made into native ones";
+    fields.not_yet("convert_classic_histograms_to_nhcb", what);
     let doc = "Scrape classic histograms also if there are native ones.";
-    let always =
-        fields.boolean("always_scrape_classic_histograms", global.always_scrape_classic, doc);
-    (native, convert, always)
+    let key = "always_scrape_classic_histograms";
+    let always_scrape_classic = fields.boolean(key, global.always_scrape_classic, doc);
+    Histograms { scrape_native, always_scrape_classic }
 }
 
 pub(super) fn read_extra_metrics(fields: &mut Fields<'_>, global: bool) -> bool {

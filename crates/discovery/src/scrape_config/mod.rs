@@ -48,16 +48,11 @@ pub struct ScrapeConfig {
     pub sources: Vec<SourceConfig>,
 }
 
-/// Native histograms, and classic ones that are made into them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Whether native histograms are taken, and classic ones beside them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
     pub scrape_native: bool,
-    pub convert_classic: bool,
     pub always_scrape_classic: bool,
-    /// Buckets of one histogram; 0: no limit.
-    pub bucket_limit: u32,
-    /// The smallest factor from one bucket to the next; 0: any.
-    pub min_bucket_factor: f64,
 }
 
 /// All jobs, and the defaults that also hold for jobs that a target allocator gives.
@@ -172,23 +167,11 @@ impl ScrapeConfig {
 }
 
 fn read_histograms(fields: &mut Fields<'_>, global: &Global) -> Histograms {
-    let defaults = global.histograms;
-    let (scrape_native, convert_classic, always_scrape_classic) =
-        global::read_histograms(fields, defaults);
-    let doc = "Buckets of a native histogram are merged until it has no more. 0: no limit.";
-    let bucket_limit = fields.integer("native_histogram_bucket_limit", 0, 0..=u32::MAX, doc);
-    let doc = "Buckets of a native histogram are merged until each is wider than the one before \
-               by this factor. 0: any factor.";
-    let key = "native_histogram_min_bucket_factor";
-    let min_bucket_factor = fields.optional_float(key, 0.0, 0.0..=f64::INFINITY, doc);
-    let min_bucket_factor = min_bucket_factor.unwrap_or(0.0);
-    Histograms {
-        scrape_native,
-        convert_classic,
-        always_scrape_classic,
-        bucket_limit,
-        min_bucket_factor,
-    }
+    let histograms = global::read_histograms(fields, global.histograms);
+    let merging = "buckets of native histograms are not merged";
+    fields.not_yet("native_histogram_bucket_limit", merging);
+    fields.not_yet("native_histogram_min_bucket_factor", merging);
+    histograms
 }
 
 /// A duration as Prometheus writes it. Zero counts as absent.

@@ -64,8 +64,6 @@ scrape_configs:
   metric_name_validation_scheme: utf8
   scrape_native_histograms: false
   always_scrape_classic_histograms: true
-  native_histogram_bucket_limit: 160
-  native_histogram_min_bucket_factor: 1.1
   params: {module: [http_2xx, 7]}
   honor_labels: true
   honor_timestamps: false
@@ -98,12 +96,7 @@ scrape_configs:
     };
     assert_eq!(b.limits, limits);
     assert_eq!((b.names, b.escaping), (NameScheme::Utf8, Escaping::AllowUtf8));
-    let histograms = Histograms {
-        always_scrape_classic: true,
-        bucket_limit: 160,
-        min_bucket_factor: 1.1,
-        ..Histograms::default()
-    };
+    let histograms = Histograms { always_scrape_classic: true, ..Histograms::default() };
     assert_eq!(b.histograms, histograms);
     let texts = ["http_2xx", "7"].map(Text::from).to_vec();
     assert_eq!(b.params, [("module".into(), texts)]);

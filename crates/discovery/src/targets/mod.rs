@@ -28,6 +28,19 @@ const PARAM_PREFIX: &str = "__param_";
 const META_PREFIX: &str = "__meta_";
 const RESERVED_PREFIX: &str = "__";
 
+/// Labels of discovery that are kept, because they name the target's resource.
+const KEPT_META: [&str; 9] = [
+    "__meta_kubernetes_endpoint_node_name",
+    "__meta_kubernetes_namespace",
+    "__meta_kubernetes_node_name",
+    "__meta_kubernetes_pod_container_name",
+    "__meta_kubernetes_pod_controller_kind",
+    "__meta_kubernetes_pod_controller_name",
+    "__meta_kubernetes_pod_name",
+    "__meta_kubernetes_pod_node_name",
+    "__meta_kubernetes_pod_uid",
+];
+
 /// Failures that are kept as texts.
 const FAILURES_SHOWN: usize = 10;
 
@@ -35,6 +48,8 @@ const FAILURES_SHOWN: usize = 10;
 #[derive(Debug)]
 pub struct Target {
     labels: Labels,
+    /// Those of `KEPT_META`, before relabelling.
+    meta: Labels,
     pub origin: Origin,
     pub interval: Duration,
     /// At most the interval.
@@ -67,6 +82,11 @@ impl Target {
     /// A label, also of those that its metrics do not get; empty if it is not there.
     pub fn label(&self, name: &str) -> &Text {
         self.labels.get(name)
+    }
+
+    /// A label of discovery that names the target's resource; empty if it is not there.
+    pub fn meta(&self, name: &str) -> &Text {
+        self.meta.get(name)
     }
 
     /// Time until its next scrape, at most the interval. Targets are spread over the interval, each
@@ -148,7 +168,7 @@ impl Defaults {
             (TIMEOUT, units::show(config.timeout).into()),
             (METRICS_PATH, config.metrics_path.clone()),
             (SCHEME, config.scheme.clone()),
-            (CONVERT_CLASSIC, shown(histograms.convert_classic)),
+            (CONVERT_CLASSIC, shown(false)),
             (ALWAYS_CLASSIC, shown(histograms.always_scrape_classic)),
             (NATIVE, shown(histograms.scrape_native)),
         ];
@@ -180,6 +200,8 @@ impl Defaults {
         group: &Labels,
     ) -> Result<Option<Target>, String> {
         let mut labels = self.discovered(own, group);
+        let meta = labels.iter().filter(|label| KEPT_META.contains(&&*label.name));
+        let meta = meta.map(|label| (label.name.clone(), label.value.clone())).collect();
         if !relabel::apply(&config.relabel, &mut labels) {
             return Ok(None);
         }
@@ -201,14 +223,17 @@ impl Defaults {
         }
         let histograms = Histograms {
             scrape_native: boolean(&labels, NATIVE, config.histograms.scrape_native)?,
-            convert_classic: boolean(&labels, CONVERT_CLASSIC, config.histograms.convert_classic)?,
             always_scrape_classic: boolean(
                 &labels,
                 ALWAYS_CLASSIC,
                 config.histograms.always_scrape_classic,
             )?,
-            ..config.histograms
         };
+        if boolean(&labels, CONVERT_CLASSIC, false)? {
+            return Err(format!(
+                "the label `{CONVERT_CLASSIC}` asks for what is not in this build"
+            ));
+        }
         labels.retain(|label| !label.name.starts_with(META_PREFIX));
         labels.set_default(&self.instance, &address);
         labels.shrink();
@@ -216,7 +241,7 @@ impl Defaults {
         let origin =
             Origin::of(&url).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
         let hash = hash_of(&labels, &url);
-        Ok(Some(Target { labels, origin, interval, timeout, histograms, hash }))
+        Ok(Some(Target { labels, meta, origin, interval, timeout, histograms, hash }))
     }
 }
 

@@ -131,15 +131,37 @@ fn mistakes_in_labels_are_named() {
     assert_eq!(only(&dropping, &[("__address__", "a")]), "dropped");
 }
 
-/// Guarantee: labels of the protocol for histograms change them for one target.
+/// Guarantee: labels of the protocol for histograms change them for one target, and what is not
+/// built is not passed over.
 #[test]
 fn histograms_are_chosen_by_labels() {
     let config = job("  scrape_native_histograms: true");
-    let group = group(&["a"], &[("__convert_classic_histograms_to_nhcb__", "T")]);
-    let found = targets(&config, [&group], &[]);
-    let histograms = found.targets[0].histograms;
-    assert!(histograms.scrape_native && histograms.convert_classic);
-    assert!(!histograms.always_scrape_classic);
+    let classic = group(&["a"], &[("__always_scrape_classic_histograms__", "T")]);
+    let found = targets(&config, [&classic], &[]);
+    let expected = Histograms { scrape_native: true, always_scrape_classic: true };
+    assert_eq!(found.targets[0].histograms, expected);
+    let converted = group(&["a"], &[("__convert_classic_histograms_to_nhcb__", "T")]);
+    let found = targets(&config, [&converted], &[]);
+    assert_eq!((found.targets.len(), found.failed), (0, 1));
+    assert!(found.failures[0].contains("not in this build"), "{:?}", found.failures);
+}
+
+/// Guarantee: labels of discovery that name a resource are kept as they were before relabelling,
+/// beside the target's labels; others are not.
+#[test]
+fn labels_that_name_a_resource_are_kept() {
+    let config = job("  relabel_configs: [{regex: __meta_kubernetes_pod_uid, action: labeldrop}]");
+    let labels = [
+        ("__meta_kubernetes_namespace", "shop"),
+        ("__meta_kubernetes_pod_uid", "1-2"),
+        ("__meta_kubernetes_pod_label_app", "cart"),
+    ];
+    let found = targets(&config, [&group(&["a"], &labels)], &[]);
+    let target = &found.targets[0];
+    let meta = ["namespace", "pod_uid", "pod_label_app"]
+        .map(|name| target.meta(&format!("__meta_kubernetes_{name}")).to_string());
+    assert_eq!(meta, ["shop", "1-2", ""]);
+    assert!(target.label("__meta_kubernetes_namespace").is_empty());
 }
 
 /// Scenario: two sources have the same target, and one of them another with the same URL.

@@ -25,6 +25,8 @@ pub struct MemoryPlan {
     pub common_sending_bytes: u64,
     /// Dead letters, a delivery.
     pub dead_letters_bytes: u64,
+    /// Of each receiver that keeps memory beside that of requests.
+    pub kept_bytes: u64,
 }
 
 use sluice_otlp::Signal;
@@ -43,6 +45,10 @@ const CONNECTIONS_MAX_BYTES: u64 = 256 * MIB;
 /// Memory that allocations cost beyond their size (size classes, fragmentation), in percent of it.
 const ALLOCATOR_OVERHEAD_PERCENT: u64 = 20;
 
+/// The memory for payloads beyond `KEPT_FROM_BYTES`, divided by this, is for what receivers keep, if
+/// there are such.
+const KEPT_PART: u64 = 4;
+const KEPT_FROM_BYTES: u64 = 8 * MIB;
 /// The memory for payloads divided by this is for sending.
 const SENDING_PART: u64 = 16;
 /// The memory for payloads divided by this is for a signal's window of ranges: a window for some
@@ -56,18 +62,23 @@ const PACKED_PART: u64 = 16;
 
 impl MemoryPlan {
     /// `spike_bytes`, which `memory_limiter` keeps free, is here the share of receiving.
-    /// `own_bytes`: own telemetry that waits to be sent.
+    /// `own_bytes`: own telemetry that waits to be sent. `keepers`: receivers that keep memory.
     pub fn new(
         limit_bytes: u64,
         deliveries: usize,
         dead_letters_bytes: Option<u64>,
         spike_bytes: Option<u64>,
         own_bytes: u64,
+        keepers: usize,
     ) -> Self {
         let limit_bytes = limit_bytes.max(LIMIT_MIN_BYTES);
         let connections_bytes = (limit_bytes / CONNECTIONS_PART).min(CONNECTIONS_MAX_BYTES);
         let payloads = (limit_bytes - PROCESS_BYTES - connections_bytes - own_bytes) * 100
             / (100 + ALLOCATOR_OVERHEAD_PERCENT);
+        let keepers = keepers as u64;
+        let kept_bytes = payloads.saturating_sub(KEPT_FROM_BYTES) / KEPT_PART;
+        let kept_bytes = kept_bytes.checked_div(keepers).unwrap_or(0);
+        let payloads = payloads - kept_bytes * keepers;
         let receives = spike_bytes
             .map_or((payloads / 5).min(256 * MIB), |spike| spike.clamp(payloads / 8, payloads / 3));
         // Small requests find a part more.
@@ -98,6 +109,7 @@ impl MemoryPlan {
             sending_bytes,
             common_sending_bytes,
             dead_letters_bytes,
+            kept_bytes,
         }
     }
 
@@ -115,17 +127,24 @@ mod tests {
     fn the_parts_never_add_up_to_more_than_the_limit() {
         for limit in [1, 48 * MIB, 64 * MIB, 500 * MIB, 2048 * MIB, 64 << 30] {
             for deliveries in [0, 1, 3, 15] {
-                for (dead_letters, spike) in
-                    [(None, None), (Some(0), Some(0)), (Some(u64::MAX), Some(u64::MAX))]
+                for (dead_letters, spike, keepers) in
+                    [(None, None, 0), (Some(0), Some(0), 1), (Some(u64::MAX), Some(u64::MAX), 3)]
                 {
-                    let plan = MemoryPlan::new(limit, deliveries, dead_letters, spike, 4 * MIB);
+                    let own = 4 * MIB;
+                    let plan =
+                        MemoryPlan::new(limit, deliveries, dead_letters, spike, own, keepers);
                     let each = plan.dead_letters_bytes + plan.sending_bytes;
                     let all = each * deliveries.max(1) as u64 + plan.common_sending_bytes;
                     let backlogs = plan.backlog_bytes + all;
                     let for_small = plan.receiving_bytes / SMALL_REQUESTS_PART as u64;
                     let receiving = 2 * (plan.receiving_bytes + for_small);
-                    let parts =
-                        receiving + plan.shared_work_bytes + 3 * plan.window_bytes + backlogs;
+                    let kept = plan.kept_bytes * keepers as u64;
+                    assert_eq!(kept > 0, keepers > 0);
+                    let parts = receiving
+                        + plan.shared_work_bytes
+                        + 3 * plan.window_bytes
+                        + backlogs
+                        + kept;
                     let parts = parts * (100 + ALLOCATOR_OVERHEAD_PERCENT) / 100;
                     assert!(
                         parts + plan.connections_bytes + PROCESS_BYTES + 4 * MIB

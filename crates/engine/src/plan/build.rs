@@ -38,7 +38,17 @@ pub(super) fn build(document: &Document, mut read: Read, diagnostics: &mut Diagn
     let (limit_bytes, spike_bytes) = memory_limit_bytes(document, &read);
     let own_telemetry = OwnTelemetryPlan::new(&document.telemetry, diagnostics);
     let own_bytes = own_telemetry.bytes();
-    let memory = MemoryPlan::new(limit_bytes, holding, dead_letters_bytes, spike_bytes, own_bytes);
+    let keepers = read.receivers.iter_mut().filter(|receiver| receiver.config.keeps_memory());
+    let keepers: Vec<&mut ReceiverPlan> = keepers.collect();
+    let memory = MemoryPlan::new(
+        limit_bytes,
+        holding,
+        dead_letters_bytes,
+        spike_bytes,
+        own_bytes,
+        keepers.len(),
+    );
+    keepers.into_iter().for_each(|receiver| receiver.keep(memory.kept_bytes));
     if memory.limit_bytes > limit_bytes {
         let (given, used) = (limit_bytes / MIB, memory.limit_bytes / MIB);
         let message = format!("a memory limit of {given} MiB is too small: {used} MiB are used");

@@ -63,6 +63,10 @@ impl Plan {
         };
         let _ =
             writeln!(text, "  {} for {of_one}, {} for {of_other}", rounded(one), rounded(other));
+        if memory.kept_bytes > 0 {
+            let kept = rounded(memory.kept_bytes);
+            let _ = writeln!(text, "  {kept} for targets and series of each receiver that scrapes");
+        }
         if let Some(disk) = &self.disk {
             describe_disk(text, disk);
             self.describe_found(text, &disk.directory);

@@ -236,7 +236,7 @@ mod tests {
             &crate::catalog::Components::default(),
         );
         let document = document.expect("a document");
-        let memory = MemoryPlan::new(512 * MIB, own_limits_mib.len(), Some(0), None, 0);
+        let memory = MemoryPlan::new(512 * MIB, own_limits_mib.len(), Some(0), None, 0, 0);
         let settings = (directory, Duration::ZERO);
         let plan =
             DiskPlan::new(settings, &document, &memory, own_limits_mib.len(), 2, &mut diagnostics);
@@ -255,7 +255,7 @@ mod tests {
                     plan.backlog_bytes >= limit_mib * MIB / 2 && plan.segment_bytes >= MIB,
                     "{plan:?}"
                 );
-                let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None, 0);
+                let memory = MemoryPlan::new(512 * MIB, own.len(), Some(0), None, 0, 0);
                 let deliveries = own.len() as u64;
                 let taken =
                     (plan.lease_bytes + plan.read_ahead_bytes) * deliveries + plan.tail_bytes;

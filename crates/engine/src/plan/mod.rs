@@ -16,6 +16,7 @@ mod storage;
 mod warnings;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -96,13 +97,24 @@ pub struct ReceiverPlan {
     pub(crate) span: sluice_config::Span,
     /// The file of its checkpoint, if it has one on disk.
     pub checkpoint: Option<PathBuf>,
+    /// Its own part of the memory limit.
+    pub memory_bytes: u64,
     /// Changes when anything that the receiver was built from changes.
     pub fingerprint: u64,
 }
 
 impl ReceiverPlan {
+    /// Gives it a part of the memory limit.
+    fn keep(&mut self, bytes: u64) {
+        self.memory_bytes = bytes;
+        let mut hasher = DefaultHasher::new();
+        (self.fingerprint, bytes).hash(&mut hasher);
+        self.fingerprint = hasher.finish();
+    }
+
     pub(crate) fn bind_context<'a>(&'a self, held: &'a [Listener]) -> BindContext<'a> {
-        BindContext { id: &self.id, held, checkpoint: self.checkpoint.as_deref() }
+        let (checkpoint, memory_bytes) = (self.checkpoint.as_deref(), self.memory_bytes as usize);
+        BindContext { id: &self.id, held, checkpoint, memory_bytes }
     }
 }
 

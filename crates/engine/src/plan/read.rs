@@ -77,8 +77,9 @@ impl Reader<'_> {
                 let uses = servers.into_iter().chain(clients).chain(storage);
                 let fingerprint = self.fingerprint(component, uses);
                 let place = self.diagnostics.place(component.span);
-                let (span, checkpoint) = (component.span, None);
-                let plan = ReceiverPlan { id, config, place, span, checkpoint, fingerprint };
+                let (span, checkpoint, memory_bytes) = (component.span, None, 0);
+                let plan =
+                    ReceiverPlan { id, config, place, span, checkpoint, memory_bytes, fingerprint };
                 receivers.push(plan);
             }
         }

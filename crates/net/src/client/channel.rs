@@ -136,7 +136,8 @@ impl Channel {
         loop {
             let (slot, connection) = self.inner.acquire().await?;
             let request = request(Method::POST, uri, headers.clone(), body.clone());
-            let result = connection.send(request, ANSWER_LIMIT_BYTES).await;
+            let mut room = ANSWER_LIMIT_BYTES;
+            let result = connection.send(request, &mut room).await;
             let Err(error) = result else { return result };
             if !error.spares_connection() {
                 slot.retire(&connection.state, error.clone(), Instant::now());

@@ -39,6 +39,32 @@ pub struct Keepalive {
     pub permit_without_stream: bool,
 }
 
+/// Room for the body of an answer, asked for while it is read. An error ends the request.
+pub trait Room: Send {
+    /// The head of the answer is there: its body is read when the future ends, if there is one.
+    fn open<'a>(
+        &'a mut self,
+        _status: StatusCode,
+        _headers: &'a HeaderMap,
+    ) -> Option<BoxFuture<'a, Result<()>>> {
+        None
+    }
+
+    /// Before the body has this many bytes.
+    fn grow(&mut self, bytes: usize) -> Result<()>;
+}
+
+/// A limit on the body's bytes.
+impl Room for usize {
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        let limit_bytes = *self;
+        if bytes > limit_bytes {
+            return Err(TransportError::AnswerTooLarge { limit_bytes });
+        }
+        Ok(())
+    }
+}
+
 /// The peer's answer, whatever it means.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -141,11 +167,11 @@ impl Connection {
     pub(crate) async fn send(
         &self,
         request: Request<ChunkedBuf>,
-        limit_bytes: usize,
+        room: &mut dyn Room,
     ) -> Result<Answer> {
         self.state.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut guard = SilenceGuard { state: &self.state, given_up: true };
-        let result = self.exchange(request, limit_bytes).await;
+        let result = self.exchange(request, room).await;
         guard.given_up = false;
         if result.as_ref().err().is_none_or(TransportError::spares_connection) {
             self.state.silent.store(0, Ordering::Relaxed);
@@ -154,7 +180,7 @@ impl Connection {
         result
     }
 
-    async fn exchange(&self, request: Request<ChunkedBuf>, limit_bytes: usize) -> Result<Answer> {
+    async fn exchange(&self, request: Request<ChunkedBuf>, room: &mut dyn Room) -> Result<Answer> {
         let (mut head, body) = request.into_parts();
         head.version = Version::HTTP_2;
         let (request, has_body) = (Request::from_parts(head, ()), body.has_remaining());
@@ -175,11 +201,14 @@ impl Connection {
         }
 
         let (head, mut incoming) = response.await.map_err(failed)?.into_parts();
+        if let Some(opened) = room.open(head.status, &head.headers) {
+            opened.await?;
+        }
         let mut body = Bytes::new();
         while let Some(chunk) = incoming.data().await {
             let chunk = chunk.map_err(failed)?;
             incoming.flow_control().release_capacity(chunk.len()).map_err(failed)?;
-            append(&mut body, chunk, limit_bytes)?;
+            append(&mut body, chunk, room)?;
         }
         let trailers = incoming.trailers().await.map_err(failed)?;
         Ok(Answer { status: head.status, headers: head.headers, body, trailers })
@@ -188,10 +217,8 @@ impl Connection {
 
 /// Adds a chunk to an answer's body. Nearly every answer is one small chunk: only a second one
 /// makes us copy.
-pub(crate) fn append(body: &mut Bytes, chunk: Bytes, limit_bytes: usize) -> Result<()> {
-    if body.len() + chunk.len() > limit_bytes {
-        return Err(TransportError::AnswerTooLarge { limit_bytes });
-    }
+pub(crate) fn append(body: &mut Bytes, chunk: Bytes, room: &mut dyn Room) -> Result<()> {
+    room.grow(body.len() + chunk.len())?;
     if body.is_empty() {
         *body = chunk;
     } else {

@@ -35,6 +35,9 @@ pub enum TransportError {
     Garbage { reason: String },
     #[error("the peer's answer exceeds {limit_bytes} bytes")]
     AnswerTooLarge { limit_bytes: usize },
+    /// There is no [`super::Room`] for the answer, which says why.
+    #[error("there is no room for the peer's answer")]
+    Unwanted,
     #[error("the peer does not speak gRPC: {reason}")]
     NotGrpc { reason: String },
     /// The handshake of the forward protocol failed: one side does not know the other.
@@ -64,8 +67,8 @@ impl TransportError {
 
     /// True if the connection is still good for other requests.
     pub(crate) fn spares_connection(&self) -> bool {
-        use TransportError::{AnswerTooLarge, Refused, Reset};
-        matches!(self, Refused { .. } | Reset { .. } | AnswerTooLarge { .. })
+        use TransportError::{AnswerTooLarge, Refused, Reset, Unwanted};
+        matches!(self, Refused { .. } | Reset { .. } | AnswerTooLarge { .. } | Unwanted)
     }
 
     /// Sorts an error of an established HTTP/2 connection or stream.

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use super::body::{ChunkedBuf, request};
 use super::connect::{ConnectOptions, Connected, Connector};
-use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive, append};
+use super::connection::{ANSWER_LIMIT_BYTES, Answer, Connection, Keepalive, Room, append};
 use super::endpoint::Target;
 use super::error::TransportError;
 use super::pool::{Idle, Pool, Pooled};
@@ -129,18 +129,34 @@ impl HttpClient {
         let body = ChunkedBuf::new(None, body.clone());
         let mut headers = headers.clone();
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.remaining()));
-        self.send(request(Method::POST, uri, headers, body)).await
+        let mut room = self.inner.options.answer_limit_bytes;
+        self.send(request(Method::POST, uri, headers, body), &mut room).await
     }
 
     /// Gets the whole answer, whatever its status. Redirects are not followed. The caller bounds
     /// the time by dropping the future, which closes an HTTP/1.1 connection and resets an HTTP/2
     /// stream.
     pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Answer, TransportError> {
-        let body = ChunkedBuf::new(None, Arc::default());
-        self.send(request(Method::GET, uri, headers.clone(), body)).await
+        let mut room = self.inner.options.answer_limit_bytes;
+        self.get_into(uri, headers, &mut room).await
     }
 
-    async fn send(&self, request: Request<ChunkedBuf>) -> Result<Answer, TransportError> {
+    /// As [`HttpClient::get`], for an answer that has this room instead of `answer_limit_bytes`.
+    pub async fn get_into(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        room: &mut dyn Room,
+    ) -> Result<Answer, TransportError> {
+        let body = ChunkedBuf::new(None, Arc::default());
+        self.send(request(Method::GET, uri, headers.clone(), body), room).await
+    }
+
+    async fn send(
+        &self,
+        request: Request<ChunkedBuf>,
+        room: &mut dyn Room,
+    ) -> Result<Answer, TransportError> {
         self.inner.refresh_addresses();
         let mut fresh = false;
         loop {
@@ -151,8 +167,10 @@ impl HttpClient {
             let _permit = permit.map_err(|_| TransportError::ShutDown)?;
             let (line, reused) = self.inner.line(fresh).await?;
             let result = match line {
-                Pooled::H1(idle) => self.inner.send_h1(idle, request.clone()).await,
-                Pooled::H2(connection) => self.inner.send_h2(connection, request.clone()).await,
+                Pooled::H1(idle) => self.inner.send_h1(idle, request.clone(), room).await,
+                Pooled::H2(connection) => {
+                    self.inner.send_h2(connection, request.clone(), room).await
+                }
             };
             match result {
                 // The peer's close of a kept connection is no sign of its health: once more on
@@ -265,13 +283,14 @@ impl Inner {
         &self,
         connection: Connection,
         mut request: Request<ChunkedBuf>,
+        room: &mut dyn Room,
     ) -> Result<Answer, TransportError> {
         if let Some(host) = request.headers_mut().remove(HOST)
             && let Some(uri) = with_authority(request.uri(), &host)
         {
             *request.uri_mut() = uri;
         }
-        let result = connection.send(request, self.options.answer_limit_bytes).await;
+        let result = connection.send(request, room).await;
         if result.as_ref().is_err_and(|error| !error.spares_connection())
             || !self.options.keep_alive
         {
@@ -284,6 +303,7 @@ impl Inner {
         &self,
         mut idle: Idle,
         mut request: Request<ChunkedBuf>,
+        room: &mut dyn Room,
     ) -> Result<Answer, TransportError> {
         let failed = |error: hyper::Error| self.failed(&error);
         self.to_h1(&mut request);
@@ -291,10 +311,13 @@ impl Inner {
         idle.sender.ready().await.map_err(failed)?;
         let response = idle.sender.send_request(request).await.map_err(failed)?;
         let (head, mut incoming) = response.into_parts();
+        if let Some(opened) = room.open(head.status, &head.headers) {
+            opened.await?;
+        }
         let mut body = Bytes::new();
         while let Some(frame) = incoming.frame().await {
             if let Ok(chunk) = frame.map_err(failed)?.into_data() {
-                append(&mut body, chunk, self.options.answer_limit_bytes)?;
+                append(&mut body, chunk, room)?;
             }
         }
         // Ready again means: the answer has ended, and the peer keeps the connection.

@@ -21,7 +21,7 @@ pub use crate::headers::{client_headers, read_headers};
 pub use body::ChunkedBuf;
 pub use channel::{Balancer, Channel, ChannelOptions};
 pub use connect::ConnectOptions;
-pub use connection::{Answer, Keepalive};
+pub use connection::{Answer, Keepalive, Room};
 pub use endpoint::{Endpoint, EndpointError, Origin, Target, UrlError};
 pub(crate) use error::peer_text;
 pub use error::{Result, TransportError};

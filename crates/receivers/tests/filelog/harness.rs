@@ -214,7 +214,12 @@ impl Scene {
             streams: std::mem::take(&mut self.streams),
         };
         let checkpoint = self.checkpoint();
-        let bind = BindContext { id: "filelog", held: &[], checkpoint: Some(&checkpoint) };
+        let bind = BindContext {
+            id: "filelog",
+            held: &[],
+            checkpoint: Some(&checkpoint),
+            memory_bytes: 0,
+        };
         self.running = Some(config.bind(bind).await.expect("binds").serve(context));
     }
 
