@@ -1,7 +1,7 @@
 //! The file of a checkpoint: known contents, and behind them what changed since.
 //!
 //! ```text
-//! sluice-tail 2
+//! sluice-tail 2 <id of the machine's boot>
 //! 1 <content>
 //! 2 <content>
 //! crc32c <checksum of all bytes before>
@@ -13,19 +13,23 @@
 //! The first part is written as a whole into a new file, which is renamed. Changes are appended, a
 //! few lines with their checksum at a time. A content has a number within its file: its line
 //! replaces the one before. Reading stops before the first part that is not whole: a write that was
-//! torn by a crash, after which nothing was appended. Version 1 is a first part without numbers.
+//! torn by a crash, after which nothing was appended. After another boot of the machine contents
+//! have no ids of streams.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::journal::Write;
+use crate::journal::{Write, resolved_mark};
 use crate::known::Known;
+use crate::streams::{StreamIds, boot_id, path_beside};
+use crate::{FileId, Tail};
 
 const VERSION: u32 = 2;
 const MAGIC: &str = "sluice-tail";
@@ -47,7 +51,7 @@ pub(crate) fn add_sum(text: &mut String) {
 
 /// The first line of a checkpoint.
 pub(crate) fn header() -> String {
-    format!("{MAGIC} {VERSION}\n")
+    format!("{MAGIC} {VERSION} {}\n", boot_id())
 }
 
 /// The text of a checkpoint.
@@ -71,9 +75,12 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let version = str::from_utf8(first).ok().and_then(|it| it.strip_prefix(MAGIC));
-    let version: Option<u32> = version.and_then(|it| it.trim().parse().ok());
+    let mut words = version.unwrap_or_default().split_whitespace();
+    let version: Option<u32> = words.next().and_then(|it| it.parse().ok());
+    let (boot, known_boot) = (boot_id(), words.next().unwrap_or_default());
+    let is_of_this_boot = !boot.is_empty() && boot == known_boot;
     match version {
-        Some(1 | VERSION) => {}
+        Some(VERSION) => {}
         Some(newer) => return Err(format!("it has version {newer}, this build knows {VERSION}")),
         None => return Err("it does not begin as a checkpoint".to_owned()),
     }
@@ -92,12 +99,12 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
             }
             changes.drain(..).for_each(|change| contents.change(change));
             (part_start, whole) = (at, at);
-        } else if version == Some(1) {
-            let Some(known) = Known::of_line(line) else { break };
-            changes.push((changes.len() as u64, Some(known)));
         } else {
-            let Some(change) = change_of(line) else { break };
-            changes.push(change);
+            let Some((number, mut known)) = change_of(line) else { break };
+            if let Some(known) = known.as_mut().filter(|_| !is_of_this_boot) {
+                known.stream = 0;
+            }
+            changes.push((number, known));
         }
     }
     if whole == 0 {
@@ -144,6 +151,7 @@ impl Contents {
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
+    streams: Mutex<StreamIds>,
     /// Keeps others out.
     _lock: File,
 }
@@ -163,7 +171,7 @@ impl Checkpoint {
         fs::create_dir_all(directory)
             .map_err(|error| failed("make the directory of checkpoints", directory, error))?;
         let lock = lock(path, patience)?;
-        let known = match fs::read(path) {
+        let mut known = match fs::read(path) {
             Ok(bytes) => match read(&bytes) {
                 Ok((known, whole)) => {
                     if whole < bytes.len() {
@@ -187,7 +195,20 @@ impl Checkpoint {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed("read the checkpoint", path, error)),
         };
-        Ok((Checkpoint { path: path.to_owned(), _lock: lock }, known))
+        let streams = Mutex::new(StreamIds::open(path_beside(path), &mut known));
+        Ok((Checkpoint { path: path.to_owned(), streams, _lock: lock }, known))
+    }
+
+    /// Notes the id of the content's stream, so that it is known after a kill. Writes a line, and
+    /// does not wait for the disk.
+    ///
+    /// # Errors
+    /// The id must not be used.
+    pub fn note_stream(&self, tail: &Tail, id: FileId) -> io::Result<()> {
+        let known = tail.files.get(&id).map(|file| file.known_at(resolved_mark(file)));
+        let known = known.ok_or(io::ErrorKind::NotFound)?;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.note(&known, || tail.known())
     }
 
     /// Writes it, as a whole or what changed. It is on disk then.

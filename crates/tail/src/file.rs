@@ -33,6 +33,8 @@ pub(crate) struct File {
     pub place: Place,
     pub open: Option<fs::File>,
     pub head: Head,
+    /// The id of the stream that the content is. 0: it has none yet.
+    pub stream: u128,
     /// Reading goes on here.
     pub mark: Mark,
     /// The beginnings of the ranges that are not resolved.
@@ -79,6 +81,7 @@ impl File {
             place: Place::Listed,
             open: None,
             head: Head::default(),
+            stream: 0,
             mark: Mark::default(),
             begun: VecDeque::new(),
             is_gzip: false,
@@ -100,14 +103,14 @@ impl File {
     }
 
     pub(crate) fn known(known: Known) -> File {
-        let Known { inode, path, head, mark } = known;
+        let Known { inode, path, head, mark, stream } = known;
         let file = File::new(path, inode, Instant::now());
-        File { head, mark, is_identified: true, place: Place::Missing, ..file }
+        File { head, mark, stream, is_identified: true, place: Place::Missing, ..file }
     }
 
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
         let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
-        Known { inode: self.inode, path, head: self.head, mark }
+        Known { inode: self.inode, path, head: self.head, mark, stream: self.stream }
     }
 
     /// Notes the bytes before the place that was reached.

@@ -102,7 +102,7 @@ pub(crate) fn resolved_mark(file: &File) -> Mark {
 fn hash_of(file: &File, mark: Mark) -> u64 {
     let mut hasher = DefaultHasher::new();
     let path = file.known_path.as_ref().unwrap_or(&file.path);
-    (file.inode, file.head, path.as_os_str()).hash(&mut hasher);
+    (file.inode, file.head, file.stream, path.as_os_str()).hash(&mut hasher);
     (mark.offset, mark.records, mark.lead, mark.is_within).hash(&mut hasher);
     hasher.finish()
 }

@@ -16,14 +16,16 @@ pub struct Known {
     pub head: Head,
     /// Reading goes on here.
     pub mark: Mark,
+    /// The id of the stream that the content is. 0: it has none yet.
+    pub stream: u128,
 }
 
 impl Known {
     /// One line, without its end.
     pub fn to_line(&self) -> String {
-        let Known { inode, path, head, mark } = self;
+        let Known { inode, path, head, mark, stream } = self;
         let mut line = format!(
-            "{:x} {:x} {} {} {:x} {} {} {:x} ",
+            "{:x} {:x} {} {} {:x} {} {} {:x} {stream:x} ",
             inode.device,
             inode.number,
             mark.offset,
@@ -51,9 +53,10 @@ impl Known {
         let (offset, records) = (word()?.parse().ok()?, word()?.parse().ok()?);
         let (lead, is_within) = (hexadecimal(word()?)?, word()? == "1");
         let head = Head { len: word()?.parse().ok()?, hash: hexadecimal(word()?)? };
+        let stream = u128::from_str_radix(word()?, 16).ok()?;
         let path = unescaped(word()?)?;
         let mark = Mark { offset, records, lead, is_within };
-        words.next().is_none().then_some(Known { inode, path, head, mark })
+        words.next().is_none().then_some(Known { inode, path, head, mark, stream })
     }
 }
 

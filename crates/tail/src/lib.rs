@@ -30,6 +30,7 @@ mod read;
 mod schedule;
 mod select;
 mod split;
+mod streams;
 mod watch;
 mod window;
 
@@ -321,6 +322,16 @@ impl Tail {
         let identified = self.files.iter().filter(|(_, file)| file.is_identified);
         identified
             .map(|(id, file)| (*id, file.known_at(file.mark), file.begun.iter().copied().collect()))
+    }
+
+    /// The id of the stream that the content is, which it gets if it has none. `None`: there are
+    /// no random bytes.
+    pub fn stream(&mut self, id: FileId) -> Option<u128> {
+        let file = self.files.get_mut(&id)?;
+        if file.stream == 0 {
+            file.stream = streams::new_id()?;
+        }
+        Some(file.stream)
     }
 
     /// Whether the content's file is gone.

@@ -175,7 +175,7 @@ impl Tail {
     fn changed_unread(&mut self, id: FileId, now: Instant) {
         match self.files.get_mut(&id) {
             Some(file) if file.mark.offset == 0 && file.begun.is_empty() => {
-                (file.is_identified, file.head) = (false, Head::default());
+                (file.is_identified, file.head, file.stream) = (false, Head::default(), 0);
                 self.schedule.soon(id);
             }
             _ => self.replaced(id, now),

@@ -156,6 +156,24 @@ impl Operators {
         released
     }
 
+    /// The offsets at which the records of the next request begin, if all of them are of this range
+    /// and in its order, and none is held.
+    pub(super) fn places(&self, id: FileId, range: &Range<u64>) -> Option<Vec<u64>> {
+        if self.chain.held_bytes() > 0 || !self.held.is_empty() || !self.rest.is_empty() {
+            return None;
+        }
+        let mut places: Vec<u64> = Vec::with_capacity(self.items() as usize);
+        for origin in self.origins() {
+            let start = origin.range.start;
+            let before = places.last().copied().unwrap_or(range.start);
+            if origin.stream != id.0 || !(before..range.end).contains(&start) {
+                return None;
+            }
+            places.push(start);
+        }
+        Some(places)
+    }
+
     /// The lowest offset of the file of which something is held.
     pub(super) fn lowest_held(&self, id: FileId) -> Option<u64> {
         if self.chain.held_bytes() > 0 { self.chain.held().get(&id.0).copied() } else { None }

@@ -16,11 +16,15 @@ use crate::receiver::Streams;
 
 /// Time between checkpoints, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Beyond this many, ids are noted again.
+const NOTED_MAX: usize = 100_000;
 
 pub(super) struct Progress {
     /// Of files with something under way, and of those read since the last look.
     positions: HashMap<FileId, Positions>,
     checkpoint: Option<Arc<Checkpoint>>,
+    /// Ids of streams that are known after a kill.
+    noted: HashMap<FileId, u128>,
     /// Knows what the file has.
     journal: Journal,
     saving: Option<JoinHandle<io::Result<()>>>,
@@ -49,8 +53,9 @@ impl Progress {
         }
         let checkpoint = checkpoint.map(Arc::new);
         let next_look = Instant::now();
-        let (journal, saving, is_failing) = (Journal::default(), None, false);
-        Progress { positions: under_way, checkpoint, journal, saving, next_look, is_failing }
+        let (journal, noted) = (Journal::default(), HashMap::new());
+        let (positions, saving, is_failing) = (under_way, None, false);
+        Progress { positions, checkpoint, noted, journal, saving, next_look, is_failing }
     }
 
     /// Whether a range of the file was refused, so that it is read again.
@@ -69,6 +74,23 @@ impl Progress {
     pub(super) fn begin(&mut self, id: FileId, range: Range<u64>) -> Position {
         let start = range.start;
         self.positions.entry(id).or_insert_with(|| Positions::starting_at(start)).begin(range)
+    }
+
+    /// The id of the file's stream, under which its records may be sent: it is known after a kill.
+    pub(super) fn stream(&mut self, tail: &mut Tail, id: FileId) -> Option<u128> {
+        let checkpoint = self.checkpoint.as_ref()?;
+        let stream = tail.stream(id)?;
+        if self.noted.get(&id) != Some(&stream) {
+            if let Err(error) = checkpoint.note_stream(tail, id) {
+                tracing::debug!(%error, "the id of a stream cannot be noted: it is not used");
+                return None;
+            }
+            if self.noted.len() >= NOTED_MAX {
+                self.noted.clear();
+            }
+            self.noted.insert(id, stream);
+        }
+        Some(stream)
     }
 
     pub(super) fn next_look(&self) -> Option<Instant> {

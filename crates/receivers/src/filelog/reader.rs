@@ -10,9 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{
-    ArrivedBody, Ingress, IngressRoute, Permit, Position, Receipt, Refusal, Request,
-};
+use sluice_flow::hop::Fetched;
+use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
@@ -247,8 +246,11 @@ impl Reader {
             position.resolve();
             return Ok(false);
         }
+        let places = self.lines.take_places();
+        let fetched = self.fetched(id, &range, Some(places));
         let payload = Payload::identity(self.lines.finish());
-        match submit(route, payload, items, Some(position), Ok(permit)) {
+        let request = Request { fetched, position: Some(position), ..Request::new(payload, items) };
+        match submit(route, request, Ok(permit)) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
                 self.passed(id, &range);
@@ -256,6 +258,20 @@ impl Reader {
             }
             Err(refusal) => Err(self.refused(id, range.start, items, refusal)),
         }
+    }
+
+    /// The name of a range for another Sluice. `places`: where its records begin, if they are those
+    /// that it gives when it is read again.
+    fn fetched(
+        &mut self,
+        id: FileId,
+        range: &Range<u64>,
+        places: Option<Vec<u64>>,
+    ) -> Option<Fetched> {
+        let offset = |place: u64| u32::try_from(place.checked_sub(range.start)?).ok();
+        let items = places?.into_iter().map(offset).collect::<Option<_>>()?;
+        let stream = self.progress.stream(&mut self.tail, id)?;
+        Some(Fetched { stream, range: range.clone(), items })
     }
 
     /// A range is accepted.
@@ -403,15 +419,12 @@ impl Reader {
 /// Asks for the memory that is still missing, and submits.
 fn submit(
     route: Arc<dyn IngressRoute>,
-    payload: Payload,
-    items: u32,
-    position: Option<Position>,
+    request: Request,
     permit: Result<Permit, Refusal>,
 ) -> Result<Receipt, Refusal> {
-    let mut permit = permit?;
-    permit.grow_to(payload.bytes.len())?;
-    permit.shrink_to(payload.bytes.len());
-    let request = Request { position, ..Request::new(payload, items) };
+    let (mut permit, bytes) = (permit?, request.payload.bytes.len());
+    permit.grow_to(bytes)?;
+    permit.shrink_to(bytes);
     route.submit(request, permit)
 }
 

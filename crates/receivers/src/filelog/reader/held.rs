@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal};
+use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal, Request};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
@@ -45,6 +45,8 @@ impl HeldFrom {
 #[derive(Default)]
 struct Own {
     begins: Option<(FileId, u64)>,
+    /// It, if no record of it is held.
+    whole: Option<Range<u64>>,
     positions: Vec<Position>,
 }
 
@@ -60,7 +62,8 @@ impl Reader {
         permit: Permit,
     ) -> Result<bool, Refusal> {
         let cut = cut.unwrap_or(range.end);
-        let mut own = Own { begins: Some((id, range.start)), positions: Vec::new() };
+        let whole = (cut == range.end).then(|| range.clone());
+        let mut own = Own { begins: Some((id, range.start)), whole, positions: Vec::new() };
         let parts = [range.start..cut, cut..range.end].into_iter().filter(|it| !it.is_empty());
         for part in parts {
             let position = self.progress.begin(id, part.clone());
@@ -137,12 +140,17 @@ impl Reader {
             return Ok(Submitted { has_more, ..Submitted::default() });
         }
         let described = operators.described();
+        let named = own.begins.zip(own.whole.take()).filter(|_| !has_more);
+        let named = named.map(|((id, _), range)| (id, operators.places(id, &range), range));
         let payload = Payload::identity(operators.finish());
+        let fetched = named.and_then(|(id, places, range)| self.fetched(id, &range, places));
+        let Some(operators) = self.lines.operators() else { return Ok(Submitted::default()) };
         let permit = match permit.take() {
             Some(permit) => Ok(permit),
             None => route.admit_at_once(payload.bytes.len()),
         };
-        match submit(Arc::clone(route), payload, items, position, permit) {
+        let request = Request { position, fetched, ..Request::new(payload, items) };
+        match submit(Arc::clone(route), request, permit) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
                 Ok(Submitted { receipt: Some(receipt), items, has_more })
