@@ -116,6 +116,8 @@ pub struct BindContext<'a> {
     pub held: &'a [Listener],
     /// The file of its checkpoint, in a directory that is made if it is missing.
     pub checkpoint: Option<&'a Path>,
+    /// Changes with the receiver's options, also from process to process.
+    pub fingerprint: u64,
 }
 
 /// A receiver that cannot fail to start any more.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::FileId;
 use crate::identity::{Head, Inode, Mark, hash};
 use crate::known::Known;
+use crate::sent::SentRanges;
 use crate::window::Window;
 
 /// Where the file of a content is.
@@ -33,12 +34,12 @@ pub(crate) struct File {
     pub place: Place,
     pub open: Option<fs::File>,
     pub head: Head,
-    /// The id of the stream that the content is. 0: it has none yet.
-    pub stream: u128,
     /// Reading goes on here.
     pub mark: Mark,
     /// The beginnings of the ranges that are not resolved.
     pub begun: VecDeque<Mark>,
+    /// Those that were sent, here or by a process before.
+    pub sent: SentRanges,
     pub is_gzip: bool,
     /// The end of what is read lies within compressed data that goes on later.
     pub is_cut: bool,
@@ -81,9 +82,9 @@ impl File {
             place: Place::Listed,
             open: None,
             head: Head::default(),
-            stream: 0,
             mark: Mark::default(),
             begun: VecDeque::new(),
+            sent: SentRanges::default(),
             is_gzip: false,
             is_cut: false,
             whole: None,
@@ -103,14 +104,19 @@ impl File {
     }
 
     pub(crate) fn known(known: Known) -> File {
-        let Known { inode, path, head, mark, stream } = known;
-        let file = File::new(path, inode, Instant::now());
-        File { head, mark, stream, is_identified: true, place: Place::Missing, ..file }
+        let Known { inode, path, head, mark, sent } = known;
+        let (file, sent) = (File::new(path, inode, Instant::now()), sent.into_iter().collect());
+        File { head, mark, sent, is_identified: true, place: Place::Missing, ..file }
     }
 
+    /// Without the ranges that were sent.
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
         let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
-        Known { inode: self.inode, path, head: self.head, mark, stream: self.stream }
+        Known { inode: self.inode, path, head: self.head, mark, sent: Vec::new() }
+    }
+
+    pub(crate) fn known_with_sent(&self, mark: Mark) -> Known {
+        Known { sent: self.sent.iter().copied().collect(), ..self.known_at(mark) }
     }
 
     /// Notes the bytes before the place that was reached.

@@ -103,8 +103,7 @@ impl Tail {
             tracing::warn!(path = %file.path.display(), read = file.mark.offset,
                 size = mark.offset, "the file is shorter than it was when it was read before, and \
                 begins alike: it is read on at its end");
-            // Other bytes may come where some were.
-            (file.mark, file.stream) = (mark, 0);
+            file.mark = mark;
         }
     }
 
@@ -243,11 +242,11 @@ impl Tail {
             self.by_inode.remove(&content.inode);
         }
         let (mark, begun, head) = (content.mark, std::mem::take(&mut content.begun), content.head);
-        let stream = content.stream;
+        let sent = std::mem::take(&mut content.sent);
         let is_identified = true;
         let (path, target) = (file.path.clone(), file.target.clone());
         self.by_inode.insert(file.inode, known);
-        *content = File { mark, begun, head, stream, is_identified, held: None, ..file };
+        *content = File { mark, begun, sent, head, is_identified, held: None, ..file };
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }

@@ -102,7 +102,8 @@ pub struct ReceiverPlan {
 
 impl ReceiverPlan {
     pub(crate) fn bind_context<'a>(&'a self, held: &'a [Listener]) -> BindContext<'a> {
-        BindContext { id: &self.id, held, checkpoint: self.checkpoint.as_deref() }
+        let (checkpoint, fingerprint) = (self.checkpoint.as_deref(), self.fingerprint);
+        BindContext { id: &self.id, held, checkpoint, fingerprint }
     }
 }
 

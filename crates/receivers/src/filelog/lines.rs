@@ -27,8 +27,6 @@ pub(super) struct Lines {
     resource: Attributes,
     /// The request in the making, without operators.
     encoder: Encoder,
-    /// The offsets at which its records begin.
-    places: Vec<u64>,
     place: Option<Place>,
     observed_ns: i64,
     file: FileId,
@@ -47,7 +45,6 @@ impl Lines {
                 .then(|| Operators::new(config.operators.build())),
             resource: config.resource.clone(),
             encoder: Encoder::default(),
-            places: Vec::new(),
             place: None,
             observed_ns: 0,
             file: FileId(0),
@@ -61,7 +58,6 @@ impl Lines {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.observed_ns = since.as_nanos() as i64;
         self.file = file;
-        self.places.clear();
         if self.attributes != *attributes {
             self.encoded = encode_attributes(attributes);
             self.attributes.clone_from(attributes);
@@ -84,9 +80,6 @@ impl Lines {
     }
 
     pub(super) fn push(&mut self, line: Line<'_>) {
-        if self.operators.is_none() {
-            self.places.push(line.offset);
-        }
         let text = match decoded(self.charset, line.text) {
             Ok(text) if self.write(&text, &line) => return,
             Ok(text) => AnyValue::String(text.into_owned()),
@@ -130,11 +123,6 @@ impl Lines {
             add("log.file.record_offset", line.offset);
         }
         record
-    }
-
-    /// The offsets at which the records of the request begin, without operators.
-    pub(super) fn take_places(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.places)
     }
 
     pub(super) fn finish(&mut self) -> Bytes {

@@ -42,6 +42,8 @@ pub(super) struct Operators {
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
     held: HashMap<FileId, VecDeque<(Range<u64>, Position)>>,
+    /// Nothing was held when the range began that is read now, and nothing had left.
+    begins_anew: bool,
     began: Instant,
     told: Option<Instant>,
 }
@@ -58,6 +60,7 @@ impl Operators {
             refused: Refused::default(),
             bytes: 0,
             held: HashMap::new(),
+            begins_anew: true,
             began: Instant::now(),
             told: None,
         }
@@ -66,6 +69,7 @@ impl Operators {
     /// Lines of a file come, whose records begin with these.
     pub(super) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
         self.chain.begin(attributes, resource);
+        self.begins_anew = self.holds_nothing() && self.items() == 0;
     }
 
     /// Takes a line without a record, if that is possible.
@@ -156,22 +160,14 @@ impl Operators {
         released
     }
 
-    /// The offsets at which the records of the next request begin, if all of them are of this range
-    /// and in its order, and none is held.
-    pub(super) fn places(&self, id: FileId, range: &Range<u64>) -> Option<Vec<u64>> {
-        if self.chain.held_bytes() > 0 || !self.held.is_empty() || !self.rest.is_empty() {
-            return None;
-        }
-        let mut places: Vec<u64> = Vec::with_capacity(self.items() as usize);
-        for origin in self.origins() {
-            let start = origin.range.start;
-            let before = places.last().copied().unwrap_or(range.start);
-            if origin.stream != id.0 || !(before..range.end).contains(&start) {
-                return None;
-            }
-            places.push(start);
-        }
-        Some(places)
+    fn holds_nothing(&self) -> bool {
+        self.chain.held_bytes() == 0 && self.held.is_empty() && self.rest.is_empty()
+    }
+
+    /// Whether the next request has all records of the range that was read, and these depend on
+    /// nothing else, so that they come again when it is read again.
+    pub(super) fn makes_the_same_again(&self) -> bool {
+        self.begins_anew && self.holds_nothing()
     }
 
     /// The lowest offset of the file of which something is held.

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::hop::Fetched;
 use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
 use sluice_otlp::Signal;
@@ -41,6 +40,8 @@ pub(super) struct Reader {
     lines: Lines,
     files: FileAttributes,
     pub(super) headers: Option<Headers>,
+    /// Changes with all that decides what is made of lines.
+    pub(super) seed: u64,
     attributes: HashMap<FileId, (u64, Attributes)>,
     /// Ranges that are refused for good: read in smaller requests, then left out.
     poison: HashMap<FileId, Poison>,
@@ -83,6 +84,7 @@ impl Reader {
             lines,
             files,
             headers: None,
+            seed: 0,
             attributes,
             poison,
             ingress,
@@ -209,7 +211,8 @@ impl Reader {
             if self.tail.fill(id, window_bytes, now) == Turn::Over {
                 return Ok(true);
             }
-            let (range, cut, outcome) = self.collect(id, window_bytes, now);
+            let names = route.names_ranges() && self.progress.names();
+            let (range, cut, outcome) = self.collect(id, window_bytes, now, names);
             if !range.is_empty() {
                 requests += 1;
                 self.tail.progressed(id, now);
@@ -246,8 +249,7 @@ impl Reader {
             position.resolve();
             return Ok(false);
         }
-        let places = self.lines.take_places();
-        let fetched = self.fetched(id, &range, Some(places));
+        let fetched = self.progress.name(&mut self.tail, id, &range, items, &self.counters);
         let payload = Payload::identity(self.lines.finish());
         let request = Request { fetched, position: Some(position), ..Request::new(payload, items) };
         match submit(route, request, Ok(permit)) {
@@ -258,20 +260,6 @@ impl Reader {
             }
             Err(refusal) => Err(self.refused(id, range.start, items, refusal)),
         }
-    }
-
-    /// The name of a range for another Sluice. `places`: where its records begin, if they are those
-    /// that it gives when it is read again.
-    fn fetched(
-        &mut self,
-        id: FileId,
-        range: &Range<u64>,
-        places: Option<Vec<u64>>,
-    ) -> Option<Fetched> {
-        let offset = |place: u64| u32::try_from(place.checked_sub(range.start)?).ok();
-        let items = places?.into_iter().map(offset).collect::<Option<_>>()?;
-        let stream = self.progress.stream(&mut self.tail, id)?;
-        Some(Fetched { stream, range: range.clone(), items })
     }
 
     /// A range is accepted.
@@ -325,14 +313,18 @@ impl Reader {
     }
 
     /// Makes one request of records that are there, reading on as far as needed. Returns the range,
-    /// and the place in it from which on records are held by operators.
+    /// and the place in it from which on records are held by operators. `names`: it may get a name.
     fn collect(
         &mut self,
         id: FileId,
         window_bytes: usize,
         now: Instant,
+        names: bool,
     ) -> (Range<u64>, Option<u64>, Turn) {
         let start = self.tail.begin_range(id);
+        if names {
+            self.tail.sum_range(id, self.seed);
+        }
         let headers = self.headers.as_mut();
         let of_header = headers.map(|it| it.pass(&mut self.tail, id, window_bytes, now));
         let of_header = match of_header.transpose() {
@@ -365,6 +357,7 @@ impl Reader {
                     self.lines.push(line);
                     held.note(place, &mut self.lines);
                 }
+                None if self.tail.is_at_stop(id) => break Turn::Lines,
                 None => {
                     held.find(id, &mut self.lines, &self.tail);
                     match self.tail.fill(id, window_bytes, now) {

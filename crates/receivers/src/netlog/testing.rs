@@ -215,7 +215,8 @@ pub(crate) async fn start(
         counters: None,
         streams: Streams::default(),
     };
-    let bound = config.bind(BindContext { id: "it", held: &[], checkpoint: None }).await;
+    let bound =
+        config.bind(BindContext { id: "it", held: &[], checkpoint: None, fingerprint: 0 }).await;
     let running = bound.unwrap_or_else(|error| panic!("{error}")).serve(context);
     let address = running.addresses()[0].1.parse().expect("is an address");
     (running, address)

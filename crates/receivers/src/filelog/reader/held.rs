@@ -45,8 +45,8 @@ impl HeldFrom {
 #[derive(Default)]
 struct Own {
     begins: Option<(FileId, u64)>,
-    /// It, if no record of it is held.
-    whole: Option<Range<u64>>,
+    /// It, until a request has records of it.
+    whole: Option<(FileId, Range<u64>)>,
     positions: Vec<Position>,
 }
 
@@ -62,8 +62,8 @@ impl Reader {
         permit: Permit,
     ) -> Result<bool, Refusal> {
         let cut = cut.unwrap_or(range.end);
-        let whole = (cut == range.end).then(|| range.clone());
-        let mut own = Own { begins: Some((id, range.start)), whole, positions: Vec::new() };
+        let (begins, whole) = (Some((id, range.start)), Some((id, range.clone())));
+        let mut own = Own { begins, whole, positions: Vec::new() };
         let parts = [range.start..cut, cut..range.end].into_iter().filter(|it| !it.is_empty());
         for part in parts {
             let position = self.progress.begin(id, part.clone());
@@ -140,15 +140,16 @@ impl Reader {
             return Ok(Submitted { has_more, ..Submitted::default() });
         }
         let described = operators.described();
-        let named = own.begins.zip(own.whole.take()).filter(|_| !has_more);
-        let named = named.map(|((id, _), range)| (id, operators.places(id, &range), range));
+        let is_named = operators.makes_the_same_again();
+        let named = own.whole.take().filter(|_| is_named && !has_more);
         let payload = Payload::identity(operators.finish());
-        let fetched = named.and_then(|(id, places, range)| self.fetched(id, &range, places));
-        let Some(operators) = self.lines.operators() else { return Ok(Submitted::default()) };
         let permit = match permit.take() {
             Some(permit) => Ok(permit),
             None => route.admit_at_once(payload.bytes.len()),
         };
+        let fetched = named.and_then(|(id, range)| {
+            self.progress.name(&mut self.tail, id, &range, items, &self.counters)
+        });
         let request = Request { position, fetched, ..Request::new(payload, items) };
         match submit(Arc::clone(route), request, permit) {
             Ok(receipt) => {
