@@ -343,7 +343,8 @@ impl Reader {
         }
         let mut held = HeldFrom::default();
         let outcome = loop {
-            if self.lines.is_full() || self.lines.items() >= most {
+            let is_full = self.lines.is_full() || self.lines.items() >= most;
+            if is_full || self.tail.is_at_stop(id) {
                 break Turn::Lines;
             }
             match self.tail.line(id) {
@@ -357,7 +358,6 @@ impl Reader {
                     self.lines.push(line);
                     held.note(place, &mut self.lines);
                 }
-                None if self.tail.is_at_stop(id) => break Turn::Lines,
                 None => {
                     held.find(id, &mut self.lines, &self.tail);
                     match self.tail.fill(id, window_bytes, now) {
