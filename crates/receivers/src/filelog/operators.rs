@@ -42,7 +42,7 @@ pub(super) struct Operators {
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
     held: HashMap<FileId, VecDeque<(Range<u64>, Position)>>,
-    /// Nothing was held when the range began that is read now, and nothing had left.
+    /// Nothing was held when the range began that is read now, and nothing is left out of it.
     begins_anew: bool,
     began: Instant,
     told: Option<Instant>,
@@ -94,7 +94,8 @@ impl Operators {
     /// Takes the records that have just left. They are encoded at once, as values take far more
     /// memory than their text, unless they may get requests of their own.
     fn take_left(&mut self, may_be_parted: bool) {
-        self.refused.leave_out(&mut self.left);
+        // Another process does not know yet that it is refused.
+        self.begins_anew &= !self.refused.leave_out(&mut self.left);
         if may_be_parted {
             self.records.append(&mut self.left);
         }

@@ -45,7 +45,7 @@ impl HeldFrom {
 #[derive(Default)]
 struct Own {
     begins: Option<(FileId, u64)>,
-    /// It, until a request has records of it.
+    /// It, if one request has all of its records.
     whole: Option<(FileId, Range<u64>)>,
     positions: Vec<Position>,
 }
@@ -127,6 +127,7 @@ impl Reader {
     ) -> Result<Submitted, (Refusal, u32)> {
         let Some(operators) = self.lines.operators() else { return Ok(Submitted::default()) };
         let has_more = operators.part(each);
+        own.whole.take_if(|_| has_more);
         let mut positions = operators.released(own.begins);
         if has_more {
             positions.extend(own.positions.iter().map(Position::share));
@@ -141,7 +142,7 @@ impl Reader {
         }
         let described = operators.described();
         let is_named = operators.makes_the_same_again();
-        let named = own.whole.take().filter(|_| is_named && !has_more);
+        let named = own.whole.take().filter(|_| is_named);
         let payload = Payload::identity(operators.finish());
         let permit = match permit.take() {
             Some(permit) => Ok(permit),
