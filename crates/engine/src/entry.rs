@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub source: Option<Source>,
     /// The ranges that a sending Sluice named.
     pub mark: Option<Arc<Mark>>,
-    /// The range of a source that it was read from, by which another Sluice knows it.
+    /// The name that its source gave it, by which another Sluice knows it.
     pub fetched: Option<Box<Fetched>>,
 }
 
@@ -93,10 +93,8 @@ impl Entry {
 
     pub(crate) fn charge(&self) -> Charge {
         let ranges_bytes = self.mark.as_ref().map_or(0, |mark| mark.ranges().memory_bytes());
-        let fetched_bytes = self.fetched.as_ref().map_or(0, |fetched| fetched.memory_bytes());
         let headers_bytes = self.frame.metadata.headers_bytes();
-        let identity_bytes = ranges_bytes + fetched_bytes;
-        let bytes = self.frame.payload.bytes.len() + headers_bytes + identity_bytes;
+        let bytes = self.frame.payload.bytes.len() + headers_bytes + ranges_bytes;
         Charge { bytes: stored::charge_bytes(bytes), items: u64::from(self.frame.items) }
     }
 

@@ -25,7 +25,7 @@ pub struct FrameMetadata {
     pub log: Option<u128>,
     /// The ranges of the frame that another Sluice named.
     pub ranges: Option<Ranges>,
-    /// The range of a source that it was read from.
+    /// The name that its source gave it.
     pub fetched: Option<Fetched>,
 }
 
@@ -67,13 +67,9 @@ pub fn encode_identity(
         output.push(RANGES);
         put_bytes(output, ranges.to_string().as_bytes());
     }
-    if let Some(Fetched { stream, range, items }) = fetched {
+    if let Some(Fetched { run, number }) = fetched {
         output.push(FETCHED);
-        put_len(output, 32 + 4 * items.len());
-        output.extend_from_slice(&stream.to_le_bytes());
-        output.extend_from_slice(&range.start.to_le_bytes());
-        output.extend_from_slice(&range.end.to_le_bytes());
-        items.iter().for_each(|item| output.extend_from_slice(&item.to_le_bytes()));
+        put_bytes(output, &[&run.to_le_bytes()[..], &number.to_le_bytes()].concat());
     }
 }
 
@@ -159,12 +155,9 @@ fn take_metadata(mut rest: &[u8]) -> Option<FrameMetadata> {
 }
 
 fn fetched_of(mut value: &[u8]) -> Option<Fetched> {
-    let stream = u128::from_le_bytes(value.split_off(..16)?.try_into().ok()?);
-    let start = u64::from_le_bytes(value.split_off(..8)?.try_into().ok()?);
-    let range = start..u64::from_le_bytes(value.split_off(..8)?.try_into().ok()?);
-    let (items, rest) = value.as_chunks::<4>();
-    let items = items.iter().map(|item| u32::from_le_bytes(*item)).collect();
-    (!range.is_empty() && rest.is_empty()).then_some(Fetched { stream, range, items })
+    let run = u128::from_le_bytes(value.split_off(..16)?.try_into().ok()?);
+    let number = u64::from_le_bytes(value.try_into().ok()?);
+    Some(Fetched { run, number })
 }
 
 fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
@@ -206,7 +199,7 @@ mod tests {
             },
             log: Some(1 << 100),
             ranges: Some(ranges()),
-            fetched: Some(Fetched { stream: 3 << 70, range: 5..1 << 40, items: [0, 7].into() }),
+            fetched: Some(Fetched { run: 3 << 70, number: 1 << 40 }),
         }
     }
 
@@ -242,12 +235,10 @@ mod tests {
             headers in vec((any::<String>(), vec(any::<u8>(), 0..20)), 0..4),
             log: Option<u128>,
             has_ranges: bool,
-            fetched in prop::option::of((any::<u128>(), 0..u64::MAX, vec(any::<u32>(), 0..4))),
+            fetched: Option<(u128, u64)>,
         ) {
             let (sender, ranges) = (Metadata { peer, headers }, has_ranges.then(ranges));
-            let fetched = fetched.map(|(stream, start, items)| {
-                Fetched { stream, range: start..start + 1, items: items.into() }
-            });
+            let fetched = fetched.map(|(run, number)| Fetched { run, number });
             let metadata =
                 FrameMetadata { receiver, prepared, sender, log, ranges, fetched };
             prop_assert_eq!(FrameMetadata::decode(&encoded(&metadata)), Ok(metadata));
@@ -294,14 +285,12 @@ mod tests {
         let expected = b"\x01\x04\0\0\0otlp\x01\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(encoded(&metadata), expected);
         let mut identity = Vec::new();
-        let fetched = Fetched { stream: 6, range: 7..8, items: [9].into() };
+        let fetched = Fetched { run: 6, number: 7 };
         encode_identity(Some(5), Some(&ranges()), Some(&fetched), &mut identity);
         let log = b"\x01\x10\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         let text = ranges().to_string();
         let of_ranges = [&[2, text.len() as u8, 0, 0, 0][..], text.as_bytes()].concat();
-        let head = [3, 36, 0, 0, 0, 6];
-        let offsets = [&[7][..], &[0; 7], &[8], &[0; 7], &[9, 0, 0, 0]].concat();
-        let of_fetched = [&head[..], &[0; 15], &offsets].concat();
+        let of_fetched = [&[3, 24, 0, 0, 0, 6][..], &[0; 15], &[7], &[0; 7]].concat();
         assert_eq!(identity, [&log[..], &of_ranges, &of_fetched].concat());
         assert_eq!(Encoding::ALL.map(encoding_code), [0, 1, 2, 3]);
         assert_eq!(Signal::ALL.map(flags), [1, 2, 3]);

@@ -124,6 +124,8 @@ pub struct BindContext<'a> {
     pub checkpoint: Option<&'a Path>,
     /// Its own part of the memory limit, if it [`ReceiverConfig::keeps_memory`].
     pub memory_bytes: usize,
+    /// Changes with the receiver's options, also from process to process.
+    pub fingerprint: u64,
 }
 
 /// A receiver that cannot fail to start any more.

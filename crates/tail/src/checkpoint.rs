@@ -1,9 +1,10 @@
 //! The file of a checkpoint: known contents, and behind them what changed since.
 //!
 //! ```text
-//! sluice-tail 2
+//! sluice-tail 3
 //! 1 <content>
 //! 2 <content>
+//! 2 sent <range>
 //! crc32c <checksum of all bytes before>
 //! 2 <content>
 //! 1 gone
@@ -13,30 +14,40 @@
 //! The first part is written as a whole into a new file, which is renamed. Changes are appended, a
 //! few lines with their checksum at a time. A content has a number within its file: its line
 //! replaces the one before. Reading stops before the first part that is not whole: a write that was
-//! torn by a crash, after which nothing was appended. Version 1 is a first part without numbers.
+//! torn by a crash, after which nothing was appended. A range that is about to be sent is appended
+//! without a sync: a kill leaves it, and if a power cut does not, the range has another name later.
+//! Version 2 has no ranges; version 1 is a first part without numbers.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::journal::Write;
 use crate::known::Known;
+use crate::sent::Sent;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: &str = "sluice-tail";
 const SUM: &str = "crc32c ";
 const GONE: &str = "gone";
+const SENT: &str = "sent ";
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Adds the line of a content, or that it is gone.
 pub(crate) fn add_line(text: &mut String, number: u64, known: Option<&Known>) {
     let line = known.map_or_else(|| GONE.to_owned(), Known::to_line);
     let _ = writeln!(text, "{number:x} {line}");
+}
+
+/// Adds the line of a range of a content.
+pub(crate) fn add_sent(text: &mut String, number: u64, sent: &Sent) {
+    let _ = writeln!(text, "{number:x} {SENT}{}", sent.to_words());
 }
 
 /// Adds the line behind which a part of a checkpoint is whole.
@@ -55,6 +66,7 @@ pub fn encode(known: &[Known]) -> String {
     let mut text = header();
     for (number, known) in (0..).zip(known) {
         add_line(&mut text, number, Some(known));
+        known.sent.iter().for_each(|sent| add_sent(&mut text, number, sent));
     }
     add_sum(&mut text);
     text
@@ -73,7 +85,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
     let version = str::from_utf8(first).ok().and_then(|it| it.strip_prefix(MAGIC));
     let version: Option<u32> = version.and_then(|it| it.trim().parse().ok());
     match version {
-        Some(1 | VERSION) => {}
+        Some(1..=VERSION) => {}
         Some(newer) => return Err(format!("it has version {newer}, this build knows {VERSION}")),
         None => return Err("it does not begin as a checkpoint".to_owned()),
     }
@@ -94,7 +106,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
             (part_start, whole) = (at, at);
         } else if version == Some(1) {
             let Some(known) = Known::of_line(line) else { break };
-            changes.push((changes.len() as u64, Some(known)));
+            changes.push((changes.len() as u64, Change::Content(known)));
         } else {
             let Some(change) = change_of(line) else { break };
             changes.push(change);
@@ -106,14 +118,22 @@ fn read(bytes: &[u8]) -> Result<(Vec<Known>, usize), String> {
     Ok((contents.in_order.into_iter().flatten().collect(), whole))
 }
 
-fn change_of(line: &str) -> Option<(u64, Option<Known>)> {
+#[derive(Clone, Debug)]
+enum Change {
+    Content(Known),
+    Sent(Sent),
+    Gone,
+}
+
+fn change_of(line: &str) -> Option<(u64, Change)> {
     let (number, content) = line.split_once(' ')?;
     let number = u64::from_str_radix(number, 16).ok()?;
-    if content == GONE {
-        Some((number, None))
-    } else {
-        Some((number, Some(Known::of_line(content)?)))
-    }
+    let change = match content.strip_prefix(SENT) {
+        _ if content == GONE => Change::Gone,
+        Some(words) => Change::Sent(Sent::of_words(words)?),
+        None => Change::Content(Known::of_line(content)?),
+    };
+    Some((number, change))
 }
 
 /// In the order in which they were written first.
@@ -124,18 +144,25 @@ struct Contents {
 }
 
 impl Contents {
-    fn change(&mut self, (number, known): (u64, Option<Known>)) {
-        match (self.places.get(&number), known) {
-            (Some(place), Some(known)) => self.in_order[*place] = Some(known),
-            (Some(place), None) => {
-                self.in_order[*place] = None;
-                self.places.remove(&number);
+    fn change(&mut self, (number, change): (u64, Change)) {
+        let place = self.places.get(&number).copied();
+        let before = place.and_then(|place| self.in_order[place].as_mut());
+        match (change, before) {
+            (Change::Content(known), Some(before)) => {
+                let mut sent = std::mem::take(&mut before.sent);
+                sent.retain(|it| it.end > known.mark.offset);
+                *before = Known { sent, ..known };
             }
-            (None, Some(known)) => {
+            (Change::Content(known), None) => {
                 self.places.insert(number, self.in_order.len());
                 self.in_order.push(Some(known));
             }
-            (None, None) => {}
+            (Change::Sent(sent), Some(before)) => before.sent.push(sent),
+            (Change::Gone, Some(_)) => {
+                self.in_order[self.places[&number]] = None;
+                self.places.remove(&number);
+            }
+            (Change::Sent(_) | Change::Gone, None) => {}
         }
     }
 }
@@ -144,8 +171,18 @@ impl Contents {
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
+    growing: Mutex<Growing>,
     /// Keeps others out.
     _lock: File,
+}
+
+/// What is appended to.
+#[derive(Debug, Default)]
+struct Growing {
+    /// `None`: this process has not written it as a whole, or the end of it may be torn.
+    file: Option<File>,
+    /// What was appended since the text was made that is being written as a whole.
+    since: Option<String>,
 }
 
 impl Checkpoint {
@@ -187,22 +224,61 @@ impl Checkpoint {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed("read the checkpoint", path, error)),
         };
-        Ok((Checkpoint { path: path.to_owned(), _lock: lock }, known))
+        let (path, growing) = (path.to_owned(), Mutex::default());
+        Ok((Checkpoint { path, growing, _lock: lock }, known))
     }
 
-    /// Writes it, as a whole or what changed. It is on disk then.
+    /// Begins to write it, as a whole or what changed: call it when the text is made, and then
+    /// [`Checkpoint::finish`], on any thread. Does not wait for the disk.
     ///
     /// # Errors
     /// The checkpoint before is still there. The next write has to be a whole one.
-    pub fn write(&self, write: &Write) -> io::Result<()> {
+    pub fn begin(&self, write: &Write) -> io::Result<()> {
         match write {
-            Write::Whole(text) => self.save(text),
+            Write::Whole(_) => self.growing().since = Some(String::new()),
             Write::Changes(text) => {
-                let mut file = File::options().append(true).open(&self.path)?;
-                file.write_all(text.as_bytes())?;
-                file.sync_data()
+                // It may have been removed.
+                let file = File::options().append(true).open(&self.path);
+                self.growing().file = Some(file?);
+                self.append(text)?;
             }
         }
+        Ok(())
+    }
+
+    /// Waits until it is on disk.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::begin`].
+    pub fn finish(&self, write: &Write) -> io::Result<()> {
+        match write {
+            Write::Whole(text) => self.save(text),
+            Write::Changes(_) => File::open(&self.path)?.sync_data(),
+        }
+    }
+
+    /// Whether a text can be appended: not before a whole checkpoint of this process is written, and
+    /// not behind what may be torn.
+    pub fn can_append(&self) -> bool {
+        self.growing().file.is_some()
+    }
+
+    /// Appends a text of [`crate::Journal::sent`]. A kill leaves it; it is not on disk.
+    ///
+    /// # Errors
+    /// The next write has to be a whole one, and nothing can be appended before.
+    pub fn append(&self, text: &str) -> io::Result<()> {
+        let mut growing = self.growing();
+        let Some(file) = growing.file.as_mut() else {
+            return Err(io::Error::other("there is no whole checkpoint"));
+        };
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            // A part of it may be there.
+            growing.file = None;
+            return Err(error);
+        }
+        growing.since.iter_mut().for_each(|since| since.push_str(text));
+        Ok(())
     }
 
     fn save(&self, text: &str) -> io::Result<()> {
@@ -210,8 +286,16 @@ impl Checkpoint {
         let mut file = File::create(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
+        let mut growing = self.growing();
+        file.write_all(growing.since.take().unwrap_or_default().as_bytes())?;
         fs::rename(&new, &self.path)?;
+        growing.file = Some(file);
+        drop(growing);
         File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    fn growing(&self) -> MutexGuard<'_, Growing> {
+        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn path(&self) -> &Path {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::FileId;
 use crate::identity::{Head, Inode, Mark, hash};
 use crate::known::Known;
+use crate::sent::SentRanges;
 use crate::window::Window;
 
 /// Where the file of a content is.
@@ -37,6 +38,8 @@ pub(crate) struct File {
     pub mark: Mark,
     /// The beginnings of the ranges that are not resolved.
     pub begun: VecDeque<Mark>,
+    /// Those that were sent, here or by a process before.
+    pub sent: SentRanges,
     pub is_gzip: bool,
     /// The end of what is read lies within compressed data that goes on later.
     pub is_cut: bool,
@@ -81,6 +84,7 @@ impl File {
             head: Head::default(),
             mark: Mark::default(),
             begun: VecDeque::new(),
+            sent: SentRanges::default(),
             is_gzip: false,
             is_cut: false,
             whole: None,
@@ -100,14 +104,19 @@ impl File {
     }
 
     pub(crate) fn known(known: Known) -> File {
-        let Known { inode, path, head, mark } = known;
-        let file = File::new(path, inode, Instant::now());
-        File { head, mark, is_identified: true, place: Place::Missing, ..file }
+        let Known { inode, path, head, mark, sent } = known;
+        let (file, sent) = (File::new(path, inode, Instant::now()), sent.into_iter().collect());
+        File { head, mark, sent, is_identified: true, place: Place::Missing, ..file }
     }
 
+    /// Without the ranges that were sent.
     pub(crate) fn known_at(&self, mark: Mark) -> Known {
         let path = self.known_path.as_ref().unwrap_or(&self.path).clone();
-        Known { inode: self.inode, path, head: self.head, mark }
+        Known { inode: self.inode, path, head: self.head, mark, sent: Vec::new() }
+    }
+
+    pub(crate) fn known_with_sent(&self, mark: Mark) -> Known {
+        Known { sent: self.sent.iter().copied().collect(), ..self.known_at(mark) }
     }
 
     /// Notes the bytes before the place that was reached.

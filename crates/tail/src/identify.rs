@@ -242,10 +242,11 @@ impl Tail {
             self.by_inode.remove(&content.inode);
         }
         let (mark, begun, head) = (content.mark, std::mem::take(&mut content.begun), content.head);
+        let sent = std::mem::take(&mut content.sent);
         let is_identified = true;
         let (path, target) = (file.path.clone(), file.target.clone());
         self.by_inode.insert(file.inode, known);
-        *content = File { mark, begun, head, is_identified, held: None, ..file };
+        *content = File { mark, begun, sent, head, is_identified, held: None, ..file };
         for path in std::iter::once(path).chain(target) {
             self.by_path.entry(path).or_insert(known);
         }

@@ -3,16 +3,19 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::checkpoint::{add_line, add_sum, header};
+use crate::checkpoint::{add_line, add_sent, add_sum, header};
 use crate::file::{File, Place};
 use crate::identity::Mark;
+use crate::sent::Sent;
 use crate::{FileId, Tail};
 
 /// Changes are appended up to this length, or that of the whole checkpoint: then it is written
 /// anew.
 const CHANGES_BYTES: usize = 64 << 10;
+/// The same for ranges that are sent, of which there are more.
+const SENT_BYTES: usize = 1 << 20;
 
-/// A text for [`crate::Checkpoint::write`].
+/// A text for [`crate::Checkpoint::begin`].
 #[derive(Debug)]
 pub enum Write {
     Whole(String),
@@ -26,6 +29,7 @@ pub struct Journal {
     written: HashMap<FileId, u64>,
     whole_bytes: usize,
     changes_bytes: usize,
+    sent_bytes: usize,
     is_begun: bool,
 }
 
@@ -58,11 +62,29 @@ impl Journal {
             return None;
         }
         self.changes_bytes += text.len();
-        if self.changes_bytes > self.whole_bytes.max(CHANGES_BYTES) {
+        if self.changes_bytes > self.whole_bytes.max(CHANGES_BYTES)
+            || self.sent_bytes > self.whole_bytes.max(SENT_BYTES)
+        {
             return Some(Write::Whole(self.whole(tail)));
         }
         add_sum(&mut text);
         Some(Write::Changes(text))
+    }
+
+    /// The text of a range that is about to be sent, for [`crate::Checkpoint::append`]. `None`: the
+    /// last text was not written, so that nothing can be appended.
+    pub fn sent(&mut self, tail: &Tail, id: FileId, sent: &Sent) -> Option<String> {
+        let file = tail.files.get(&id).filter(|_| self.is_begun)?;
+        let mut text = String::new();
+        if !self.written.contains_key(&id) {
+            let mark = resolved_mark(file);
+            self.written.insert(id, hash_of(file, mark));
+            add_line(&mut text, id.0, Some(&file.known_at(mark)));
+        }
+        add_sent(&mut text, id.0, sent);
+        add_sum(&mut text);
+        self.sent_bytes += text.len();
+        Some(text)
     }
 
     /// A text was not written: the next one is a whole checkpoint.
@@ -83,9 +105,11 @@ impl Journal {
             let mark = resolved_mark(file);
             self.written.insert(id, hash_of(file, mark));
             add_line(&mut text, id.0, Some(&file.known_at(mark)));
+            file.sent.iter().for_each(|sent| add_sent(&mut text, id.0, sent));
         }
         add_sum(&mut text);
-        (self.whole_bytes, self.changes_bytes, self.is_begun) = (text.len(), 0, true);
+        (self.whole_bytes, self.changes_bytes, self.sent_bytes) = (text.len(), 0, 0);
+        self.is_begun = true;
         text
     }
 }

@@ -6,9 +6,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
 use crate::identity::{Head, Inode, Mark};
+use crate::sent::Sent;
 
 /// A content whose beginning was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The file that holds it, and the path at which that was seen last.
     pub inode: Inode,
@@ -16,12 +17,14 @@ pub struct Known {
     pub head: Head,
     /// Reading goes on here.
     pub mark: Mark,
+    /// Ranges that were sent and are not resolved.
+    pub sent: Vec<Sent>,
 }
 
 impl Known {
-    /// One line, without its end.
+    /// One line, without its end and without what was sent.
     pub fn to_line(&self) -> String {
-        let Known { inode, path, head, mark } = self;
+        let Known { inode, path, head, mark, sent: _ } = self;
         let mut line = format!(
             "{:x} {:x} {} {} {:x} {} {} {:x} ",
             inode.device,
@@ -53,7 +56,8 @@ impl Known {
         let head = Head { len: word()?.parse().ok()?, hash: hexadecimal(word()?)? };
         let path = unescaped(word()?)?;
         let mark = Mark { offset, records, lead, is_within };
-        words.next().is_none().then_some(Known { inode, path, head, mark })
+        let sent = Vec::new();
+        words.next().is_none().then_some(Known { inode, path, head, mark, sent })
     }
 }
 

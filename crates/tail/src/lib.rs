@@ -11,7 +11,8 @@
 //!    on another inode, compressed.
 //! 3. *read*: `schedule` gives each file its turn, `read` fills the one `window` that all share.
 //! 4. *split*: `split` cuts records off, `charset` knows their characters.
-//! 5. *checkpoint*: `checkpoint` keeps what is resolved, `journal` what changed of it.
+//! 5. *checkpoint*: `checkpoint` keeps what is resolved, `journal` what changed of it, `sent` the
+//!    names of what is on its way.
 //!
 //! A [`FileId`] stands for a content, not for a path or an inode: when a file is truncated, its
 //! inode gets a new one; when a content is copied or compressed, its id goes with it.
@@ -29,6 +30,7 @@ mod known;
 mod read;
 mod schedule;
 mod select;
+mod sent;
 mod split;
 mod watch;
 mod window;
@@ -46,11 +48,14 @@ pub use journal::{Journal, Write};
 pub use known::Known;
 pub use read::{Line, Turn};
 pub use select::{Ordering, ParseTime, SortBy, SortKind};
+pub use sent::{Name, Sent};
 pub use split::{Boundary, Cut, End, Splitter};
 pub use window::WINDOW_BYTES;
 
 use file::{File, Place};
+use journal::resolved_mark;
 use schedule::Schedule;
+use sent::Sum;
 use watch::Watcher;
 use window::Window;
 
@@ -133,6 +138,12 @@ pub struct Tail {
     schedule: Schedule,
     watcher: Watcher,
     window: Window,
+    /// [`Tail::line`] has found no whole record in the window.
+    is_drained: bool,
+    /// Of the range that began last, if it is wanted.
+    sum: Option<Sum>,
+    run: Option<u128>,
+    next_name: u64,
     /// The rest of the window, behind its last record, is one too.
     flushes: bool,
     /// Found, and without a turn yet.
@@ -170,6 +181,10 @@ impl Tail {
             schedule: Schedule::default(),
             watcher,
             window: Window::default(),
+            is_drained: true,
+            sum: None,
+            run: sent::new_run(),
+            next_name: 0,
             open: VecDeque::new(),
             away: VecDeque::new(),
             open_count: 0,
@@ -225,6 +240,7 @@ impl Tail {
     /// The place from which reading goes on, to be told back to [`Tail::rewind`] and
     /// [`Tail::resolved`]: a range of the content begins here.
     pub fn begin_range(&mut self, id: FileId) -> u64 {
+        self.sum = None;
         let window = &self.window;
         let Some(file) = self.files.get_mut(&id) else { return 0 };
         file.seal(window, id);
@@ -248,6 +264,7 @@ impl Tail {
     /// Reading goes on at this offset, which is in the window, if it has not come so far: what is
     /// before it is no record.
     pub fn skip_to(&mut self, id: FileId, offset: u64) {
+        self.is_drained = true;
         if let Some(file) = self.files.get_mut(&id).filter(|file| file.mark.offset < offset) {
             (file.mark.offset, file.mark.is_within) = (offset, false);
         }
@@ -255,6 +272,7 @@ impl Tail {
 
     /// The end of the range that began last. Nothing was read if it is where it began.
     pub fn end_range(&mut self, id: FileId) -> u64 {
+        self.sum_up(id);
         let window = &self.window;
         let Some(file) = self.files.get_mut(&id) else { return 0 };
         file.seal(window, id);
@@ -302,6 +320,7 @@ impl Tail {
         if file.begun.is_empty() && file.begun.capacity() > 0 {
             file.begun = VecDeque::new();
         }
+        file.sent.forget_before(resolved_mark(file).offset);
     }
 
     /// Everything that is read of a file is resolved, or given up.
@@ -311,7 +330,7 @@ impl Tail {
 
     /// All contents with the marks up to which they are resolved.
     pub fn known(&self) -> Vec<Known> {
-        let known = |file: &File| file.known_at(journal::resolved_mark(file));
+        let known = |file: &File| file.known_with_sent(resolved_mark(file));
         self.files.values().filter(|it| it.is_identified).map(known).collect()
     }
 
@@ -319,8 +338,9 @@ impl Tail {
     /// resolved of them.
     pub fn contents(&self) -> impl Iterator<Item = (FileId, Known, Vec<Mark>)> {
         let identified = self.files.iter().filter(|(_, file)| file.is_identified);
-        identified
-            .map(|(id, file)| (*id, file.known_at(file.mark), file.begun.iter().copied().collect()))
+        identified.map(|(id, file)| {
+            (*id, file.known_with_sent(file.mark), file.begun.iter().copied().collect())
+        })
     }
 
     /// Whether the content's file is gone.

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::file::{File, Place};
 use crate::find::version;
 use crate::identity::{Head, Inode};
+use crate::sent::SentRanges;
 use crate::split::End;
 use crate::window;
 use crate::{FileId, Tail};
@@ -118,6 +119,10 @@ impl Tail {
     /// Reads on, into a window of at most this many bytes.
     pub fn fill(&mut self, id: FileId, window_bytes: usize, now: Instant) -> Turn {
         let is_first = !self.window.holds(id);
+        if !is_first && !self.is_drained {
+            return Turn::Lines;
+        }
+        self.sum_up(id);
         let (Some(file), window) = (self.files.get_mut(&id), &mut self.window) else {
             return Turn::Over;
         };
@@ -142,6 +147,7 @@ impl Tail {
             self.failed(id, &error, now);
             return Turn::Over;
         }
+        self.is_drained = false;
         if is_first && !file.mark.fits(window.lead(offset)) {
             self.replaced(id, now);
             return Turn::Over;
@@ -176,6 +182,7 @@ impl Tail {
         match self.files.get_mut(&id) {
             Some(file) if file.mark.offset == 0 && file.begun.is_empty() => {
                 (file.is_identified, file.head) = (false, Head::default());
+                file.sent = SentRanges::default();
                 self.schedule.soon(id);
             }
             _ => self.replaced(id, now),
@@ -184,15 +191,20 @@ impl Tail {
 
     /// The next record in the window.
     pub fn line(&mut self, id: FileId) -> Option<Line<'_>> {
+        let stop = self.sum.as_ref().and_then(|sum| sum.stop);
         let file = self.files.get_mut(&id).filter(|_| self.window.holds(id))?;
         let end = match (self.window.is_end, self.flushes) {
             (false, _) => End::Open,
             (true, false) => End::Here,
             (true, true) => End::Flush,
         };
-        loop {
+        while stop.is_none_or(|stop| file.mark.offset < stop) {
             let bytes = self.window.from(file.mark.offset);
-            let cut = self.options.splitter.next(bytes, end, file.mark.is_within)?;
+            let cut = self.options.splitter.next(bytes, end, file.mark.is_within);
+            let Some(cut) = cut else {
+                self.is_drained = true;
+                return None;
+            };
             let offset = file.mark.offset;
             file.mark.offset += cut.consumed as u64;
             file.mark.is_within = cut.is_within;
@@ -203,6 +215,7 @@ impl Tail {
                 return Some(Line { text, offset, number: file.mark.records });
             }
         }
+        None
     }
 
     /// All bytes of the file are in the window.

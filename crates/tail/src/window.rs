@@ -46,6 +46,12 @@ impl Window {
         self.bytes.get((offset - self.start) as usize..).unwrap_or_default()
     }
 
+    /// The bytes between two offsets, if all of them are here.
+    pub(crate) fn between(&self, start: u64, end: u64) -> Option<&[u8]> {
+        let at = |offset: u64| usize::try_from(offset.checked_sub(self.start)?).ok();
+        self.bytes.get(at(start)?..at(end)?)
+    }
+
     /// The bytes before an offset, as many as are compared.
     pub(crate) fn lead(&self, offset: u64) -> &[u8] {
         let stop = ((offset - self.start) as usize).min(self.bytes.len());

@@ -185,6 +185,7 @@ impl World {
                 awaited: Arc::default(),
                 disk: None,
                 passes_through: Vec::new(),
+                names_ranges: false,
                 metadata_keys: Vec::new(),
             });
         }

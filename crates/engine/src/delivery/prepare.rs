@@ -192,7 +192,7 @@ impl Preparer {
                 continue;
             }
             let (path, content) = (feed.next_path - 1, Content::Whole(payload));
-            let (leased, name) = (leased.clone(), self.name(&leased, path, items));
+            let (leased, name) = (leased.clone(), self.name(&leased, path));
             let lease = Lease { leased, content, path, charged, headers: None, name };
             let cut = self.cut(lease, items, limits);
             let mut cut = cut.map_err(|reason| Unsendable::whole(frame, reason))?;
@@ -200,7 +200,7 @@ impl Preparer {
                 let before = feed.pass_items(items);
                 if feed.slices.is_some() {
                     // Each slice is a part of what the steps make of the frame.
-                    unit.lease.name = name.and_then(|name| name.part(before));
+                    unit.lease.name = name.map(|name| name.part(before));
                 }
             }
             return Ok(Some(cut));
@@ -282,9 +282,9 @@ impl Preparer {
         prepared.iter().copied().chain(steps)
     }
 
-    fn name(&self, leased: &Leased, path: usize, items: u32) -> Option<Name> {
+    fn name(&self, leased: &Leased, path: usize) -> Option<Name> {
         let steps = self.exporter.names_ranges().then(|| self.steps_of(&leased.entry, path))?;
-        self.names.of_whole(leased, path, steps, items)
+        self.names.of_whole(leased, path, steps)
     }
 
     fn process(&self, entry: &Entry, chain: &Chain) -> Result<Processed, Failure> {
@@ -398,7 +398,7 @@ impl Preparer {
             let all_bytes = headers.bytes() + copied_bytes;
             headers.set(all_bytes);
         }
-        let name = lease.name.and_then(|name| name.part(behind_items));
+        let name = lease.name.map(|name| name.part(behind_items));
         let content = Content::Part(Arc::new(part));
         let lease = Lease { content, name, ..lease.clone() };
         self.unit(lease, items, len_bytes, false)

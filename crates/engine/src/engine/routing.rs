@@ -50,6 +50,9 @@ impl Engine {
             let exporter = &self.exporters[&running.plan.id.exporter].exporter;
             metadata_keys(&running.plan, exporter.as_ref())
         });
+        let names_ranges = running
+            .iter()
+            .any(|running| self.exporters[&running.plan.id.exporter].exporter.names_ranges());
         let metadata_keys: BTreeSet<String> = of_steps.chain(of_deliveries).collect();
         let unchanged = paths.iter().zip(&chains).filter(|(_, steps)| steps.is_empty());
         let passes_through = unchanged.filter_map(|(path, _)| {
@@ -59,6 +62,7 @@ impl Engine {
             origin: Arc::new(origin),
             disk,
             awaited: Arc::new(awaited(plan, &running)),
+            names_ranges,
             metadata_keys: metadata_keys.into_iter().collect(),
             passes_through: passes_through.filter(|_| prefix.is_empty()).collect(),
             prefix,
@@ -94,7 +98,8 @@ mod tests {
     use super::*;
 
     /// Guarantee: of a request's headers only those are kept that a processor, a batch or an
-    /// exporter names, on the routes that lead there.
+    /// exporter names, on the routes that lead there. Frames are named where one leads to an
+    /// exporter that sends their names.
     #[tokio::test]
     async fn a_route_knows_the_metadata_that_something_reads() {
         let text = "\
@@ -104,7 +109,7 @@ processors:
   batch: {metadata_keys: [X-Tenant]}
 exporters:
   otlp: {endpoint: 'localhost:1', tls: {insecure: true}, auth: {authenticator: headers_setter}}
-  otlp/plain: {endpoint: 'localhost:1', tls: {insecure: true}}
+  otlp/plain: {endpoint: 'localhost:1', tls: {insecure: true}, idempotent: true}
 extensions: {headers_setter: {headers: [{key: x-org, from_context: X-Org}]}}
 service:
   extensions: [headers_setter]
@@ -112,6 +117,7 @@ service:
   pipelines:
     traces: {receivers: [otlp], processors: [attributes, batch], exporters: [otlp]}
     traces/2: {receivers: [otlp], exporters: [otlp/plain]}
+    metrics: {receivers: [otlp], exporters: [otlp]}
     logs: {receivers: [otlp], exporters: [otlp/plain]}
 ";
         let (plan, diagnostics) = crate::plan::load(&[format!("yaml:{text}")], &SystemEnvironment);
@@ -120,6 +126,9 @@ service:
         let route = |signal| engine.intakes["otlp"].route(signal).expect("there is one");
         assert_eq!(route(Signal::Traces).metadata_keys(), ["x-org", "x-region", "x-tenant"]);
         assert!(route(Signal::Logs).metadata_keys().is_empty());
+        let names =
+            [Signal::Traces, Signal::Metrics, Signal::Logs].map(|it| route(it).names_ranges());
+        assert_eq!(names, [true, false, true]);
         engine.shutdown(Duration::ZERO).await;
     }
 }

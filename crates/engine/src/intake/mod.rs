@@ -139,6 +139,10 @@ impl IngressRoute for ReceiverRoute {
         uncompressed_len_bytes >= ALONE_FROM_BYTES && self.route.passes_through.contains(&encoding)
     }
 
+    fn names_ranges(&self) -> bool {
+        self.route.names_ranges
+    }
+
     fn metadata_keys(&self) -> &[String] {
         &self.route.metadata_keys
     }

@@ -35,6 +35,8 @@ pub(crate) struct Route {
     pub disk: Option<RouteDisk>,
     /// Encodings that some delivery passes on unchanged.
     pub passes_through: Vec<Encoding>,
+    /// Some delivery names what it sends to another Sluice.
+    pub names_ranges: bool,
     /// Request metadata that something downstream reads: names in lower case.
     pub metadata_keys: Vec<String>,
 }

@@ -35,6 +35,7 @@ pub(super) fn empty_route() -> Route {
         awaited: Arc::default(),
         disk: None,
         passes_through: Vec::new(),
+        names_ranges: false,
         metadata_keys: Vec::new(),
     }
 }

@@ -114,7 +114,8 @@ impl ReceiverPlan {
 
     pub(crate) fn bind_context<'a>(&'a self, held: &'a [Listener]) -> BindContext<'a> {
         let (checkpoint, memory_bytes) = (self.checkpoint.as_deref(), self.memory_bytes as usize);
-        BindContext { id: &self.id, held, checkpoint, memory_bytes }
+        let fingerprint = self.fingerprint;
+        BindContext { id: &self.id, held, checkpoint, memory_bytes, fingerprint }
     }
 }
 

@@ -64,6 +64,12 @@ pub trait IngressRoute: Send + Sync + 'static {
     /// unchanged and it is large enough to be sent alone.
     fn keeps_compressed(&self, encoding: Encoding, uncompressed_len_bytes: usize) -> bool;
 
+    /// Whether some exporter names what it sends to another Sluice, so that [`Request::fetched`] is
+    /// of use.
+    fn names_ranges(&self) -> bool {
+        false
+    }
+
     /// Keys (lower case) of the request metadata that a later step reads. No other may be kept.
     fn metadata_keys(&self) -> &[String];
 
@@ -107,7 +113,7 @@ pub struct Request {
     pub metadata: Arc<Metadata>,
     /// Range of a source that can be read again. `None` for other sources.
     pub position: Option<Position>,
-    /// The name of the range for another Sluice, if the source can read the same items again.
+    /// The name for another Sluice, if the source can read the same items again.
     /// `None` for other sources.
     pub fetched: Option<Fetched>,
     /// Ranges of the sending Sluice: what the log has had of them is not stored again. `None` for

@@ -19,6 +19,7 @@ mod progress;
 mod reader;
 
 use std::any::Any;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -75,22 +76,30 @@ impl ReceiverConfig for FilelogConfig {
                 Some((checkpoint, known)) => (Some(checkpoint), known),
                 None => (None, None),
             };
-            let (id, config) = (context.id.to_owned(), self.clone());
-            Ok(Box::new(Bound { id, config, checkpoint, known }) as Box<dyn BoundReceiver>)
+            let (id, config, seed) = (context.id.to_owned(), self.clone(), seed(&context));
+            Ok(Box::new(Bound { id, config, seed, checkpoint, known }) as Box<dyn BoundReceiver>)
         })
     }
+}
+
+/// Changes with all that decides, beside its bytes, which records are made of a file.
+fn seed(context: &BindContext<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (context.fingerprint, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    hasher.finish()
 }
 
 struct Bound {
     id: String,
     config: FilelogConfig,
+    seed: u64,
     checkpoint: Option<Checkpoint>,
     known: Option<Vec<Known>>,
 }
 
 impl BoundReceiver for Bound {
     fn serve(self: Box<Self>, context: ReceiverContext) -> Box<dyn StartedReceiver> {
-        let Bound { id, config, checkpoint, known } = *self;
+        let Bound { id, config, seed, checkpoint, known } = *self;
         let before = context.counters.map(|counters| counters as Arc<dyn Any + Send + Sync>);
         let before = before.and_then(|counters| counters.downcast::<Counters>().ok());
         let counters = before.unwrap_or_default();
@@ -109,7 +118,7 @@ impl BoundReceiver for Bound {
             let headers = config.header.map(|it| Headers::new(it, charset, Arc::clone(&counters)));
             let mut reader =
                 Reader::new(tail, progress, lines, config.files, ingress, counters, stop);
-            reader.headers = headers;
+            (reader.headers, reader.seed) = (headers, seed);
             let _ = ended.send(runtime.block_on(reader.run()));
         };
         if let Err(error) = std::thread::Builder::new().name("filelog".to_owned()).spawn(run) {

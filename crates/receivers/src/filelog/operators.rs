@@ -42,6 +42,8 @@ pub(super) struct Operators {
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
     held: HashMap<FileId, VecDeque<(Range<u64>, Position)>>,
+    /// Nothing was held when the range began that is read now, and nothing is left out of it.
+    begins_anew: bool,
     began: Instant,
     told: Option<Instant>,
 }
@@ -58,6 +60,7 @@ impl Operators {
             refused: Refused::default(),
             bytes: 0,
             held: HashMap::new(),
+            begins_anew: true,
             began: Instant::now(),
             told: None,
         }
@@ -66,6 +69,7 @@ impl Operators {
     /// Lines of a file come, whose records begin with these.
     pub(super) fn begin(&mut self, attributes: &Attributes, resource: &Attributes) {
         self.chain.begin(attributes, resource);
+        self.begins_anew = self.holds_nothing() && self.items() == 0;
     }
 
     /// Takes a line without a record, if that is possible.
@@ -90,7 +94,8 @@ impl Operators {
     /// Takes the records that have just left. They are encoded at once, as values take far more
     /// memory than their text, unless they may get requests of their own.
     fn take_left(&mut self, may_be_parted: bool) {
-        self.refused.leave_out(&mut self.left);
+        // Another process does not know yet that it is refused.
+        self.begins_anew &= !self.refused.leave_out(&mut self.left);
         if may_be_parted {
             self.records.append(&mut self.left);
         }
@@ -154,6 +159,16 @@ impl Operators {
             !ranges.is_empty()
         });
         released
+    }
+
+    fn holds_nothing(&self) -> bool {
+        self.chain.held_bytes() == 0 && self.held.is_empty() && self.rest.is_empty()
+    }
+
+    /// Whether the next request has all records of the range that was read, and these depend on
+    /// nothing else, so that they come again when it is read again.
+    pub(super) fn makes_the_same_again(&self) -> bool {
+        self.begins_anew && self.holds_nothing()
     }
 
     /// The lowest offset of the file of which something is held.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
+use sluice_flow::hop::Fetched;
 use sluice_flow::source::{Position, Positions};
-use sluice_tail::{Checkpoint, FileId, Journal, Known, Tail};
+use sluice_tail::{Checkpoint, FileId, Journal, Known, Name, Sent, Tail};
 use tokio::task::JoinHandle;
 
 use super::metrics::Counters;
@@ -16,6 +17,8 @@ use crate::receiver::Streams;
 
 /// Time between checkpoints, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Begins the lines of a stream's name that are ranges which were sent.
+const SENT: &str = "sent ";
 
 pub(super) struct Progress {
     /// Of files with something under way, and of those read since the last look.
@@ -24,6 +27,8 @@ pub(super) struct Progress {
     /// Knows what the file has.
     journal: Journal,
     saving: Option<JoinHandle<io::Result<()>>>,
+    /// It is not tried for the first time.
+    was_saved: bool,
     next_look: Instant,
     is_failing: bool,
 }
@@ -38,19 +43,26 @@ impl Progress {
     ) -> Progress {
         let mut under_way = HashMap::new();
         for (name, positions) in streams {
-            let mut known = name.lines().map(Known::of_line);
-            let (Some(Some(content)), Some(begun)) =
-                (known.next(), known.collect::<Option<Vec<_>>>())
-            else {
-                continue;
-            };
-            let begun = begun.into_iter().map(|it| it.mark).collect();
-            under_way.insert(tail.remember(content, begun), positions);
+            let mut lines = name.lines();
+            let Some(mut content) = lines.next().and_then(Known::of_line) else { continue };
+            let (mut begun, mut is_whole) = (Vec::new(), true);
+            for line in lines {
+                match line.strip_prefix(SENT).map(Sent::of_words) {
+                    Some(sent) => content.sent.extend(sent),
+                    None => match Known::of_line(line) {
+                        Some(known) => begun.push(known.mark),
+                        None => is_whole = false,
+                    },
+                }
+            }
+            if is_whole {
+                under_way.insert(tail.remember(content, begun), positions);
+            }
         }
         let checkpoint = checkpoint.map(Arc::new);
-        let next_look = Instant::now();
-        let (journal, saving, is_failing) = (Journal::default(), None, false);
-        Progress { positions: under_way, checkpoint, journal, saving, next_look, is_failing }
+        let (journal, next_look) = (Journal::default(), Instant::now());
+        let (positions, saving, was_saved, is_failing) = (under_way, None, false, false);
+        Progress { positions, checkpoint, journal, saving, was_saved, next_look, is_failing }
     }
 
     /// Whether a range of the file was refused, so that it is read again.
@@ -69,6 +81,37 @@ impl Progress {
     pub(super) fn begin(&mut self, id: FileId, range: Range<u64>) -> Position {
         let start = range.start;
         self.positions.entry(id).or_insert_with(|| Positions::starting_at(start)).begin(range)
+    }
+
+    /// Whether ranges can have names that are known after a kill.
+    pub(super) fn names(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// The name of the range that was read last, of which this many items are made, for another
+    /// Sluice: the one that it had before, if it was sent and is the same. A new one is noted.
+    pub(super) fn name(
+        &mut self,
+        tail: &mut Tail,
+        id: FileId,
+        range: &Range<u64>,
+        items: u32,
+        counters: &Counters,
+    ) -> Option<Fetched> {
+        let checkpoint = self.checkpoint.clone()?;
+        let (sent, is_new) = tail.name(id, range, items)?;
+        if is_new {
+            if !checkpoint.can_append() {
+                return None;
+            }
+            let text = self.journal.sent(tail, id, &sent)?;
+            if let Err(error) = checkpoint.append(&text) {
+                self.note(Err(error), counters);
+                return None;
+            }
+        }
+        let Name { run, number } = sent.name;
+        Some(Fetched { run, number })
     }
 
     pub(super) fn next_look(&self) -> Option<Instant> {
@@ -113,9 +156,14 @@ impl Progress {
         if let Some(before) = self.saving.take().and_then(|before| before.now_or_never()) {
             self.note(before.unwrap_or_else(|error| Err(io::Error::other(error))), counters);
         }
-        if let Some(next) = self.journal.next(tail) {
-            let write = move || checkpoint.write(&next);
-            self.saving = Some(tokio::task::spawn_blocking(write));
+        let Some(next) = self.journal.next(tail) else { return };
+        if let Err(error) = checkpoint.begin(&next) {
+            self.note(Err(error), counters);
+        } else if std::mem::replace(&mut self.was_saved, true) {
+            self.saving = Some(tokio::task::spawn_blocking(move || checkpoint.finish(&next)));
+        } else {
+            // The first lines already have names.
+            self.note(checkpoint.finish(&next), counters);
         }
     }
 
@@ -144,16 +192,19 @@ impl Progress {
         if let Some(checkpoint) = self.checkpoint.clone()
             && let Some(next) = self.journal.next(tail)
         {
-            self.note(checkpoint.write(&next), counters);
+            let written = checkpoint.begin(&next).and_then(|()| checkpoint.finish(&next));
+            self.note(written, counters);
         }
         let mut streams = Streams::default();
-        for (id, content, begun) in tail.contents() {
+        for (id, mut content, begun) in tail.contents() {
             let offset = content.mark.offset;
             let positions = self.positions.remove(&id);
             let positions = positions.unwrap_or_else(|| Positions::starting_at(offset));
+            let sent = std::mem::take(&mut content.sent);
             let lines = std::iter::once(content.clone())
                 .chain(begun.into_iter().map(|mark| Known { mark, ..content.clone() }));
-            let lines: Vec<String> = lines.map(|it| it.to_line()).collect();
+            let sent = sent.iter().map(|it| format!("{SENT}{}", it.to_words()));
+            let lines: Vec<String> = lines.map(|it| it.to_line()).chain(sent).collect();
             streams.insert(lines.join("\n"), positions);
         }
         streams

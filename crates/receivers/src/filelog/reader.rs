@@ -10,9 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{
-    ArrivedBody, Ingress, IngressRoute, Permit, Position, Receipt, Refusal, Request,
-};
+use sluice_flow::source::{ArrivedBody, Ingress, IngressRoute, Permit, Receipt, Refusal, Request};
 use sluice_operators::Counts;
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Tail, Turn, WINDOW_BYTES};
@@ -42,6 +40,8 @@ pub(super) struct Reader {
     lines: Lines,
     files: FileAttributes,
     pub(super) headers: Option<Headers>,
+    /// Changes with all that decides what is made of lines.
+    pub(super) seed: u64,
     attributes: HashMap<FileId, (u64, Attributes)>,
     /// Ranges that are refused for good: read in smaller requests, then left out.
     poison: HashMap<FileId, Poison>,
@@ -84,6 +84,7 @@ impl Reader {
             lines,
             files,
             headers: None,
+            seed: 0,
             attributes,
             poison,
             ingress,
@@ -210,7 +211,8 @@ impl Reader {
             if self.tail.fill(id, window_bytes, now) == Turn::Over {
                 return Ok(true);
             }
-            let (range, cut, outcome) = self.collect(id, window_bytes, now);
+            let names = route.names_ranges() && self.progress.names();
+            let (range, cut, outcome) = self.collect(id, window_bytes, now, names);
             if !range.is_empty() {
                 requests += 1;
                 self.tail.progressed(id, now);
@@ -247,8 +249,10 @@ impl Reader {
             position.resolve();
             return Ok(false);
         }
+        let fetched = self.progress.name(&mut self.tail, id, &range, items, &self.counters);
         let payload = Payload::identity(self.lines.finish());
-        match submit(route, payload, items, Some(position), Ok(permit)) {
+        let request = Request { fetched, position: Some(position), ..Request::new(payload, items) };
+        match submit(route, request, Ok(permit)) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
                 self.passed(id, &range);
@@ -309,14 +313,18 @@ impl Reader {
     }
 
     /// Makes one request of records that are there, reading on as far as needed. Returns the range,
-    /// and the place in it from which on records are held by operators.
+    /// and the place in it from which on records are held by operators. `names`: it may get a name.
     fn collect(
         &mut self,
         id: FileId,
         window_bytes: usize,
         now: Instant,
+        names: bool,
     ) -> (Range<u64>, Option<u64>, Turn) {
         let start = self.tail.begin_range(id);
+        if names {
+            self.tail.sum_range(id, self.seed);
+        }
         let headers = self.headers.as_mut();
         let of_header = headers.map(|it| it.pass(&mut self.tail, id, window_bytes, now));
         let of_header = match of_header.transpose() {
@@ -335,7 +343,8 @@ impl Reader {
         }
         let mut held = HeldFrom::default();
         let outcome = loop {
-            if self.lines.is_full() || self.lines.items() >= most {
+            let is_full = self.lines.is_full() || self.lines.items() >= most;
+            if is_full || self.tail.is_at_stop(id) {
                 break Turn::Lines;
             }
             match self.tail.line(id) {
@@ -403,15 +412,12 @@ impl Reader {
 /// Asks for the memory that is still missing, and submits.
 fn submit(
     route: Arc<dyn IngressRoute>,
-    payload: Payload,
-    items: u32,
-    position: Option<Position>,
+    request: Request,
     permit: Result<Permit, Refusal>,
 ) -> Result<Receipt, Refusal> {
-    let mut permit = permit?;
-    permit.grow_to(payload.bytes.len())?;
-    permit.shrink_to(payload.bytes.len());
-    let request = Request { position, ..Request::new(payload, items) };
+    let (mut permit, bytes) = (permit?, request.payload.bytes.len());
+    permit.grow_to(bytes)?;
+    permit.shrink_to(bytes);
     route.submit(request, permit)
 }
 

@@ -216,7 +216,7 @@ pub(crate) async fn start(
         streams: Streams::default(),
     };
     let bound =
-        config.bind(BindContext { id: "it", held: &[], checkpoint: None, memory_bytes: 0 }).await;
+        config.bind(BindContext { id: "it", held: &[], checkpoint: None, memory_bytes: 0, fingerprint: 0 }).await;
     let running = bound.unwrap_or_else(|error| panic!("{error}")).serve(context);
     let address = running.addresses()[0].1.parse().expect("is an address");
     (running, address)

@@ -1,6 +1,7 @@
 //! A mock of the engine, and a receiver that reads the files of a directory into it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use prost::Message as _;
 use sluice_config::load::read_text;
+use sluice_flow::hop::Fetched;
 use sluice_flow::source::{
     ArrivedBody, Ingress, IngressRoute, MemoryPool, Permit, Position, Receipt, Request,
 };
@@ -36,11 +38,50 @@ pub(crate) struct Engine {
     pub(crate) delays: AtomicU64,
     /// The most memory of a request, if it has a limit.
     pub(crate) most_bytes: Option<usize>,
+    /// An exporter sends to another Sluice.
+    pub(crate) names: AtomicBool,
+    pub(crate) gateway: std::sync::Mutex<Gateway>,
     /// A record with this text is refused for good.
     pub(crate) poison: Option<&'static str>,
     pub(crate) memory_bytes: AtomicUsize,
     pub(crate) peak_bytes: AtomicUsize,
     pub(crate) requests: AtomicU64,
+}
+
+/// The other Sluice, which stores what it has not had.
+#[derive(Default)]
+pub(crate) struct Gateway {
+    /// The records of a name, whether or not it has had them.
+    named: HashMap<(u128, u64), Vec<String>>,
+    had: HashMap<(u128, u64), usize>,
+    /// Bodies.
+    pub(crate) stored: BTreeMap<String, u32>,
+    pub(crate) repeated_requests: usize,
+    pub(crate) unnamed_records: usize,
+}
+
+impl Gateway {
+    /// Guarantee: a name stands for the same records in the same order, for ever.
+    fn check(&mut self, name: Option<Fetched>, records: &[LogRecord]) {
+        let Some(Fetched { run, number }) = name else { return };
+        let bodies: Vec<String> = records.iter().map(body).collect();
+        let before = self.named.entry((run, number)).or_insert_with(|| bodies.clone());
+        assert_eq!(*before, bodies, "the name {run}/{number}");
+    }
+
+    fn take(&mut self, name: Option<Fetched>, records: &[LogRecord]) {
+        if let Some(Fetched { run, number }) = name {
+            let times = self.had.entry((run, number)).or_default();
+            *times += 1;
+            if *times > 1 {
+                self.repeated_requests += 1;
+                return;
+            }
+        } else {
+            self.unnamed_records += records.len();
+        }
+        records.iter().for_each(|it| *self.stored.entry(body(it)).or_default() += 1);
+    }
 }
 
 fn chance(percent: &AtomicU64) -> bool {
@@ -130,6 +171,10 @@ impl IngressRoute for Door {
         false
     }
 
+    fn names_ranges(&self) -> bool {
+        self.0.names.load(Ordering::SeqCst)
+    }
+
     fn metadata_keys(&self) -> &[String] {
         &[]
     }
@@ -138,14 +183,17 @@ impl IngressRoute for Door {
         let engine = &self.0;
         assert!(permit.bytes() >= request.payload.bytes.len(), "memory was asked for");
         engine.requests.fetch_add(1, Ordering::SeqCst);
-        if chance(&engine.refusals) {
-            return Err(refusal());
-        }
+        let name = request.fetched;
+        assert!(name.is_none() || engine.names.load(Ordering::SeqCst), "names are not asked for");
         let position = request.position;
         let decoded = ExportLogsServiceRequest::decode(request.payload.bytes).expect("is OTLP");
         let scopes = decoded.resource_logs.into_iter().flat_map(|it| it.scope_logs);
         let records: Vec<LogRecord> = scopes.flat_map(|it| it.log_records).collect();
         assert_eq!(records.len(), request.items as usize);
+        engine.gateway.lock().expect("is whole").check(name, &records);
+        if chance(&engine.refusals) {
+            return Err(refusal());
+        }
         if engine.poison.is_some_and(|poison| records.iter().any(|it| body(it) == poison)) {
             return Err(Refusal::Invalid { reason: "it is poison".to_owned() });
         }
@@ -156,6 +204,7 @@ impl IngressRoute for Door {
         if chance(&engine.drops) {
             return Ok(Receipt { pace, answer: None });
         }
+        engine.gateway.lock().expect("is whole").take(name, &records);
         engine.records.lock().expect("is whole").extend(records);
         if engine.holds.load(Ordering::SeqCst) {
             engine.held.lock().expect("is whole").extend(position);
@@ -170,7 +219,7 @@ impl IngressRoute for Door {
 pub(crate) struct Scene {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) engine: Arc<Engine>,
-    options: String,
+    pub(crate) options: String,
     running: Option<Box<dyn StartedReceiver>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) streams: Streams,
@@ -214,12 +263,11 @@ impl Scene {
             streams: std::mem::take(&mut self.streams),
         };
         let checkpoint = self.checkpoint();
-        let bind = BindContext {
-            id: "filelog",
-            held: &[],
-            checkpoint: Some(&checkpoint),
-            memory_bytes: 0,
-        };
+        let mut hasher = DefaultHasher::new();
+        self.options.hash(&mut hasher);
+        let (checkpoint, fingerprint) = (Some(checkpoint.as_path()), hasher.finish());
+        let (id, held) = ("filelog", &[][..]);
+        let bind = BindContext { id, held, checkpoint, memory_bytes: 0, fingerprint };
         self.running = Some(config.bind(bind).await.expect("binds").serve(context));
     }
 
@@ -231,6 +279,20 @@ impl Scene {
     pub(crate) async fn restart(&mut self) {
         self.stop().await;
         self.serve().await;
+    }
+
+    /// As a kill of the process does: what is not resolved is lost, and the checkpoint is as it is
+    /// on disk now.
+    pub(crate) async fn kill(&mut self) {
+        let checkpoint = std::fs::read(self.checkpoint()).ok();
+        let holds = self.engine.holds.swap(true, Ordering::SeqCst);
+        self.stop().await;
+        self.engine.held.lock().expect("is whole").clear();
+        self.engine.holds.store(holds, Ordering::SeqCst);
+        match checkpoint {
+            Some(checkpoint) => std::fs::write(self.checkpoint(), checkpoint).expect("is written"),
+            None => drop(std::fs::remove_file(self.checkpoint())),
+        }
     }
 
     pub(crate) fn checkpoint(&self) -> PathBuf {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
@@ -8,16 +9,40 @@ use crate::{Head, Inode, Mark};
 
 const NO_PATIENCE: Duration = Duration::ZERO;
 
+fn sent() -> impl Strategy<Value = Sent> {
+    (any::<u128>(), any::<u64>(), 0_u64..1000, 1_u64..1000, any::<u32>()).prop_map(
+        |(run, number, start, len, sum)| {
+            let name = crate::Name { run, number };
+            Sent { name, start, end: start + len, sum }
+        },
+    )
+}
+
 fn known() -> impl Strategy<Value = Known> {
+    let sent = prop::collection::vec(sent(), 0..3);
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    (numbers, any::<bool>(), any::<u32>(), prop::collection::vec(1_u8.., 1..20)).prop_map(
-        |((device, number, offset, lead, hash), is_within, len, path)| Known {
+    (numbers, any::<bool>(), any::<u32>(), prop::collection::vec(1_u8.., 1..20), sent).prop_map(
+        |((device, number, offset, lead, hash), is_within, len, path, sent)| Known {
             inode: Inode { device, number },
             path: PathBuf::from(OsString::from_vec(path)),
             head: Head { len, hash },
             mark: Mark { offset, records: offset / 2, lead, is_within },
+            sent,
         },
     )
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        known().prop_map(|known| Change::Content(Known { sent: Vec::new(), ..known })),
+        sent().prop_map(Change::Sent),
+        Just(Change::Gone),
+    ]
+}
+
+fn write_whole(checkpoint: &Checkpoint, text: &str) -> io::Result<()> {
+    let write = Write::Whole(text.to_owned());
+    checkpoint.begin(&write).and_then(|()| checkpoint.finish(&write))
 }
 
 proptest! {
@@ -42,20 +67,32 @@ proptest! {
     fn changes_that_are_torn_are_left_out(
         first in prop::collection::vec(known(), 0..4),
         parts in prop::collection::vec(
-            prop::collection::vec((0_u64..6, prop::option::of(known())), 1..4), 1..4),
+            prop::collection::vec((0_u64..6, change()), 1..4), 1..4),
         cut in any::<prop::sample::Index>(),
         flips in any::<bool>(),
     ) {
         let mut text = encode(&first).into_bytes();
-        let mut now: HashMap<u64, Known> = (0..).zip(first).collect();
+        let mut now: BTreeMap<u64, Known> = (0..).zip(first).collect();
         let mut states = vec![(text.len(), now.clone())];
         for part in parts {
             let mut added = String::new();
-            for (number, known) in part {
-                add_line(&mut added, number, known.as_ref());
-                match known {
-                    Some(known) => drop(now.insert(number, known)),
-                    None => drop(now.remove(&number)),
+            for (number, change) in part {
+                match change {
+                    Change::Content(known) => {
+                        add_line(&mut added, number, Some(&known));
+                        let before = now.remove(&number).map(|it| it.sent).unwrap_or_default();
+                        let end = known.mark.offset;
+                        let sent = before.into_iter().filter(|it| it.end > end).collect();
+                        now.insert(number, Known { sent, ..known });
+                    }
+                    Change::Sent(sent) => {
+                        add_sent(&mut added, number, &sent);
+                        now.entry(number).and_modify(|it| it.sent.push(sent));
+                    }
+                    Change::Gone => {
+                        add_line(&mut added, number, None);
+                        now.remove(&number);
+                    }
                 }
             }
             add_sum(&mut added);
@@ -72,9 +109,9 @@ proptest! {
         let (read, length) = read(&text).expect("the first part is whole");
         prop_assert_eq!(length, *whole);
         let sorted = |known: &mut dyn Iterator<Item = &Known>| {
-            let mut lines: Vec<String> = known.map(Known::to_line).collect();
-            lines.sort();
-            lines
+            let mut known: Vec<Known> = known.cloned().collect();
+            known.sort_by_key(Known::to_line);
+            known
         };
         prop_assert_eq!(sorted(&mut read.iter()), sorted(&mut expected.values()));
     }
@@ -96,10 +133,10 @@ fn a_checkpoint_that_cannot_be_used_is_kept_aside() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("below/checkpoint");
     let open = || Checkpoint::open(&path, NO_PATIENCE);
-    for content in ["sluice-tail 2\nx\ncrc32c 00000000\n", "sluice-tail 3\n", "", "other"] {
+    for content in ["sluice-tail 3\nx\ncrc32c 00000000\n", "sluice-tail 4\n", "", "other"] {
         let (checkpoint, known) = open().expect("opens");
         assert_eq!(known, None);
-        checkpoint.save(content).expect("is written");
+        write_whole(&checkpoint, content).expect("is written");
         drop(checkpoint);
         let (checkpoint, known) = open().expect("opens");
         assert_eq!(known, None);
@@ -108,7 +145,7 @@ fn a_checkpoint_that_cannot_be_used_is_kept_aside() {
         drop(checkpoint);
     }
     let (checkpoint, _) = open().expect("opens");
-    checkpoint.save(&encode(&[])).expect("is written");
+    write_whole(&checkpoint, &encode(&[])).expect("is written");
     drop(checkpoint);
     assert_eq!(open().expect("opens").1, Some(Vec::new()));
     let error = Checkpoint::open(&path.join("below"), NO_PATIENCE).expect_err("is below a file");
@@ -135,4 +172,76 @@ fn a_checkpoint_in_use_is_waited_for_if_this_process_uses_it() {
     let start = Instant::now();
     let error = Checkpoint::open(&path, Duration::from_secs(60)).expect_err("is in use");
     assert!(error.contains("another process") && start.elapsed().as_secs() < 30, "{error}");
+}
+
+/// Scenario: ranges are sent, also while the checkpoint is written anew, and the process is killed
+/// at any time. Guarantee: they are known, in either file.
+#[test]
+fn ranges_that_are_sent_are_known_whenever_a_kill_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let content = Known { path: "/a".into(), ..Known::default() };
+    let text = |number| {
+        let name = crate::Name { run: 1, number };
+        let sent = Sent { name, start: number * 10, end: number * 10 + 10, sum: 5 };
+        let mut text = String::new();
+        add_sent(&mut text, 0, &sent);
+        add_sum(&mut text);
+        text
+    };
+    let has = |numbers: &[u64]| {
+        let known = decode(&fs::read(&path).expect("is there")).expect("is a checkpoint");
+        let sent: Vec<u64> = known[0].sent.iter().map(|it| it.name.number).collect();
+        assert_eq!(sent, numbers);
+    };
+    let (checkpoint, _) = Checkpoint::open(&path, NO_PATIENCE).expect("opens");
+    let is_refused = !checkpoint.can_append() && checkpoint.append(&text(0)).is_err();
+    assert!(is_refused, "its contents have no numbers yet");
+    let whole = Write::Whole(encode(std::slice::from_ref(&content)));
+    write_whole(&checkpoint, &encode(std::slice::from_ref(&content))).expect("is written");
+    has(&[]);
+    checkpoint.append(&text(1)).expect("is appended");
+    has(&[1]);
+    let content = Known {
+        sent: decode(&fs::read(&path).expect("is there")).expect("is a checkpoint")[0].sent.clone(),
+        ..content
+    };
+    let again = Write::Whole(encode(std::slice::from_ref(&content)));
+    checkpoint.begin(&again).expect("begins");
+    checkpoint.append(&text(2)).expect("is appended");
+    has(&[1, 2]);
+    checkpoint.finish(&again).expect("is written");
+    has(&[1, 2]);
+    checkpoint.append(&text(3)).expect("is appended");
+    has(&[1, 2, 3]);
+    // A whole one has all that its text had, and nothing of before.
+    checkpoint.begin(&whole).and_then(|()| checkpoint.finish(&whole)).expect("is written");
+    has(&[]);
+}
+
+/// Scenario: an append fails, and a part of it may be there. Guarantee: nothing is appended behind
+/// it, where it would not be read, until the checkpoint is whole again.
+#[test]
+fn nothing_is_appended_behind_what_may_be_torn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("checkpoint");
+    let (checkpoint, _) = Checkpoint::open(&path, NO_PATIENCE).expect("opens");
+    write_whole(&checkpoint, &encode(&[])).expect("is written");
+    checkpoint.growing().file = Some(File::open(&path).expect("opens, to be read only"));
+    assert!(checkpoint.append("x").is_err());
+    assert!(!checkpoint.can_append() && checkpoint.append("x").is_err());
+    write_whole(&checkpoint, &encode(&[])).expect("is written");
+    checkpoint.append("x").expect("is appended");
+    assert!(fs::read(&path).expect("is there").ends_with(b"\nx"));
+}
+
+#[test]
+fn a_checkpoint_of_an_older_release_is_read() {
+    let known = Known { path: "/a".into(), ..Known::default() };
+    for version in [1, 2] {
+        let number = if version == 1 { "" } else { "7 " };
+        let mut text = format!("sluice-tail {version}\n{number}{}\n", known.to_line());
+        add_sum(&mut text);
+        assert_eq!(decode(text.as_bytes()), Ok(vec![known.clone()]));
+    }
 }

@@ -15,6 +15,7 @@ fn gone(count: u64) -> Vec<Known> {
         path: PathBuf::from(format!("/gone/{number}")),
         head: Head { len: 5, hash: number },
         mark: Mark { offset: 5, ..Mark::default() },
+        sent: Vec::new(),
     };
     (0..count).map(known).collect()
 }
@@ -156,7 +157,7 @@ fn a_checkpoint_is_written_in_as_many_bytes_as_changed() {
             journal.next(scene.tail())
         });
         let write = write.expect("something changed");
-        checkpoint.write(&write).expect("is written");
+        checkpoint.begin(&write).and_then(|()| checkpoint.finish(&write)).expect("is written");
         match write {
             Write::Whole(_) => wholes += 1,
             Write::Changes(text) => largest = largest.max(text.len()),

@@ -36,13 +36,14 @@ impl Refused {
         !self.careful.is_empty()
     }
 
-    /// Leaves those out that are known to be refused.
-    pub(super) fn leave_out(&mut self, records: &mut Vec<Record>) {
+    /// Leaves those out that are known to be refused. Returns whether there are some.
+    pub(super) fn leave_out(&mut self, records: &mut Vec<Record>) -> bool {
+        let before = records.len();
         if !self.left_out.is_empty() {
-            let before = records.len();
             records.retain(|record| !self.left_out.contains(&record.origin));
-            self.count += (before - records.len()) as u64;
         }
+        self.count += (before - records.len()) as u64;
+        records.len() < before
     }
 
     /// Whether the record has a request of its own.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_flow::Payload;
-use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal};
+use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal, Request};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
@@ -45,6 +45,8 @@ impl HeldFrom {
 #[derive(Default)]
 struct Own {
     begins: Option<(FileId, u64)>,
+    /// It, if one request has all of its records.
+    whole: Option<(FileId, Range<u64>)>,
     positions: Vec<Position>,
 }
 
@@ -60,7 +62,8 @@ impl Reader {
         permit: Permit,
     ) -> Result<bool, Refusal> {
         let cut = cut.unwrap_or(range.end);
-        let mut own = Own { begins: Some((id, range.start)), positions: Vec::new() };
+        let (begins, whole) = (Some((id, range.start)), Some((id, range.clone())));
+        let mut own = Own { begins, whole, positions: Vec::new() };
         let parts = [range.start..cut, cut..range.end].into_iter().filter(|it| !it.is_empty());
         for part in parts {
             let position = self.progress.begin(id, part.clone());
@@ -124,6 +127,7 @@ impl Reader {
     ) -> Result<Submitted, (Refusal, u32)> {
         let Some(operators) = self.lines.operators() else { return Ok(Submitted::default()) };
         let has_more = operators.part(each);
+        own.whole.take_if(|_| has_more);
         let mut positions = operators.released(own.begins);
         if has_more {
             positions.extend(own.positions.iter().map(Position::share));
@@ -137,12 +141,18 @@ impl Reader {
             return Ok(Submitted { has_more, ..Submitted::default() });
         }
         let described = operators.described();
+        let is_named = operators.makes_the_same_again();
+        let named = own.whole.take().filter(|_| is_named);
         let payload = Payload::identity(operators.finish());
         let permit = match permit.take() {
             Some(permit) => Ok(permit),
             None => route.admit_at_once(payload.bytes.len()),
         };
-        match submit(Arc::clone(route), payload, items, position, permit) {
+        let fetched = named.and_then(|(id, range)| {
+            self.progress.name(&mut self.tail, id, &range, items, &self.counters)
+        });
+        let request = Request { position, fetched, ..Request::new(payload, items) };
+        match submit(Arc::clone(route), request, permit) {
             Ok(receipt) => {
                 Counters::add(&self.counters.accepted_records, u64::from(items));
                 Ok(Submitted { receipt: Some(receipt), items, has_more })
