@@ -21,6 +21,8 @@ mod values;
 mod tests;
 
 pub(crate) use self::compiled::Compiled;
+pub(crate) use self::severity::Severity;
+pub(crate) use self::time::Time;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
 
