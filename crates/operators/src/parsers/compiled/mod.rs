@@ -172,6 +172,8 @@ impl Compiled {
 /// The names of attributes with time and severity, and their values.
 type Wanted<'w> = [Option<&'w str>; 2];
 type Taken<'t> = [Option<Token<'t>>; 2];
+/// A severity and its text.
+type Level<'v> = (u8, Cow<'v, str>);
 
 impl Sections {
     fn wanted(&self) -> Wanted<'_> {
@@ -184,7 +186,7 @@ impl Sections {
         &self,
         [time, severity]: &'v Taken<'_>,
         observed_ns: i64,
-    ) -> Option<(Option<i64>, (u8, Cow<'v, str>))> {
+    ) -> Option<(Option<i64>, Level<'v>)> {
         let time_ns = match &self.time {
             Some((_, reader)) => Some(reader.of(time.as_ref()?, observed_ns)?),
             None => None,
