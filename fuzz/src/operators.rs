@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use sluice_config::read_text;
-use sluice_operators::{Chain, ChainConfig, Origin, Record, encode};
+use sluice_operators::{Chain, ChainConfig, Encoder, Origin, Record, encode};
 use sluice_otlp::{AnyValue, Signal, scan};
 
 /// More than an evaluation may make, and a record besides.
@@ -43,7 +43,7 @@ const PARSERS: [&str; 24] = [
 ];
 
 /// Chains in which records wait, part and change.
-const CHAINS: [&str; 4] = [
+const CHAINS: [&str; 5] = [
     "[{type: container, add_metadata_from_filepath: false}, {type: json_parser, if: 'body \
     contains \"{\"'}]",
     "[{type: recombine, combine_field: body, is_first_entry: 'body matches \"^[0-9]\"', \
@@ -54,6 +54,9 @@ const CHAINS: [&str; 4] = [
     layout_type: epoch, layout: s}, \
       severity: {parse_from: attributes.level}}, {type: flatten, field: attributes.m}, \
       {type: move, from: attributes.a, to: body}, {type: copy, from: body, to: attributes.b.c}]",
+    "[{type: container, add_metadata_from_filepath: false}, {type: json_parser, parse_ints: true, \
+    timestamp: {parse_from: attributes.time, layout: '%Y-%m-%dT%H:%M:%S.%f%z'}, \
+      severity: {parse_from: attributes.level, mapping: {error: 5xx}}}]",
 ];
 
 fn read(operators: &str) -> Result<ChainConfig, String> {
@@ -78,12 +81,14 @@ fn record(body: AnyValue, start: usize, end: usize) -> Record {
     Record::new(body, 1, Origin { stream: 1, range })
 }
 
-/// The records that come out of a chain make a valid request; a parser that fails changes nothing;
-/// and nothing stays behind.
+/// The records that come out of a chain make a valid request, which is the same if lines are written
+/// straight where they can be; a parser that fails changes nothing; and nothing stays behind.
 pub fn check_operators(data: &[u8]) {
     let Some((&first, lines)) = data.split_first() else { return };
     let number = usize::from(first) % chains().len();
-    let mut chain = chains()[number].build();
+    let (mut chain, mut straight) = (chains()[number].build(), chains()[number].build());
+    let (mut written, mut left) = (Encoder::default(), Vec::new());
+    straight.begin(&Vec::new(), &Vec::new());
     let (mut out, mut at, mut taken) = (Vec::new(), 0, 0);
     for line in lines.split(|byte| *byte == b'\n') {
         let body = match std::str::from_utf8(line) {
@@ -95,6 +100,11 @@ pub fn check_operators(data: &[u8]) {
         taken += 1;
         let errors = chain.counts().errors;
         chain.process(given.clone(), &mut out);
+        let text = std::str::from_utf8(line);
+        if !text.is_ok_and(|text| straight.write(text, 1, 1, &mut written)) {
+            straight.process(given.clone(), &mut left);
+            left.drain(..).for_each(|record| written.push(&record));
+        }
         if number < PARSERS.len() && chain.counts().errors > errors {
             assert_eq!(out.last(), Some(&given), "a record that failed is as it was");
         }
@@ -105,14 +115,21 @@ pub fn check_operators(data: &[u8]) {
     if number < PARSERS.len() {
         assert_eq!(out.len(), taken, "one record for each");
     }
-    check_encoded(&out);
+    straight.flush(Duration::MAX, &mut left);
+    left.iter().for_each(|record| written.push(record));
+    assert_eq!(straight.counts(), chain.counts());
+    let most = written.len();
+    let written = written.finish();
+    assert!(written.len() <= most);
+    assert!(written == check_encoded(&out), "the same, whichever way");
 }
 
-fn check_encoded(records: &[Record]) {
+fn check_encoded(records: &[Record]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let encoded = encode(records, &mut bytes);
     assert_eq!(encoded.items as usize, records.len());
     assert_eq!(scan(Signal::Logs, &bytes).ok(), Some(encoded.items));
+    bytes
 }
 
 /// An expression is refused with a reason, or gives the same for a record each time: a value of a

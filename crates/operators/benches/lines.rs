@@ -39,12 +39,17 @@ fn main() {
         r#""(?P<method>\S+) (?P<path>[^ ]*) \S*" (?P<code>\d+) (?P<size>\d+) "(?P<from>[^"]*)" "#,
         r#""(?P<agent>[^"]*)"$'}"#,
     );
+    let timed = concat!(
+        "{type: json_parser, severity: {parse_from: attributes.level}, ",
+        "timestamp: {parse_from: attributes.ts, layout: '%Y-%m-%dT%H:%M:%S.%LZ'}}",
+    );
     let cri_json = format!("2024-04-13T07:59:37.505201169Z stdout F {json}");
     for (name, operators, line) in [
         ("container, CRI, 512 bytes", container.to_owned(), cri),
         ("container, Docker, 512 bytes", container.to_owned(), docker),
         ("container, json_parser", format!("{container}, {{type: json_parser}}"), cri_json),
         ("json_parser, 10 fields", "{type: json_parser}".to_owned(), json.to_owned()),
+        ("json_parser, time, severity", timed.to_owned(), json.to_owned()),
         ("regex_parser, 9 groups", access.to_owned(), nginx.to_owned()),
     ] {
         println!("{name}: {} bytes", line.len());

@@ -193,6 +193,16 @@ impl Chain {
         }
     }
 
+    /// Bytes of the records that [`Chain::flush`] would let go at this time, roughly. The time for
+    /// which they are held begins with the first call of either.
+    pub fn due_bytes(&mut self, now: Duration) -> usize {
+        let due = |operator: &mut Operator| match &mut operator.work {
+            Work::Stage(stage) => stage.due_bytes(now),
+            Work::Transform(_) => 0,
+        };
+        self.operators.iter_mut().map(due).sum()
+    }
+
     /// The streams of which records are held, each with the lowest offset that a held record is
     /// made of: no checkpoint may pass it.
     pub fn held(&self) -> HashMap<u64, u64> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sluice_otlp::AnyValue;
 use sluice_otlp::wire::{varint_len, write_len_field, write_varint};
 
-use self::writer::{Writer, fixed64};
+use self::writer::{Writer, fixed64, shown_severity, write_severity};
 pub(crate) use self::writer::{close, open};
 use crate::expression::same_maps;
 use crate::record::Record;
@@ -48,7 +48,7 @@ pub struct Encoder {
     /// The group of the last record.
     last: usize,
     encoded: Encoded,
-    /// Bytes of all records.
+    /// Bytes of all records, and of the messages around them at most.
     len: usize,
     /// Requests that were finished.
     finished: u64,
@@ -79,10 +79,12 @@ pub struct Place {
 }
 
 /// A record whose body is a text, and whose attributes are encoded already.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TextRecord<'t> {
     /// As in [`Record`].
     pub time_ns: Option<i64>,
+    pub severity: u8,
+    pub severity_text: &'t str,
     pub observed_ns: i64,
     pub body: &'t str,
     /// Parts of the attributes: see [`encode_attributes`].
@@ -108,12 +110,19 @@ impl Encoder {
         let found = known.unwrap_or_else(|| self.place(resource, ""));
         *place = Some(found);
         let out = &mut self.groups[found.group].scopes[found.scope].records;
-        let TextRecord { time_ns, observed_ns, body, attributes } = *text;
+        let TextRecord { time_ns, severity, observed_ns, body, attributes, .. } = *text;
         let time_ns = time_ns.filter(|time| *time != 0);
+        let severity_text = shown_severity(severity, text.severity_text);
         let value_len = 1 + varint_len(body.len()) + body.len();
+        let severity_len = match severity_text.len() {
+            0 => 0,
+            length => 1 + varint_len(length) + length,
+        };
         let length = 1
             + varint_len(value_len)
             + value_len
+            + severity_len
+            + 2 * usize::from(severity > 0)
             + attributes.iter().map(|part| part.len()).sum::<usize>()
             + 9 * (usize::from(time_ns.is_some()) + usize::from(observed_ns != 0));
         let before = out.len();
@@ -123,6 +132,7 @@ impl Encoder {
         if let Some(time) = time_ns {
             fixed64(out, 1, time as u64);
         }
+        write_severity(out, severity, severity_text);
         out.push(5 << 3 | 2);
         write_varint(out, value_len as u64);
         write_len_field(out, 1, body.as_bytes());
@@ -138,7 +148,13 @@ impl Encoder {
         self.encoded
     }
 
-    /// Bytes of the records so far.
+    /// Whether the records so far come in the request in the order in which they came: they are of
+    /// one group.
+    pub fn keeps_order(&self) -> bool {
+        self.groups.len() <= 1 && self.groups.iter().all(|group| group.scopes.len() <= 1)
+    }
+
+    /// Bytes of the request so far, at most.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -149,10 +165,11 @@ impl Encoder {
 
     fn place(&mut self, resource: &Map, scope: &str) -> Place {
         let group = self.group(resource);
-        let is_first = self.len == 0 && self.groups.len() == 1;
+        let is_first = self.is_empty() && self.groups.len() == 1;
         let Group { scopes, head, .. } = &mut self.groups[group];
         let found = scopes.iter().position(|it| it.name == scope);
         let scope = found.unwrap_or_else(|| {
+            self.len += scope.len() + 3 * HEAD_BYTES;
             let (mut records, mut room) = (Vec::new(), 0);
             if is_first {
                 // Mostly there is one group: its headers are then put right before its records.
@@ -168,7 +185,7 @@ impl Encoder {
     }
 
     fn group(&mut self, resource: &Map) -> usize {
-        let Encoder { groups, by_hash, last, encoded, .. } = self;
+        let Encoder { groups, by_hash, last, encoded, len, .. } = self;
         let is_same = |group: &Group| same_maps(&group.resource, resource);
         if !groups.get(*last).is_some_and(is_same) {
             let places = by_hash.entry(hash(resource)).or_default();
@@ -180,6 +197,7 @@ impl Encoder {
                 let mut writer = Writer { out: &mut head, replaced: 0 };
                 writer.message(1, |writer| writer.attributes(1, resource));
                 encoded.replaced += writer.replaced;
+                *len += head.len() + HEAD_BYTES;
                 groups.push(Group { resource: resource.clone(), head, scopes: Vec::new() });
             }
         }

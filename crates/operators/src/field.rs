@@ -36,6 +36,14 @@ impl Field {
         Field { root: Root::Attributes, keys: Vec::new() }
     }
 
+    /// The name, if it is an attribute as a whole.
+    pub(crate) fn attribute(&self) -> Option<&str> {
+        match (self.root, self.keys.as_slice()) {
+            (Root::Attributes, [name]) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Reads the Collector's spelling: keys behind points, or quoted in brackets.
     ///
     /// # Errors

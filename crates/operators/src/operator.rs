@@ -32,6 +32,11 @@ pub(crate) trait Stage: CloneStage + Send + Sync {
     /// about every 100 ms, and at the end with [`Duration::MAX`].
     fn flush(&mut self, _now: Duration, _out: &mut Vec<(usize, Record)>) {}
 
+    /// Bytes of the records that a flush at this time would let go, roughly.
+    fn due_bytes(&mut self, _now: Duration) -> usize {
+        0
+    }
+
     /// Bytes of one record, beyond which its options let it go. 0: they have no such limit.
     fn longest(&self) -> usize {
         0

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 /// The encoding of a file's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,15 +78,19 @@ impl Charset {
     /// The longest beginning, of at most `max` bytes, that ends with a whole character.
     pub(crate) fn cut(self, bytes: &[u8], max: usize) -> usize {
         let max = max.min(bytes.len());
-        match self {
+        // Whether a beginning ends within a character.
+        let is_within = |at: usize| match self {
+            // Earlier bytes tell nothing.
             Charset::Utf8 | Charset::Utf8Raw => {
-                let is_within = |at: usize| bytes.get(at).is_some_and(|it| it & 0xc0 == 0x80);
-                (max.saturating_sub(3)..=max).rev().find(|at| !is_within(*at) && *at > 0)
+                ends_within(UTF_8, &bytes[at.saturating_sub(4)..at])
             }
-            _ => Some(max - max % self.unit()),
-        }
-        .filter(|cut| *cut > 0)
-        .unwrap_or(max)
+            Charset::Other(encoding) if !encoding.is_single_byte() => {
+                ends_within(encoding, &bytes[..at])
+            }
+            _ => false,
+        };
+        let cut = (max.saturating_sub(3).max(1)..=max).rev().find(|at| !is_within(*at));
+        cut.unwrap_or(max)
     }
 
     /// The text as UTF-8. `Nop` and `Utf8Raw` are left as they are.
@@ -121,6 +125,17 @@ impl Charset {
         };
         place.min(bytes.len())
     }
+}
+
+/// Whether the bytes end within a character.
+fn ends_within(encoding: &'static Encoding, mut bytes: &[u8]) -> bool {
+    let (mut decoder, mut text) = (encoding.new_decoder_without_bom_handling(), [0; 4096]);
+    while !bytes.is_empty() {
+        let (_, read, ..) = decoder.decode_to_utf8(bytes, &mut text, false);
+        bytes = &bytes[read..];
+    }
+    // In the place of a part of a character is another one.
+    decoder.decode_to_utf8(&[], &mut text, true).2 > 0
 }
 
 /// [`Charset::place`] for an encoding whose characters have several lengths, some of which are not
@@ -211,6 +226,8 @@ mod tests {
         let cuts: Vec<usize> = (1..=7).map(|max| Charset::Utf8.cut(text, max)).collect();
         assert_eq!(cuts, [1, 1, 3, 4, 4, 4, 7]);
         assert_eq!(Charset::Utf8.cut(&[0x80; 9], 5), 5);
+        assert_eq!(Charset::Utf8.cut(&text[..6], 6), 4, "the rest may be to come");
         assert_eq!(Charset::Other(UTF_16LE).cut(&[0; 9], 5), 4);
+        assert_eq!(Charset::Latin1.cut(&[0xe4; 9], 5), 5);
     }
 }

@@ -242,6 +242,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A scalar that `parse` turns into a value. `kind`: what it must be, "an address `host:port`".
+    /// Null counts as absent.
     pub fn parsed<T>(
         &mut self,
         key: &str,
@@ -250,11 +251,25 @@ impl<'a> Fields<'a> {
         doc: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let is_given = self.is_present(key);
+        self.parsed_by(string_of, key, kind, default, doc, parse)
+    }
+
+    /// As [`Fields::parsed`]. `read`: the text of a scalar.
+    pub(super) fn parsed_by<T>(
+        &mut self,
+        read: impl Fn(&Scalar) -> Result<String, Refused>,
+        key: &str,
+        kind: &str,
+        default: Option<&str>,
+        doc: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let value = self.scalar(key, OptionDoc::new(kind, shown(default), doc), |scalar| {
-            parse(&string_of(scalar)?).map_err(|why| Refused::Text(kind.to_owned(), why))
+            parse(&read(scalar)?).map_err(|why| Refused::Text(kind.to_owned(), why))
         });
-        if is_given { value } else { default.and_then(|default| parse(default).ok()) }
+        // A wrong value is an error, and has no default.
+        let default = default.filter(|_| value.is_none() && !self.is_given(key));
+        value.or_else(|| parse(default?).ok())
     }
 
     /// Notes, for the documentation, the default of the option that was declared last.

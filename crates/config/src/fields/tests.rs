@@ -131,6 +131,20 @@ fn returns_defaults() {
     );
 }
 
+/// Guarantee: null is as if the option were absent, also where its text is parsed.
+#[test]
+fn null_leaves_a_parsed_option_its_default() {
+    let port = |fields: &mut Fields<'_>| {
+        let parse = |text: &str| text.parse::<u16>().map_err(|error| error.to_string());
+        fields.parsed("port", "a port", Some("7"), "", parse)
+    };
+    for (text, expected) in [("port: '8'", Some(8)), ("port:", Some(7)), ("", Some(7))] {
+        assert_eq!(read(text, port), (expected, Vec::new()), "{text}");
+    }
+    let (value, said) = read("port: x", port);
+    assert_eq!((value, said.len()), (None, 1), "a wrong value has no default");
+}
+
 /// Scenario: newer Collectors write headers as a list; older ones lists as one string. Guarantee:
 /// both are read.
 #[test]

@@ -1,14 +1,14 @@
 //! Options of Prometheus, whose reader takes any scalar where it wants a string: `regex: true`,
 //! `shard: 1`.
 
-use super::scalars::{Refused, shown};
-use super::{Fields, OptionDoc};
+use super::Fields;
+use super::scalars::Refused;
 use crate::diagnostics::Diagnostic;
 use crate::yaml::{Entry, Node, Scalar, ScalarValue};
 
 impl<'a> Fields<'a> {
-    /// As [`Fields::parsed`], also of a number or a boolean, whose text is parsed. Null counts as
-    /// absent.
+    /// As [`Fields::parsed`], also of a number or a boolean, whose text is parsed. A variable that
+    /// is not set counts as absent.
     pub fn text<T>(
         &mut self,
         key: &str,
@@ -17,11 +17,11 @@ impl<'a> Fields<'a> {
         doc: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let is_given = self.is_given(key);
-        let value = self.scalar(key, OptionDoc::new(kind, shown(default), doc), |scalar| {
-            parse(&text_of(scalar)).map_err(|why| Refused::Text(kind.to_owned(), why))
-        });
-        if is_given { value } else { default.and_then(|default| parse(default).ok()) }
+        let read = |scalar: &Scalar| match scalar.is_null() {
+            true => Err(Refused::Kind("a text")),
+            false => Ok(text_of(scalar)),
+        };
+        self.parsed_by(read, key, kind, default, doc, parse)
     }
 
     /// A list of texts.

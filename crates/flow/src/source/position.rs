@@ -29,16 +29,17 @@ struct Stream {
     end: u64,
     /// The ranges under way, by their starts.
     unresolved: BTreeMap<u64, UnderWay>,
-    /// The lowest start of the ranges that were dropped without being resolved.
-    interrupted: Option<u64>,
+    /// Positions of these that were dropped without being resolved.
+    dropped: usize,
 }
 
 #[derive(Debug)]
 struct UnderWay {
     /// A range that is read again has another number, and the former has no effect any more.
     number: u64,
-    /// Positions that are not resolved.
+    /// Positions that are not resolved, and those among them that were dropped.
     positions: u32,
+    dropped: u32,
 }
 
 impl Stream {
@@ -50,8 +51,7 @@ impl Stream {
 impl Positions {
     /// For a stream that is read from `offset` on.
     pub fn starting_at(offset: u64) -> Self {
-        let (unresolved, interrupted) = (BTreeMap::new(), None);
-        let stream = Stream { next: 0, end: offset, unresolved, interrupted };
+        let stream = Stream { next: 0, end: offset, unresolved: BTreeMap::new(), dropped: 0 };
         Positions { stream: Arc::new(Mutex::new(stream)) }
     }
 
@@ -61,7 +61,7 @@ impl Positions {
         let mut stream = self.stream.lock();
         assert!(range.start >= stream.end, "ranges are submitted in order");
         let number = stream.next;
-        stream.unresolved.insert(range.start, UnderWay { number, positions: 1 });
+        stream.unresolved.insert(range.start, UnderWay { number, positions: 1, dropped: 0 });
         (stream.end, stream.next) = (range.end, number + 1);
         Position {
             stream: self.stream.clone(),
@@ -84,7 +84,7 @@ impl Positions {
 
     /// Whether a range was dropped unresolved, so that the source has to [`Positions::rewind`].
     pub fn is_interrupted(&self) -> bool {
-        self.stream.lock().interrupted.is_some()
+        self.stream.lock().dropped > 0
     }
 
     /// Moves back to the lowest range that was dropped and returns its start; without one, the end.
@@ -92,9 +92,10 @@ impl Positions {
     /// no longer move the checkpoint.
     pub fn rewind(&self) -> u64 {
         let mut stream = self.stream.lock();
-        if let Some(start) = stream.interrupted.take() {
+        let lowest = stream.unresolved.iter().find(|(_, range)| range.dropped > 0);
+        if let Some(start) = lowest.map(|(start, _)| *start) {
             stream.unresolved.split_off(&start);
-            stream.end = start;
+            (stream.end, stream.dropped) = (start, 0);
         }
         stream.end
     }
@@ -151,6 +152,18 @@ impl Position {
         self.also.iter().for_each(Position::resolve);
     }
 
+    /// Resolves a share of this position that was dropped with its request. That was refused for
+    /// good, and its data comes in other requests or is left out.
+    pub fn resolve_dropped(&self) {
+        let mut stream = self.stream.lock();
+        let dropped = self.under_way(&mut stream).filter(|range| range.dropped > 0);
+        if let Some(range) = dropped {
+            range.dropped -= 1;
+            range.positions -= 1;
+            stream.dropped -= 1;
+        }
+    }
+
     /// The range, unless it is resolved or read again.
     fn under_way<'s>(&self, stream: &'s mut Stream) -> Option<&'s mut UnderWay> {
         stream.unresolved.get_mut(&self.start).filter(|range| range.number == self.number)
@@ -162,9 +175,10 @@ impl Drop for Position {
         if *self.is_resolved.get_mut() {
             return;
         }
-        let (mut stream, start) = (self.stream.lock(), self.start);
-        if self.under_way(&mut stream).is_some() {
-            stream.interrupted = Some(stream.interrupted.map_or(start, |it| it.min(start)));
+        let mut stream = self.stream.lock();
+        if let Some(range) = self.under_way(&mut stream) {
+            range.dropped += 1;
+            stream.dropped += 1;
         }
     }
 }
@@ -243,6 +257,28 @@ mod tests {
         assert_eq!((positions.is_interrupted(), others.is_interrupted()), (true, true));
         assert_eq!((positions.rewind(), others.rewind()), (10, 5));
         assert!(Position::of_all(Vec::new()).is_none());
+    }
+
+    /// Scenario: a request with parts of two ranges is refused for good and left out, another is
+    /// lost. Guarantee: only what the lost one had is read again.
+    #[test]
+    fn what_is_left_out_is_not_read_again() {
+        let positions = Positions::starting_at(0);
+        let ranges = [positions.begin(0..10), positions.begin(10..20)];
+        let lost = ranges[1].share();
+        for _ in 0..2 {
+            drop(Position::of_all(ranges.iter().map(Position::share).collect()));
+            assert_eq!((positions.is_interrupted(), positions.lowest_unresolved()), (true, 0));
+            ranges.iter().for_each(Position::resolve_dropped);
+            assert_eq!((positions.is_interrupted(), positions.lowest_unresolved()), (false, 0));
+        }
+        ranges.iter().for_each(Position::resolve);
+        assert_eq!((positions.is_interrupted(), positions.lowest_unresolved()), (false, 10));
+        drop(lost);
+        assert_eq!((positions.is_interrupted(), positions.rewind()), (true, 10));
+        // They are read again by now.
+        ranges.iter().for_each(Position::resolve_dropped);
+        assert_eq!((positions.is_interrupted(), positions.lowest_unresolved()), (false, 10));
     }
 
     /// Scenario: a range is dropped while earlier ones are under way. Guarantee: those are not read

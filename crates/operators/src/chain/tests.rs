@@ -97,6 +97,17 @@ fn conditions_let_records_pass() {
     assert_eq!(chain.counts(), expected);
 }
 
+/// Guarantee: an option that is null has its default, and its operator works.
+#[test]
+fn options_that_are_null_have_their_defaults() {
+    let operators = "
+- {type: json_parser, parse_to: , parse_from: null}
+- {type: recombine, combine_field: body, is_last_entry: 'true == true', source_identifier: ~}
+";
+    let out = run(operators, [body(r#"{"a":"b"}"#)]);
+    assert_eq!(parts(&out[0])["attributes"], json!({"a": "b"}));
+}
+
 /// Wrong lists are refused, each with its place and a remedy.
 #[test]
 fn wrong_lists_are_refused_with_their_place() {
@@ -207,6 +218,26 @@ fn held_records_keep_their_checkpoint_back() {
     chain.flush(Duration::from_secs(1005), &mut out);
     assert_eq!(bodies(&out), ["c"]);
     assert_eq!((chain.held_bytes(), chain.held().get(&2).copied()), (0, None));
+}
+
+/// Guarantee: bytes are due when their record is, and that leaves then.
+#[test]
+fn bytes_are_due_with_their_records() {
+    let container = "\n- {type: container, add_metadata_from_filepath: false}\n";
+    for (operators, text) in [(COMBINING, "a"), (container, "2024-04-13T07:59:37Z stdout P a")] {
+        let (mut chain, mut out) = (chain(operators), Vec::new());
+        chain.process(from(1, 0, text), &mut out);
+        let at = Duration::from_secs;
+        assert_eq!(chain.due_bytes(at(1000)), 0, "its time begins");
+        chain.process(from(2, 0, text), &mut out);
+        chain.flush(at(1004), &mut out);
+        assert_eq!((chain.due_bytes(at(1004)), out.len()), (0, 0));
+        let due = chain.due_bytes(at(1005));
+        assert_eq!(due * 2, chain.held_bytes());
+        assert_eq!(chain.due_bytes(Duration::MAX), chain.held_bytes());
+        chain.flush(at(1005), &mut out);
+        assert_eq!((chain.held_bytes(), out.len()), (due, 1));
+    }
 }
 
 /// Guarantee: a chain holds at most 4 MiB; beyond, the oldest leave.

@@ -98,6 +98,29 @@ fn records_are_grouped_by_resource_and_scope() {
     assert_eq!(messages(messages(messages(&bytes, 1)[0], 2)[1], 1), [b"\x0a\x01s"]);
 }
 
+/// Guarantee: whatever the resources and scopes, a request is as long as was said, or shorter.
+#[test]
+fn resources_and_scopes_count_as_bytes() {
+    let of = |resource: String, scope: &str| {
+        let mut record = record(json!({"body": "x", "resource": {"name": resource}}));
+        record.scope_name = scope.to_owned();
+        record
+    };
+    let long = || "r".repeat(1000);
+    for records in [
+        vec![of(long(), "")],
+        vec![of(long(), &long()), of(String::new(), "s"), of(long(), "t")],
+        (0..100).map(|number| of(long() + &number.to_string(), "")).collect(),
+    ] {
+        let mut encoder = Encoder::default();
+        records.iter().for_each(|record| encoder.push(record));
+        let said = encoder.len();
+        let made = encoder.finish().len();
+        assert!((made..made + 50 * records.len()).contains(&said), "{made} {said}");
+        assert_eq!(encoder.len(), 0);
+    }
+}
+
 /// Guarantee: no record nests too deeply for a backend.
 #[test]
 fn nesting_is_cut_off() {

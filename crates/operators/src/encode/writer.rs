@@ -23,16 +23,8 @@ impl Writer<'_> {
         if let Some(time) = record.time_ns.filter(|time| *time != 0) {
             fixed64(self.out, 1, time as u64);
         }
-        if record.severity > 0 {
-            self.out.extend_from_slice(&[2 << 3, record.severity]);
-        }
-        let text = match record.severity_text.as_str() {
-            "" => severity_text(record.severity),
-            text => text,
-        };
-        if !text.is_empty() {
-            write_len_field(self.out, 3, text.as_bytes());
-        }
+        let text = shown_severity(record.severity, &record.severity_text);
+        write_severity(self.out, record.severity, text);
         if record.body != AnyValue::Empty {
             self.message(5, |writer| writer.value(&record.body, 0));
         }
@@ -137,8 +129,21 @@ pub(crate) fn close(out: &mut Vec<u8>, start: usize) {
     out[start + more] = len as u8;
 }
 
-/// The name of a severity for a record without a text of its own.
-fn severity_text(severity: u8) -> &'static str {
+/// The number and the text of a severity, each if there is one.
+pub(super) fn write_severity(out: &mut Vec<u8>, severity: u8, text: &str) {
+    if severity > 0 {
+        out.extend_from_slice(&[2 << 3, severity]);
+    }
+    if !text.is_empty() {
+        write_len_field(out, 3, text.as_bytes());
+    }
+}
+
+/// A record without a text of its own has the name of its severity.
+pub(super) fn shown_severity(severity: u8, text: &str) -> &str {
+    if !text.is_empty() {
+        return text;
+    }
     const NAMES: [&str; 24] = [
         "TRACE", "TRACE2", "TRACE3", "TRACE4", "DEBUG", "DEBUG2", "DEBUG3", "DEBUG4", "INFO",
         "INFO2", "INFO3", "INFO4", "WARN", "WARN2", "WARN3", "WARN4", "ERROR", "ERROR2", "ERROR3",

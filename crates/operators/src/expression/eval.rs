@@ -138,8 +138,11 @@ impl<'a> Machine<'a> {
             Kind::Variable(Variable::Timestamp) => {
                 Val::Time(self.record.time_ns.map_or(NO_TIME, i128::from))
             }
-            Kind::Local(place) => self.variables.get(*place).cloned().unwrap_or(Val::Nil),
-            Kind::Pointer(pointer) => self.pointer(*pointer),
+            Kind::Local(place) => {
+                self.charge(self.variables.get(*place).map_or(0, Val::owned_size))?;
+                self.variables.get(*place).cloned().unwrap_or(Val::Nil)
+            }
+            Kind::Pointer(pointer) => return self.pointer(*pointer),
             Kind::Unary(Unary::Not, of) => Val::Bool(!self.boolean(of)?),
             Kind::Unary(sign, of) => match (self.eval(of)?, sign) {
                 (Val::Int(value), Unary::Minus) => Val::Int(value.wrapping_neg()),
@@ -264,13 +267,18 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    fn pointer(&self, pointer: Pointer) -> Val<'a> {
-        let Some(scope) = self.scopes.last() else { return Val::Nil };
-        match pointer {
+    fn pointer(&mut self, pointer: Pointer) -> Outcome<Val<'a>> {
+        let of = |scope: &Scope<'a>| match pointer {
+            Pointer::Item => scope.item.owned_size(),
+            Pointer::Index => 0,
+            Pointer::Accumulator => scope.accumulator.owned_size(),
+        };
+        self.charge(self.scopes.last().map_or(0, of))?;
+        Ok(self.scopes.last().map_or(Val::Nil, |scope| match pointer {
             Pointer::Item => scope.item.clone(),
             Pointer::Index => Val::Int(scope.index as i64),
             Pointer::Accumulator => scope.accumulator.clone(),
-        }
+        }))
     }
 
     /// The value under a key, or at an index: a negative one counts from the end.
@@ -357,18 +365,21 @@ impl<'a> Machine<'a> {
             _ => Val::Nil,
         };
         let (mut found, mut kept) = (0_usize, Vec::new());
-        for (index, item) in items.into_iter().enumerate() {
+        for (index, mut item) in items.into_iter().enumerate() {
             if each == Each::Reduce && nodes.len() < 3 && index == 0 {
                 accumulator = item;
                 continue;
             }
-            self.scopes.push(Scope { item: item.clone(), index, accumulator });
             let value = match nodes.get(1) {
-                Some(predicate) => self.eval(predicate),
-                None => Ok(item.clone()),
+                Some(predicate) => {
+                    self.scopes.push(Scope { item, index, accumulator });
+                    let value = self.eval(predicate);
+                    let Some(scope) = self.scopes.pop() else { return Ok(Val::Nil) };
+                    (item, accumulator) = (scope.item, scope.accumulator);
+                    value?
+                }
+                None => std::mem::replace(&mut item, Val::Nil),
             };
-            accumulator = self.scopes.pop().map_or(Val::Nil, |scope| scope.accumulator);
-            let value = value?;
             match each {
                 Each::Map => {
                     kept.push(self.kept(value)?);

@@ -263,7 +263,12 @@ fn failures_say_what_is_needed() {
 #[test]
 fn evaluations_are_bounded() {
     let doubled = "let a = 'aaaaaaaaaaaaaaaa';".to_owned() + &"let a = a + a;".repeat(30) + "a";
+    // Copies of values that were made count as much as the values.
+    let copied = "any([repeat('a', 1000000)], false".to_owned() + &" or type(#) == ''".repeat(9);
+    let copied = copied + ")";
     for text in [
+        "let x = repeat('a', 1000000); all(1..5000, type(x) == 'string')",
+        &copied,
         "1..9000000000000000000",
         "repeat('a', 9000000000)",
         "replace(repeat('a', 4000), '', repeat('b', 4000))",

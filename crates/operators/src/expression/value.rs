@@ -94,6 +94,17 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Bytes that a clone copies: none of what is borrowed.
+    pub(super) fn owned_size(&self) -> usize {
+        match self {
+            Val::Text(Cow::Owned(_))
+            | Val::Bytes(Cow::Owned(_))
+            | Val::Array(Cow::Owned(_))
+            | Val::Map(Cow::Owned(_)) => self.size(),
+            _ => 0,
+        }
+    }
+
     /// The value as Go's `%v` shows it.
     pub(super) fn shown(&self) -> String {
         let mut out = String::new();

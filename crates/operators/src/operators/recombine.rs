@@ -114,6 +114,18 @@ impl Recombine {
             .position(|batch| batch.record.origin.stream == stream && batch.source == source)
     }
 
+    /// The batches that have been held for their time, which are the first ones.
+    fn due(&mut self, now: Duration) -> impl Iterator<Item = &Batch> {
+        for batch in &mut self.batches {
+            batch.since.get_or_insert(now);
+        }
+        let flush_after = self.options.flush_after;
+        self.batches.iter().take_while(move |batch| {
+            let held = batch.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            now == Duration::MAX || held >= flush_after
+        })
+    }
+
     fn emit(&mut self, place: usize, out: &mut Out) {
         let Some(Batch { mut record, combined, .. }) = self.batches.remove(place) else { return };
         // The field held a text, so that it can hold this one.
@@ -212,15 +224,12 @@ impl Stage for Recombine {
     }
 
     fn flush(&mut self, now: Duration, out: &mut Out) {
-        for batch in &mut self.batches {
-            batch.since.get_or_insert(now);
-        }
-        let is_due = |batch: &Batch| {
-            let held = batch.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-            now == Duration::MAX || held >= self.options.flush_after
-        };
-        let due = self.batches.iter().take_while(|batch| is_due(batch)).count();
+        let due = self.due(now).count();
         (0..due).for_each(|_| self.emit(0, out));
+    }
+
+    fn due_bytes(&mut self, now: Duration) -> usize {
+        self.due(now).map(|batch| batch.weight).sum()
     }
 
     fn longest(&self) -> usize {

@@ -39,6 +39,6 @@ impl Transform for JsonParser {
     }
 
     fn step(&self) -> Option<Step> {
-        self.parser.is_plain().then_some(Step::Json(self.numbers))
+        self.parser.sections().map(|sections| Step::Json { numbers: self.numbers, sections })
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::mem;
 
 use sluice_otlp::AnyValue;
+use sluice_otlp::json::unescape;
 
 use super::values::{Budget, Map, keep_last};
 use crate::step::Numbers;
@@ -21,6 +22,7 @@ pub(super) struct Json<'t> {
 }
 
 /// A value, or the bracket with which one begins.
+#[derive(Clone)]
 pub(super) enum Token<'t> {
     Null,
     Bool(bool),
@@ -247,35 +249,14 @@ impl<'t> Json<'t> {
     }
 
     fn escape(&mut self) -> Result<char> {
-        let character = match self.text.as_bytes().get(self.place + 1) {
-            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => return self.unicode_escape(),
-            _ => return Err(self.wrong("an escape that exists")),
+        let rest = &self.text.as_bytes()[self.place..];
+        let Some((character, length)) = unescape(rest) else {
+            let is_unicode = rest.get(1) == Some(&b'u');
+            let wanted =
+                if is_unicode { "four hexadecimal digits" } else { "an escape that exists" };
+            return Err(self.wrong(wanted));
         };
-        self.place += 2;
-        Ok(character)
-    }
-
-    /// One `\uXXXX`, or two that form a surrogate pair. A surrogate alone becomes U+FFFD.
-    fn unicode_escape(&mut self) -> Result<char> {
-        let unit = |place: usize| {
-            let digits = self.text.get(place..place + 6)?.strip_prefix("\\u")?;
-            let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-            u16::from_str_radix(digits, 16).ok().filter(|_| all)
-        };
-        let Some(first) = unit(self.place) else {
-            return Err(self.wrong("four hexadecimal digits"));
-        };
-        let is_half = (0xd800..0xdc00).contains(&first);
-        let second = if is_half { unit(self.place + 6) } else { None };
-        let decoded = char::decode_utf16([first, second.unwrap_or(0)]).next();
-        let character = decoded.and_then(|found| found.ok()).unwrap_or('\u{fffd}');
-        self.place += 6 * character.len_utf16();
+        self.place += length;
         Ok(character)
     }
 

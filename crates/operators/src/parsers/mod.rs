@@ -22,6 +22,8 @@ mod tests;
 
 pub(crate) use self::compiled::Compiled;
 pub(crate) use self::regex::Groups;
+pub(crate) use self::severity::Severity;
+pub(crate) use self::time::Time;
 use crate::operator::{Kind, Read};
 pub use syslog::Syslog;
 

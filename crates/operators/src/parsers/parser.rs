@@ -10,6 +10,7 @@ use super::trace::Trace;
 use super::values::{read_source, text_at};
 use crate::field::Field;
 use crate::record::Record;
+use crate::step::Sections;
 
 /// Reads a text, puts the result, and then works on the embedded sections.
 #[derive(Clone)]
@@ -55,15 +56,16 @@ impl Parser {
         Some(parser)
     }
 
-    /// True if it only parses the body into attributes.
-    pub(super) fn is_plain(&self) -> bool {
+    /// If it only parses the body into attributes: what it takes from those.
+    pub(super) fn sections(&self) -> Option<Sections> {
         let Parser { from, to, body, time, severity, trace, scope_name } = self;
-        let has_more = body.is_some()
-            || time.is_some()
-            || severity.is_some()
-            || trace.is_some()
-            || scope_name.is_some();
-        *from == Field::body() && *to == Field::attributes() && !has_more
+        let has_more = body.is_some() || trace.is_some() || scope_name.is_some();
+        if has_more || *from != Field::body() || *to != Field::attributes() {
+            return None;
+        }
+        let time = time.as_ref().map(Time::section);
+        let severity = severity.as_ref().map(Severity::section);
+        Some(Sections { time: flat(time)?, severity: flat(severity)? })
     }
 
     /// From the body to the attributes, without embedded sections.

@@ -60,8 +60,8 @@ impl Transform for RegexParser {
     }
 
     fn step(&self) -> Option<Step> {
-        let RegexParser { parser, pattern, groups, .. } = self;
-        let step = || Step::Regex { pattern: pattern.clone(), groups: groups.clone() };
-        parser.is_plain().then(step)
+        let sections = self.parser.sections()?;
+        let (pattern, groups) = (self.pattern.clone(), self.groups.clone());
+        Some(Step::Regex { pattern, groups, sections })
     }
 }

@@ -1,17 +1,20 @@
 //! `severity_parser`: the severity from a field, by a table of values.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sluice_config::{Fields, Node, ScalarValue, Value, nearest};
 use sluice_otlp::AnyValue;
 
+use super::json_text::Token;
 use super::values::{kind_of, read_source, shown, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
+use crate::step::{Sections, Step};
 
 #[derive(Clone)]
-pub(super) struct Severity {
+pub(crate) struct Severity {
     from: Field,
     /// In lower case.
     texts: HashMap<String, u8>,
@@ -80,18 +83,38 @@ impl Severity {
             AnyValue::String(text) => text.clone(),
             AnyValue::Bytes(bytes) => str::from_utf8(bytes).map_err(|_| wrong())?.to_owned(),
             AnyValue::Int(number) => number.to_string(),
-            AnyValue::Double(number) if number.fract() == 0.0 && number.abs() < 1e18 => {
-                (*number as i64).to_string()
-            }
+            AnyValue::Double(number) => whole_text(*number).ok_or_else(wrong)?,
             _ => return Err(wrong()),
         };
-        let severity = self.find(&text);
+        let (severity, name) = self.find_named(&text);
         record.severity = severity;
-        record.severity_text = match severity.checked_sub(1) {
-            Some(index) if self.overwrite_text => CANONICAL[usize::from(index)].to_owned(),
-            _ => text,
-        };
+        record.severity_text = name.map_or(text, str::to_owned);
         Ok(())
+    }
+
+    /// The attribute with the severity, if it is one, and this.
+    pub(super) fn section(&self) -> Option<(String, Severity)> {
+        Some((self.from.attribute()?.to_owned(), self.clone()))
+    }
+
+    /// The severity and its text that a record has with this value in its field. Nothing if it has
+    /// none.
+    pub(super) fn of<'v>(&self, value: &'v Token<'_>) -> Option<(u8, Cow<'v, str>)> {
+        let text = match value {
+            Token::Text(text) => Cow::Borrowed(&**text),
+            Token::Int(number) => Cow::Owned(number.to_string()),
+            Token::Double(number) => Cow::Owned(whole_text(*number)?),
+            _ => return None,
+        };
+        let (severity, name) = self.find_named(&text);
+        Some((severity, name.map_or(text, Cow::Borrowed)))
+    }
+
+    /// As [`Severity::find`], with the text that the record has instead of this one, if it has.
+    fn find_named(&self, text: &str) -> (u8, Option<&'static str>) {
+        let severity = self.find(text);
+        let name = severity.checked_sub(1).and_then(|index| CANONICAL.get(usize::from(index)));
+        (severity, name.copied().filter(|_| self.overwrite_text))
     }
 
     /// 0 if the text is in no table.
@@ -128,6 +151,16 @@ impl Transform for Severity {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
         self.set(record)
     }
+
+    fn step(&self) -> Option<Step> {
+        Some(Step::Sections(Sections { time: None, severity: Some(self.section()?) }))
+    }
+}
+
+/// The digits of a whole number.
+fn whole_text(number: f64) -> Option<String> {
+    let is_whole = number.fract() == 0.0 && number.abs() < 1e18;
+    is_whole.then(|| (number as i64).to_string())
 }
 
 fn preset_texts(preset: Preset) -> HashMap<String, u8> {

@@ -3,6 +3,7 @@
 use std::str;
 
 use super::error::{Failure, JsonReason};
+use super::escape::unescape;
 
 /// Values of unknown members may nest this deep; they are skipped recursively.
 const SKIP_NESTING_LIMIT: usize = 128;
@@ -164,41 +165,14 @@ impl<'a> Lexer<'a> {
     }
 
     fn escape(&mut self) -> Result<char, Failure> {
-        let Some(&byte) = self.json.get(self.position + 1) else {
-            return self.fail(JsonReason::UnexpectedEnd);
+        let rest = &self.json[self.position..];
+        let Some((character, length)) = unescape(rest) else {
+            let is_end = rest.len() < 2;
+            let reason = if is_end { JsonReason::UnexpectedEnd } else { JsonReason::InvalidEscape };
+            return self.fail(reason);
         };
-        let character = match byte {
-            b'"' | b'\\' | b'/' => char::from(byte),
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => return self.unicode_escape(),
-            _ => return self.fail(JsonReason::InvalidEscape),
-        };
-        self.position += 2;
+        self.position += length;
         Ok(character)
-    }
-
-    /// `\uXXXX`, or two of them that form a surrogate pair. A surrogate alone becomes U+FFFD.
-    fn unicode_escape(&mut self) -> Result<char, Failure> {
-        let Some(unit) = self.code_unit(self.position) else {
-            return self.fail(JsonReason::InvalidEscape);
-        };
-        let second =
-            if (0xd800..0xdc00).contains(&unit) { self.code_unit(self.position + 6) } else { None };
-        let decoded = char::decode_utf16([unit, second.unwrap_or(0)]).next();
-        let character = decoded.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
-        self.position += 6 * character.len_utf16();
-        Ok(character)
-    }
-
-    fn code_unit(&self, position: usize) -> Option<u16> {
-        let escape = self.json.get(position..position + 6)?;
-        let digits = escape.strip_prefix(b"\\u")?;
-        let all_hexadecimal = digits.iter().all(u8::is_ascii_hexdigit);
-        u16::from_str_radix(str::from_utf8(digits).ok().filter(|_| all_hexadecimal)?, 16).ok()
     }
 
     /// Skips a value of any kind, checking its syntax. It lies within `depth` other values.

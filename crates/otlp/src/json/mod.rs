@@ -16,11 +16,13 @@
 
 mod binary;
 mod error;
+mod escape;
 mod lexer;
 mod number;
 mod read;
 mod write;
 
 pub use error::{JsonError, JsonReason, ToJsonError};
+pub use escape::unescape;
 pub use read::from_json;
 pub use write::to_json;

@@ -102,7 +102,7 @@ impl Lines {
             return operators.write(text, origin, self.observed_ns);
         }
         let (observed_ns, attributes) = (self.observed_ns, [&self.encoded[..], &[], &[]]);
-        let record = TextRecord { time_ns: None, observed_ns, body: text, attributes };
+        let record = TextRecord { observed_ns, body: text, attributes, ..TextRecord::default() };
         self.encoder.push_text(&mut self.place, &self.resource, &record);
         true
     }

@@ -1,11 +1,9 @@
 //! Operators between the lines and their requests, and the ranges of which they hold records.
 //!
 //! A record that an operator holds is in no request yet. Each range that ends while a record of it
-//! or from before it is held has a second position here. Each request with a record that was held
-//! shares it, and the last one gets it: the checkpoint stays before the range until all of them are
-//! resolved.
-
-mod refused;
+//! or from before it is held has a second position here. A request with records that were held
+//! shares that of the first one's range, and the last one gets it: the checkpoint stays before the
+//! range until all of them are resolved.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -16,7 +14,6 @@ use sluice_flow::source::Position;
 use sluice_operators::{Chain, Counts, Encoder, Origin, Record};
 use sluice_tail::FileId;
 
-use self::refused::Refused;
 use super::attributes::Attributes;
 
 /// Held records are let go at most this late.
@@ -25,6 +22,8 @@ pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// Memory of a record beside its text, about.
 const RECORD_BYTES: usize = 128;
+/// Ranges of a file of which records may be held. Beyond, neighbours have one position.
+const RANGES_MAX: usize = 64;
 
 pub(super) struct Operators {
     chain: Chain,
@@ -33,19 +32,22 @@ pub(super) struct Operators {
     origins: Vec<Origin>,
     /// Records that have just left the chain.
     left: Vec<Record>,
-    /// Records that have left it, for the next request, while some may have one of their own.
-    records: Vec<Record>,
-    /// Records that have left it, for the requests after the next one.
-    rest: VecDeque<Record>,
-    refused: Refused,
     /// Bytes of the lines that have entered it since the last request.
     bytes: usize,
     /// Of each file, the ranges of which records may be held, in order.
     held: HashMap<FileId, VecDeque<(Range<u64>, Position)>>,
-    /// Nothing was held when the range began that is read now, and nothing is left out of it.
+    /// Nothing was held when the range began that is read now.
     begins_anew: bool,
     began: Instant,
     told: Option<Instant>,
+}
+
+/// A request of records that have left.
+pub(super) struct Left {
+    pub(super) bytes: Bytes,
+    pub(super) items: u32,
+    /// Of its records, in their order; none if their order is another.
+    pub(super) origins: Vec<Origin>,
 }
 
 impl Operators {
@@ -55,9 +57,6 @@ impl Operators {
             encoder: Encoder::default(),
             origins: Vec::new(),
             left: Vec::new(),
-            records: Vec::new(),
-            rest: VecDeque::new(),
-            refused: Refused::default(),
             bytes: 0,
             held: HashMap::new(),
             begins_anew: true,
@@ -74,9 +73,6 @@ impl Operators {
 
     /// Takes a line without a record, if that is possible.
     pub(super) fn write(&mut self, line: &str, origin: Origin, observed_ns: i64) -> bool {
-        if self.refused.knows_some() {
-            return false;
-        }
         let is_written = self.chain.write(line, origin.stream, observed_ns, &mut self.encoder);
         if is_written {
             self.bytes += line.len() + RECORD_BYTES;
@@ -88,26 +84,16 @@ impl Operators {
     pub(super) fn push(&mut self, record: Record, line_bytes: usize) {
         self.bytes += line_bytes + RECORD_BYTES;
         self.chain.process(record, &mut self.left);
-        self.take_left(self.refused.is_careful_somewhere());
+        self.take_left();
     }
 
     /// Takes the records that have just left. They are encoded at once, as values take far more
-    /// memory than their text, unless they may get requests of their own.
-    fn take_left(&mut self, may_be_parted: bool) {
-        // Another process does not know yet that it is refused.
-        self.begins_anew &= !self.refused.leave_out(&mut self.left);
-        if may_be_parted {
-            self.records.append(&mut self.left);
-        }
+    /// memory than their text.
+    fn take_left(&mut self) {
         for record in self.left.drain(..) {
             self.encoder.push(&record);
             self.origins.push(record.origin);
         }
-    }
-
-    /// The origins of the records of the next request.
-    fn origins(&self) -> impl Iterator<Item = &Origin> {
-        self.origins.iter().chain(self.records.iter().map(|record| &record.origin))
     }
 
     /// Bytes of lines since the last request, or of the request that they became.
@@ -116,18 +102,24 @@ impl Operators {
     }
 
     pub(super) fn items(&self) -> u32 {
-        self.encoder.encoded().items + self.records.len() as u32
+        self.encoder.encoded().items
     }
 
     pub(super) fn held_bytes(&self) -> usize {
         self.chain.held_bytes()
     }
 
-    /// Lets go the records that were held for their time; at the end all of them.
-    pub(super) fn flush(&mut self, is_end: bool) {
-        let now = if is_end { Duration::MAX } else { self.began.elapsed() };
+    /// The time of this moment for [`Operators::flush`], and the bytes of the records that it would
+    /// let go, roughly.
+    pub(super) fn due(&mut self) -> (Duration, usize) {
+        let now = self.began.elapsed();
+        (now, self.chain.due_bytes(now))
+    }
+
+    /// Lets go the records that were held for their time; with [`Duration::MAX`] all of them.
+    pub(super) fn flush(&mut self, now: Duration) {
         self.chain.flush(now, &mut self.left);
-        self.take_left(true);
+        self.take_left();
     }
 
     /// The positions for the request of the records that have left: of ranges of which nothing is
@@ -138,19 +130,22 @@ impl Operators {
         if self.held.is_empty() {
             return released;
         }
-        for Origin { stream, range } in self.origins() {
-            let is_new = now.is_some_and(|(id, start)| id.0 == *stream && range.start >= start);
-            if let Some(ranges) = self.held.get(&FileId(*stream)).filter(|_| !is_new) {
-                let overlaps = |held: &Range<u64>| held.start < range.end && range.start < held.end;
-                let shares = ranges.iter().filter(|(held, _)| overlaps(held));
-                released.extend(shares.map(|(_, position)| position.share()));
+        // Of each file, the first record: the checkpoint does not pass those behind it either.
+        let mut starts: HashMap<FileId, u64> = HashMap::new();
+        for Origin { stream, range } in &self.origins {
+            let id = FileId(*stream);
+            let is_new = now.is_some_and(|(own, start)| own == id && range.start >= start);
+            if !is_new && self.held.contains_key(&id) {
+                let start = starts.entry(id).or_insert(range.start);
+                *start = range.start.min(*start);
             }
         }
-        let mut lowest = self.chain.held();
-        for Origin { stream, range } in self.rest.iter().map(|record| &record.origin) {
-            let start = lowest.entry(*stream).or_insert(range.start);
-            *start = range.start.min(*start);
+        for (id, start) in starts {
+            let mut ranges = self.held.get(&id).into_iter().flatten();
+            let first = ranges.find(|(range, _)| start < range.end);
+            released.extend(first.map(|(_, position)| position.share()));
         }
+        let lowest = self.chain.held();
         self.held.retain(|id, ranges| {
             let lowest = lowest.get(&id.0).copied().unwrap_or(u64::MAX);
             while ranges.front().is_some_and(|(range, _)| range.end <= lowest) {
@@ -162,7 +157,7 @@ impl Operators {
     }
 
     fn holds_nothing(&self) -> bool {
-        self.chain.held_bytes() == 0 && self.held.is_empty() && self.rest.is_empty()
+        self.chain.held_bytes() == 0 && self.held.is_empty()
     }
 
     /// Whether the next request has all records of the range that was read, and these depend on
@@ -181,7 +176,11 @@ impl Operators {
         // Lines of which nothing has left fill no request.
         self.bytes = 0;
         if self.lowest_held(id).is_some_and(|lowest| lowest < range.end) {
-            self.held.entry(id).or_default().push_back((range, position.share()));
+            let ranges = self.held.entry(id).or_default();
+            ranges.push_back((range, position.share()));
+            if ranges.len() > RANGES_MAX {
+                merge_two(ranges);
+            }
         }
     }
 
@@ -191,9 +190,18 @@ impl Operators {
         self.chain.forget(id.0);
     }
 
+    /// The records that have left, as a request.
+    pub(super) fn take(&mut self) -> Left {
+        let items = self.items();
+        let mut origins = std::mem::take(&mut self.origins);
+        if !self.encoder.keeps_order() {
+            origins.clear();
+        }
+        Left { bytes: self.finish(), items, origins }
+    }
+
     /// The request of the records that have left. It is empty if there are none.
     pub(super) fn finish(&mut self) -> Bytes {
-        self.records.drain(..).for_each(|record| self.encoder.push(&record));
         self.origins.clear();
         self.bytes = 0;
         self.encoder.finish()
@@ -216,3 +224,19 @@ impl Operators {
         }
     }
 }
+
+/// Gives two neighbours the position of the first: those that are shortest together, so that each
+/// is let go while reading goes on.
+fn merge_two(ranges: &mut VecDeque<(Range<u64>, Position)>) {
+    let length = |at: &usize| ranges[*at + 1].0.end - ranges[*at].0.start;
+    let shortest = (0..ranges.len().saturating_sub(1)).min_by_key(length);
+    if let Some(at) = shortest
+        && let Some((range, position)) = ranges.remove(at + 1)
+    {
+        ranges[at].0.end = range.end;
+        position.resolve();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Reads files in turns, at the pace that the door sets.
 
 mod held;
+mod parts;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -383,7 +384,6 @@ impl Reader {
             (&self.counters.dropped_records, counts.dropped - self.counts.dropped),
             (&self.counters.filtered_records, counts.filtered - self.counts.filtered),
             (&self.counters.let_go_records, counts.let_go - self.counts.let_go),
-            (&self.counters.skipped_records, operators.take_left_out()),
         ] {
             Counters::add(counter, amount);
         }
@@ -394,18 +394,19 @@ impl Reader {
     /// until the record at fault is alone.
     fn refused(&mut self, id: FileId, start: u64, items: u32, refusal: Refusal) -> Refusal {
         let Some(reason) = final_reason(&refusal) else { return refusal };
-        let path = self.tail.path(id).map(|path| path.display().to_string()).unwrap_or_default();
         let skips = items <= 1;
         if skips {
-            tracing::error!(
-                path,
-                offset = start,
-                reason,
-                "a log entry is refused for good: it is left out"
-            );
+            self.tell_left_out(Some((id, start)), reason);
         }
         self.poison.insert(id, Poison { start, most: (items / 2).max(1), skips });
         Refusal::Retry { delay: Duration::ZERO, reason: reason.to_owned() }
+    }
+
+    /// `place`: the file of the record and the offset of its line, if they are known.
+    fn tell_left_out(&self, place: Option<(FileId, u64)>, reason: &str) {
+        let path = place.and_then(|(id, _)| self.tail.path(id));
+        let (path, offset) = (path.map(|it| it.display().to_string()), place.map(|it| it.1));
+        tracing::error!(path, offset, reason, "a log entry is refused for good: it is left out");
     }
 }
 

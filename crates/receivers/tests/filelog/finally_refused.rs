@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::harness::{Engine, Scene};
+use crate::operators::{CONTAINER, part};
 
 /// Each line is held until the next one comes, or for a while.
 const HOLDING: &str = "poll_interval: 50ms, operators: [{type: recombine, combine_field: body, \
@@ -55,6 +56,46 @@ async fn a_record_of_operators_that_is_refused_for_good_holds_up_no_other() {
     let doubled: Vec<_> = lines.iter().filter(|(_, times)| **times != 1).take(5).collect();
     assert!(lines.len() == 1000 && doubled.is_empty(), "{} lines, {doubled:?}", lines.len());
     assert_eq!(skipped(&scene), 1);
+}
+
+/// Scenario: very many lines in a row are refused for good, each let go by the next. Guarantee: all
+/// of them are left out, and counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_of_records_in_a_row_may_be_refused_for_good() {
+    let engine = Engine { poison: Some("poison"), ..Engine::default() };
+    let scene = Scene::start_with(HOLDING, engine).await;
+    scene.append("a", &("first\n".to_owned() + &"poison\n".repeat(250) + "last\n"));
+    scene.until_lines(2).await;
+    assert_eq!(skipped(&scene), 250);
+    let lines = scene.engine.lines();
+    assert!(lines.len() == 2 && lines.values().all(|times| *times == 1), "{lines:?}");
+}
+
+/// Scenario: while the first part of a line waits for its end, every other line of another stream
+/// is refused for good. Guarantee: all other lines arrive, each once, and the checkpoint waits for
+/// the first part alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_refused_for_good_do_not_disturb_one_that_is_held() {
+    let engine = Engine { poison: Some("poison"), ..Engine::default() };
+    let mut scene = Scene::start_with(CONTAINER, engine).await;
+    let others = |range: std::ops::Range<usize>| -> String {
+        let pair =
+            |index| part("stderr", "F", "poison") + &part("stderr", "F", &format!("{index}"));
+        range.map(pair).collect()
+    };
+    scene.append("a", &(part("stdout", "P", "one-") + &others(0..150)));
+    scene.append("b", &part("stdout", "F", "elsewhere"));
+    scene.until_lines(151).await;
+    scene.append("a", &(others(150..160) + &part("stdout", "F", "two")));
+    scene.until_lines(162).await;
+    assert_eq!(skipped(&scene), 160);
+    let lines = scene.engine.lines();
+    assert!(lines.contains_key("one-two") && lines.len() == 162, "{} lines", lines.len());
+    assert!(lines.values().all(|times| *times == 1), "{lines:?}");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    scene.restart().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.engine.count(), 162, "the checkpoint has passed all");
 }
 
 /// Scenario: each line becomes two records, and one of them is refused for good. Guarantee: the

@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) memory_bytes: AtomicUsize,
     pub(crate) peak_bytes: AtomicUsize,
     pub(crate) requests: AtomicU64,
+    /// Times that memory was asked for.
+    pub(crate) admissions: AtomicU64,
 }
 
 /// The other Sluice, which stores what it has not had.
@@ -157,6 +159,7 @@ impl IngressRoute for Door {
     }
 
     fn admit_at_once(&self, bytes: usize) -> Result<Permit, Refusal> {
+        self.0.admissions.fetch_add(1, Ordering::SeqCst);
         if self.0.is_closed.load(Ordering::SeqCst) || chance(&self.0.refusals) {
             return Err(refusal());
         }

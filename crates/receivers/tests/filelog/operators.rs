@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::harness::{Engine, Scene, until};
 
-const CONTAINER: &str = "poll_interval: 50ms, \
+pub(crate) const CONTAINER: &str = "poll_interval: 50ms, \
     operators: [{type: container, add_metadata_from_filepath: false}]";
 
-fn part(stream: &str, tag: &str, text: &str) -> String {
+pub(crate) fn part(stream: &str, tag: &str, text: &str) -> String {
     format!("2026-01-02T03:04:05.000000006Z {stream} {tag} {text}\n")
 }
 
@@ -147,6 +147,23 @@ async fn lines_that_are_filtered_out_do_not_stop_the_reading() {
     scene.append("a", &("d\n".repeat(20_000) + "keep\n"));
     scene.until_lines(1).await;
     assert_eq!(scene.engine.lines().keys().collect::<Vec<_>>(), ["keep"]);
+}
+
+/// Scenario: a record waits for its time, far ahead, in memory. Guarantee: no memory is asked for
+/// it meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_not_due_ask_for_no_memory() {
+    let options = "poll_interval: 50ms, operators: [{type: recombine, combine_field: body, \
+        is_first_entry: 'body == \"first\"', force_flush_period: 60s}]";
+    let mut scene = Scene::start(options).await;
+    scene.append("a", "first\nfirst\nheld\n");
+    scene.until_lines(1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let admissions = scene.engine.admissions.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.engine.admissions.load(Ordering::SeqCst), admissions);
+    scene.stop().await;
+    assert_eq!(scene.engine.count(), 2, "it leaves at the end");
 }
 
 /// Scenario: parts of two streams of one file wait for their ends. One ends, and its request is not

@@ -260,7 +260,13 @@ impl Receiver {
             user_agent: "sluice/test",
             streams: Streams::default(),
         };
-        let bind = BindContext { id: "otlp", held: &[], checkpoint: None, memory_bytes: 0, fingerprint: 0 };
+        let bind = BindContext {
+            id: "otlp",
+            held: &[],
+            checkpoint: None,
+            memory_bytes: 0,
+            fingerprint: 0,
+        };
         let serve = async move { config.bind(bind).await.expect("binds").serve(context) };
         let running = runtime.run(serve).await;
         let none = SocketAddr::from(([127, 0, 0, 1], 1));

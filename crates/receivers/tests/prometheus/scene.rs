@@ -58,7 +58,8 @@ async fn serve(
         user_agent: "sluice/test",
         streams: Streams::default(),
     };
-    let bind = BindContext { id: "prometheus", held: &[], checkpoint: None, memory_bytes };
+    let bind =
+        BindContext { id: "prometheus", held: &[], checkpoint: None, memory_bytes, fingerprint: 0 };
     config.bind(bind).await.expect("binds").serve(context)
 }
 

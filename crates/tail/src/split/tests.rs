@@ -93,6 +93,20 @@ fn other_encodings_are_cut_at_whole_characters() {
     assert_eq!(records(&starts, &[&wide], true).0, ["ä", "ö", "LOG€"]);
 }
 
+fn wide_texts() -> impl Strategy<Value = (&'static str, String)> {
+    prop_oneof![
+        "[ab日本語]{1,40}".prop_map(|text| ("shift_jis", text)),
+        "[ab日本語]{1,40}".prop_map(|text| ("euc-jp", text)),
+        "[ab中文]{1,40}".prop_map(|text| ("big5", text)),
+        "[ab中文]{1,40}".prop_map(|text| ("gbk", text)),
+        "[ab中é😀]{1,40}".prop_map(|text| ("gb18030", text)),
+        "[ab한국]{1,40}".prop_map(|text| ("euc-kr", text)),
+        "[abé中😀]{1,40}".prop_map(|text| ("utf-16le", text)),
+        "[abé中😀]{1,40}".prop_map(|text| ("utf-16be", text)),
+        "[abé中😀]{1,40}".prop_map(|text| ("utf-8", text)),
+    ]
+}
+
 fn boundaries() -> impl Strategy<Value = Boundary> {
     prop_oneof![
         Just(Boundary::LineFeed),
@@ -103,6 +117,27 @@ fn boundaries() -> impl Strategy<Value = Boundary> {
 }
 
 proptest! {
+    /// Guarantee: a line that is too long is cut between characters, whatever the encoding, and
+    /// wherever the pieces end in which it arrives.
+    #[test]
+    fn long_lines_are_cut_between_characters(
+        (name, text) in wide_texts(),
+        max_bytes in 4_usize..20,
+        cut: prop::sample::Index,
+    ) {
+        let charset = Charset::named(name).expect("is known");
+        let bytes: Vec<u8> = match (name, charset) {
+            ("utf-16le", _) => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            ("utf-16be", _) => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            (_, Charset::Other(encoding)) => encoding.encode(&text).0.into_owned(),
+            _ => text.clone().into_bytes(),
+        };
+        let lines = Splitter { max_bytes, charset, ..splitter(Boundary::LineFeed) };
+        let (first, second) = bytes.split_at(cut.index(bytes.len()));
+        let (found, left) = records(&lines, &[first, second], true);
+        prop_assert_eq!((found.concat(), left), (text, 0));
+    }
+
     /// For any content, in any pieces: it ends, and nothing but white space is lost if nothing is
     /// left out.
     #[test]

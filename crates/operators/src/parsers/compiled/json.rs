@@ -5,6 +5,7 @@ use std::mem;
 
 use sluice_otlp::wire::{varint_len, write_len_field, write_varint};
 
+use super::{Taken, Wanted};
 use crate::encode::{close, open};
 use crate::parsers::json_text::{Json, Token};
 use crate::step::Numbers;
@@ -17,17 +18,18 @@ const KEYS_LIMIT: usize = 64;
 const ATTRIBUTES: u8 = 6;
 const KEY_VALUES: u8 = 1;
 
-/// Writes the members of the object that the text is. Nothing if the text is none, or one that the
-/// operators read: with a key twice, a key that is `known`, or one with escapes. What was written
-/// then has no meaning.
-pub(super) fn write(
-    text: &str,
+/// Writes the members of the object that the text is, and returns those that are wanted. Nothing if
+/// the text is none, or one that the operators read: with a key twice, a key that is `known`, or one
+/// with escapes. What was written then has no meaning.
+pub(super) fn write<'t>(
+    text: &'t str,
     numbers: Numbers,
     known: &[String],
+    wanted: Wanted<'_>,
     out: &mut Vec<u8>,
-) -> Option<()> {
+) -> Option<Taken<'t>> {
     let mut json = Json::new(text, numbers);
-    let mut writer = Writer { out, keys: Vec::with_capacity(16) };
+    let mut writer = Writer { out, keys: Vec::with_capacity(16), wanted, taken: Taken::default() };
     if json.opens().ok()? {
         writer.members(&mut json, ATTRIBUTES, known, 0)?;
     }
@@ -35,7 +37,7 @@ pub(super) fn write(
     if numbers == Numbers::Doubles {
         json.end().ok()?;
     }
-    Some(())
+    Some(writer.taken)
 }
 
 /// Writes an attribute with a text.
@@ -43,13 +45,16 @@ pub(super) fn write_text(out: &mut Vec<u8>, key: &str, text: &str) {
     write_scalar_entry(out, ATTRIBUTES, key, &Token::Text(Cow::Borrowed(text)));
 }
 
-struct Writer<'o, 't> {
+struct Writer<'o, 't, 'w> {
     out: &'o mut Vec<u8>,
     /// Of the objects that are open, the innermost one's last.
     keys: Vec<&'t str>,
+    /// Members of the outermost object, and their values.
+    wanted: Wanted<'w>,
+    taken: Taken<'t>,
 }
 
-impl<'t> Writer<'_, 't> {
+impl<'t> Writer<'_, 't, '_> {
     /// The members behind an opening bracket, each as a field of this number.
     fn members(
         &mut self,
@@ -75,6 +80,11 @@ impl<'t> Writer<'_, 't> {
                 close(self.out, entry);
             } else {
                 write_scalar_entry(self.out, number, key, &token);
+                for (name, taken) in self.wanted.iter().zip(&mut self.taken) {
+                    if number == ATTRIBUTES && *name == Some(key) {
+                        *taken = Some(token.clone());
+                    }
+                }
             }
         }
         self.keys.truncate(first);

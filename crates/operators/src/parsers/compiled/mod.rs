@@ -1,10 +1,11 @@
 //! Chains that write records straight from their lines.
 //!
 //! These chains are compiled: `container`, a `json_parser` or `regex_parser` that parses the body
-//! into attributes, or the one and then the other. Their text is borrowed from the line, and
-//! attributes are written as they are parsed: a [`Record`](crate::Record) would take some forty
-//! allocations a line, which was most of the time. They could not be spared there, as its values
-//! are owned: each operator may change any of them.
+//! into attributes, or the one and then the other; behind a parser, or as its section, what takes
+//! time and severity from parsed attributes. Their text is borrowed from the line, and attributes
+//! are written as they are parsed: a [`Record`](crate::Record) would take some forty allocations a
+//! line, which was most of the time. They could not be spared there, as its values are owned: each
+//! operator may change any of them.
 //!
 //! A line that is not as usual is left to the operators: one that is a part of a log, that an
 //! operator fails on, that has a name twice. So there is one account of each of those.
@@ -17,14 +18,17 @@ use sluice_otlp::AnyValue;
 
 use self::json::write_text;
 use super::container::{Line, Log, PATH, Pod, STREAM, Stream, TAG, docker_texts};
+use super::json_text::Token;
 use super::regex::Groups;
 use super::values::Map;
 use crate::encode::{Encoder, Place, TextRecord, encode_attributes};
-use crate::step::{Format, Numbers, Step};
+use crate::step::{Format, Numbers, Sections, Step};
 
 pub(crate) struct Compiled {
     container: Option<Container>,
     parser: Option<Parser>,
+    /// What is taken from parsed attributes.
+    sections: Sections,
     /// Of the lines that come now; nothing if they are left to the operators.
     source: Option<Source>,
     /// Attributes that were parsed of a line, kept for its capacity.
@@ -63,14 +67,27 @@ impl Compiled {
             }
             _ => None,
         };
-        let parser = match steps.next() {
-            Some(Step::Json(numbers)) => Some(Parser::Json(numbers)),
-            Some(Step::Regex { pattern, groups }) => Some(Parser::Regex { pattern, groups }),
-            Some(Step::Container { .. }) => return None,
-            None => None,
+        let (parser, mut sections) = match steps.next() {
+            Some(Step::Json { numbers, sections }) => (Some(Parser::Json(numbers)), sections),
+            Some(Step::Regex { pattern, groups, sections }) => {
+                (Some(Parser::Regex { pattern, groups }), sections)
+            }
+            Some(Step::Container { .. } | Step::Sections(_)) => return None,
+            None => (None, Sections::default()),
         };
-        let is_all = steps.next().is_none() && (container.is_some() || parser.is_some());
-        is_all.then_some(Compiled { container, parser, source: None, parsed: Vec::new() })
+        for step in steps {
+            let Step::Sections(Sections { time, severity }) = step else { return None };
+            if sections.time.is_some() && time.is_some()
+                || sections.severity.is_some() && severity.is_some()
+            {
+                return None;
+            }
+            sections.time = sections.time.or(time);
+            sections.severity = sections.severity.or(severity);
+        }
+        let is_some = container.is_some() || parser.is_some();
+        let (source, parsed) = (None, Vec::new());
+        is_some.then_some(Compiled { container, parser, sections, source, parsed })
     }
 
     /// Lines of a stream come, whose records have these attributes and this resource before they
@@ -112,23 +129,68 @@ impl Compiled {
             },
         };
         self.parsed.clear();
-        let parsed = match &mut self.parser {
-            None => Some(()),
+        let wanted = self.sections.wanted();
+        let taken = match &mut self.parser {
+            None => Some(Taken::default()),
             Some(Parser::Json(numbers)) => {
-                json::write(&text, *numbers, &source.names, &mut self.parsed)
+                json::write(&text, *numbers, &source.names, wanted, &mut self.parsed)
             }
             Some(Parser::Regex { pattern, groups }) => pattern.find(&text).then(|| {
+                let mut taken = Taken::default();
                 for (index, name) in groups.iter() {
-                    write_text(&mut self.parsed, name, pattern.text(*index, &text));
+                    let value = pattern.text(*index, &text);
+                    write_text(&mut self.parsed, name, value);
+                    for (wanted, taken) in wanted.iter().zip(&mut taken) {
+                        if *wanted == Some(name.as_str()) {
+                            *taken = Some(Token::Text(Cow::Borrowed(value)));
+                        }
+                    }
                 }
+                taken
             }),
         };
-        if parsed.is_some() {
-            let attributes = [&source.attributes[..], attributes, &self.parsed];
-            let record = TextRecord { time_ns, observed_ns, body: &text, attributes };
-            out.push_text(&mut source.place, &source.resource, &record);
-        }
-        parsed.is_some()
+        let Some(taken) = taken else { return false };
+        let Some((time, severity)) = self.sections.read(&taken, observed_ns) else { return false };
+        let record = TextRecord {
+            time_ns: time.or(time_ns),
+            severity: severity.0,
+            severity_text: &severity.1,
+            observed_ns,
+            body: &text,
+            attributes: [&source.attributes[..], attributes, &self.parsed],
+        };
+        out.push_text(&mut source.place, &source.resource, &record);
+        true
+    }
+}
+
+/// The names of attributes with time and severity, and their values.
+type Wanted<'w> = [Option<&'w str>; 2];
+type Taken<'t> = [Option<Token<'t>>; 2];
+/// A severity and its text.
+type Level<'v> = (u8, Cow<'v, str>);
+
+impl Sections {
+    fn wanted(&self) -> Wanted<'_> {
+        let time = self.time.as_ref().map(|(name, _)| name.as_str());
+        [time, self.severity.as_ref().map(|(name, _)| name.as_str())]
+    }
+
+    /// The time, and the severity with its text. Nothing if one is wanted and cannot be read.
+    fn read<'v>(
+        &self,
+        [time, severity]: &'v Taken<'_>,
+        observed_ns: i64,
+    ) -> Option<(Option<i64>, Level<'v>)> {
+        let time_ns = match &self.time {
+            Some((_, reader)) => Some(reader.of(time.as_ref()?, observed_ns)?),
+            None => None,
+        };
+        let severity = match &self.severity {
+            Some((_, reader)) => reader.of(severity.as_ref()?)?,
+            None => (0, Cow::Borrowed("")),
+        };
+        Some((time_ns, severity))
     }
 }
 

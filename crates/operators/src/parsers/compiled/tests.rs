@@ -13,7 +13,7 @@ use crate::testing::chain;
 
 type Map = Vec<(String, AnyValue)>;
 
-const CHAINS: [&str; 13] = [
+const CHAINS: [&str; 21] = [
     "- {type: container}",
     "- {type: container, add_metadata_from_filepath: false}",
     "- {type: container, format: docker, on_error: drop}",
@@ -27,6 +27,24 @@ const CHAINS: [&str; 13] = [
     "- {type: regex_parser, regex: '^(?P<time>\\S+)(?: (?P<log>std\\w+))? (?P<x>.*)$'}",
     "- {type: regex_parser, regex: '(?P<a>é|[{])', on_error: drop_quiet}",
     "- {type: regex_parser, regex: '(?P<logtag>\\S*)(?P<end>)'}",
+    "- {type: json_parser, timestamp: {parse_from: attributes.time, layout: '%Y-%m-%dT%T.%LZ'}}",
+    "- {type: json_parser, severity: {parse_from: attributes.level}, on_error: drop}",
+    "- {type: json_parser, parse_ints: true, timestamp: {parse_from: attributes.time, \
+        layout_type: epoch, layout: s}, severity: {parse_from: attributes.level, \
+        overwrite_text: true, mapping: {error: [5xx, ''], info: {min: -1, max: 100}}}}",
+    "- {type: container}\n- {type: json_parser, severity: {parse_from: attributes.level}, \
+        timestamp: {parse_from: attributes.time, layout_type: gotime, layout: \
+        '2006-01-02T15:04:05Z07:00'}, on_error: send_quiet}",
+    "- {type: json_parser}\n- {type: severity_parser, parse_from: attributes.level}\n\
+        - {type: time_parser, parse_from: attributes.time, layout_type: epoch, layout: s.ms}",
+    "- {type: regex_parser, regex: '^(?P<time>\\S+)( (?P<level>\\w+))? (?P<x>.*)$', \
+        timestamp: {parse_from: attributes.time, layout: '%Y-%m-%dT%T%z'}}\n\
+        - {type: severity_parser, parse_from: attributes.level}",
+    "- {type: regex_parser, regex: '^(?P<time>\\S+)', \
+        severity: {parse_from: attributes.time, mapping: {fatal: today}}, \
+        timestamp: {parse_from: attributes.time, layout: '%FT%T.%fZ', location: Europe/Paris}}",
+    "- {type: json_parser, timestamp: {parse_from: 'attributes[\"log.iostream\"]', layout: '%Y'}, \
+        severity: {parse_from: 'attributes[\"log.file.path\"]'}}",
 ];
 
 const POD: &str = "/var/log/pods/ns_pod_0a-1b/main/0.log";
@@ -93,6 +111,9 @@ fn json() -> impl Strategy<Value = String> {
             "-9223372036854775808", "9223372036854775808", "123456789012345678901234567890",
             "0.1", "1.0", "-2.5e-3", "1E5", "1e400", "5e-324", "01", "1.", "-", "+1", ".5", "1e",
             "true", "false", "null", "tru", "NaN", "\"\"", "\"a b\"", "\"\\n\\\"\\u00e9\"",
+            "\"2024-04-13T07:59:37.5Z\"", "\"2024-04-13T07:59:37Z\"", "\"1712995177.505\"",
+            "1712995177", "1712995177.505", "\"warn\"", "\"INFO\"", "\"info\"", "\"e\\u0072ror\"",
+            "17", "503", "\"503\"", "13.0",
             "\"\\ud83d\\ude00\"", "\"\\ud800x\"", "\"\\q\"", "\"tab\there\"", "\"é€\"", "\"open",
         ]).prop_map(str::to_owned),
         1 => any::<String>().prop_map(|text| serde_json::Value::from(text).to_string()),
@@ -117,6 +138,7 @@ fn json() -> impl Strategy<Value = String> {
 fn object(value: impl Strategy<Value = String>, most: usize) -> impl Strategy<Value = String> {
     let key = prop_oneof![
         4 => "[a-z]{1,8}",
+        2 => select(vec!["time", "level"]).prop_map(str::to_owned),
         1 => select(vec![
             "a", "n", "logtag", "log.iostream", "log.file.path", "", "é", "\\u0061", "log\\n", "k",
         ]).prop_map(str::to_owned),
@@ -129,9 +151,29 @@ fn object(value: impl Strategy<Value = String>, most: usize) -> impl Strategy<Va
     members.prop_map(|members| format!("{{{}}}", members.join(",")))
 }
 
+/// A text with what chains look for.
+fn timed() -> impl Strategy<Value = String> {
+    let times = select(vec![
+        "2024-04-13T07:59:37.505201169Z",
+        "2024-04-13T07:59:37Z",
+        "2024-04-13T07:59:37+0100",
+        "1712995177",
+        "1712995177.505",
+        "today",
+    ]);
+    let levels = select(vec!["warn", "INFO", "17", "503", "-1", "1e2", "none", "", "e\\u0072r"]);
+    (times, levels, 0..6_usize, "[ab\"]{0,3}").prop_map(|(time, level, form, more)| match form {
+        0 => format!("{time} {level} {more}"),
+        1 => format!("{{\"level\":\"{level}\",\"n\":{{\"time\":1}},\"time\":\"{time}\"}}"),
+        2 => format!("{{\"time\":{time},\"level\":{level}}}"),
+        3 => format!("{{\"time\":{time},\"level\":\"{level}\",\"m\":\"{more}\"}}"),
+        _ => format!("{{\"time\":\"{time}\",\"level\":\"{level}\"}}"),
+    })
+}
+
 /// A program's text.
 fn log() -> impl Strategy<Value = String> {
-    prop_oneof![4 => json(), 1 => any::<String>(), 1 => "[a-z é{]{0,200}"]
+    prop_oneof![4 => json(), 3 => timed(), 1 => any::<String>(), 1 => "[a-z é{]{0,200}"]
 }
 
 fn time() -> impl Strategy<Value = &'static str> {
@@ -225,6 +267,16 @@ fn usual_lines_are_written_straight() {
         (10, "x stdout y".to_owned(), &pod, true),
         (10, "xy".to_owned(), &pod, false),
         (12, "x".to_owned(), &with_tag, false),
+        (13, r#"{"time": "2024-04-13T07:59:37.5Z"}"#.to_owned(), &pod, true),
+        (13, r#"{"time": 1}"#.to_owned(), &pod, false),
+        (13, r#"{"a": {"time": "2024-04-13T07:59:37.5Z"}}"#.to_owned(), &pod, false),
+        (14, r#"{"level": "warn", "a": 1}"#.to_owned(), &pod, true),
+        (15, r#"{"level": 17, "time": 1712995177}"#.to_owned(), &pod, true),
+        (16, cri(r#"{"time": "2024-04-13T07:59:37Z", "level": "info"}"#), &pod, true),
+        (16, cri(r#"{"time": "2024-04-13T07:59:37Z"}"#), &pod, false),
+        (17, r#"{"level": 17, "time": 1712995177.5}"#.to_owned(), &pod, true),
+        (18, "2024-04-13T07:59:37+0100 warn x".to_owned(), &pod, true),
+        (19, "2024-04-13T07:59:37.25Z x".to_owned(), &pod, true),
     ] {
         let mut run = Run::new(CHAINS[operators]);
         assert_eq!(run.write(line.as_bytes(), 1, source), expected, "{} {line}", CHAINS[operators]);
@@ -254,7 +306,13 @@ fn chains_with_anything_else_are_not_compiled() {
         "- {type: json_parser, if: body != ''}",
         "- {type: json_parser, parse_to: body}",
         "- {type: json_parser, parse_from: body.x}",
-        "- {type: json_parser, severity: {parse_from: attributes.a}}",
+        "- {type: json_parser, severity: {parse_from: attributes.a.b}}",
+        "- {type: json_parser, timestamp: {parse_from: body, layout: '%Y'}}",
+        "- {type: json_parser, scope_name: {parse_from: attributes.a}}",
+        "- {type: json_parser}\n- {type: severity_parser, if: true == true, parse_from: attributes.a}",
+        "- {type: severity_parser, parse_from: attributes.a}\n- {type: json_parser}",
+        "- {type: json_parser, severity: {parse_from: attributes.a}}\n\
+            - {type: severity_parser, parse_from: attributes.a}",
         "- {type: json_parser}\n- {type: json_parser}",
         "- {type: json_parser, output: end}\n- {type: noop, id: end}",
         "- {type: container}\n- {type: container}",

@@ -80,15 +80,23 @@ impl Joining {
     }
 
     pub(super) fn flush(&mut self, now: Duration, out: &mut Vec<(usize, Record)>) {
-        let mut due = Vec::new();
-        for (source, held) in &mut self.held {
-            let since = *held.since.get_or_insert(now);
-            if now == Duration::MAX || now.saturating_sub(since) >= PERIOD {
-                due.push((held.number, *source));
-            }
-        }
+        let due = self.due(now).map(|(source, held)| (held.number, *source));
+        let mut due: Vec<_> = due.collect();
         due.sort_unstable();
         due.into_iter().for_each(|(_, source)| self.release(source, out));
+    }
+
+    /// Those that have been held for their time.
+    fn due(&mut self, now: Duration) -> impl Iterator<Item = (&Source, &mut Held)> {
+        self.held.iter_mut().filter_map(move |(source, held)| {
+            let since = *held.since.get_or_insert(now);
+            let is_due = now == Duration::MAX || now.saturating_sub(since) >= PERIOD;
+            is_due.then_some((source, held))
+        })
+    }
+
+    pub(super) fn due_bytes(&mut self, now: Duration) -> usize {
+        self.due(now).map(|(_, held)| length(&held.record) + RECORD_BYTES).sum()
     }
 
     pub(super) fn held(&self, origins: &mut Vec<Origin>) {

@@ -80,6 +80,10 @@ impl Stage for Container {
         self.joining.flush(now, out);
     }
 
+    fn due_bytes(&mut self, now: Duration) -> usize {
+        self.joining.due_bytes(now)
+    }
+
     fn longest(&self) -> usize {
         self.joining.longest()
     }

@@ -10,27 +10,32 @@ use sluice_otlp::AnyValue;
 use self::layout::Item;
 use self::parts::{Parts, Zone};
 pub(super) use self::zone::Location;
+use super::json_text::Token;
 use super::values::{excerpt, kind_of, read_source, shown, text_at, value_at};
 use crate::field::Field;
 use crate::operator::Transform;
 use crate::record::Record;
+use crate::step::{Sections, Step};
 
 #[derive(Clone)]
-pub(super) struct Time {
+pub(crate) struct Time {
     from: Field,
     format: Format,
 }
 
 #[derive(Clone)]
 enum Format {
-    Layout {
-        text: String,
-        items: Vec<Item>,
-        location: Location,
-        /// Locations that an abbreviation in the text stands for.
-        by_abbreviation: Vec<(String, Location)>,
-    },
+    Layout(Layout),
     Epoch(Unit),
+}
+
+#[derive(Clone)]
+struct Layout {
+    text: String,
+    items: Vec<Item>,
+    location: Location,
+    /// Locations that an abbreviation in the text stands for.
+    by_abbreviation: Vec<(String, Location)>,
 }
 
 /// A unit since 1970, or seconds with a fraction in a unit.
@@ -101,10 +106,8 @@ impl Time {
         }
         let by_default = || if layout.ends_with('Z') { Location::utc() } else { Location::local() };
         let location = location.flatten().unwrap_or_else(by_default);
-        Some(Time {
-            from: from?,
-            format: Format::Layout { text: layout, items, location, by_abbreviation },
-        })
+        let layout = Layout { text: layout, items, location, by_abbreviation };
+        Some(Time { from: from?, format: Format::Layout(layout) })
     }
 
     pub(super) fn set(&self, record: &mut Record) -> Result<(), String> {
@@ -122,27 +125,47 @@ impl Time {
                 };
                 format!("`{}` is {found}, not a time since 1970 in the unit", shown(&self.from))
             }),
-            Format::Layout { text: layout, items, location, by_abbreviation } => {
-                let text = text_at(&self.from, record)?;
-                let location = location_in(text, by_abbreviation).unwrap_or(location);
-                let parts = Parts::read(items, text).map_err(|(part, place)| {
-                    let place = if place.is_empty() { "the end".into() } else { excerpt(place) };
-                    format!(
-                        "{} does not fit the layout `{layout}`: no {part} at {place}",
-                        excerpt(text)
-                    )
-                })?;
-                parts
-                    .unix_ns(location, record.observed_ns)
-                    .map_err(|why| format!("{}: {why}", excerpt(text)))
-            }
+            Format::Layout(layout) => layout.read(text_at(&self.from, record)?, record.observed_ns),
         }
+    }
+
+    /// The attribute with the time, if it is one, and this.
+    pub(super) fn section(&self) -> Option<(String, Time)> {
+        Some((self.from.attribute()?.to_owned(), self.clone()))
+    }
+
+    /// The time that the field of a record has with this value. Nothing if it has none.
+    pub(super) fn of(&self, value: &Token<'_>, observed_ns: i64) -> Option<i64> {
+        match (&self.format, value) {
+            (Format::Layout(layout), Token::Text(text)) => layout.read(text, observed_ns).ok(),
+            (Format::Epoch(unit), Token::Text(text)) => unit.read_text(text),
+            (Format::Epoch(unit), Token::Int(number)) => unit.read(&AnyValue::Int(*number)),
+            (Format::Epoch(unit), Token::Double(number)) => unit.read(&AnyValue::Double(*number)),
+            _ => None,
+        }
+    }
+}
+
+impl Layout {
+    fn read(&self, text: &str, observed_ns: i64) -> Result<i64, String> {
+        let location = location_in(text, &self.by_abbreviation).unwrap_or(&self.location);
+        let parts = Parts::read(&self.items, text).map_err(|(part, place)| {
+            let place = if place.is_empty() { "the end".into() } else { excerpt(place) };
+            let layout = &self.text;
+            format!("{} does not fit the layout `{layout}`: no {part} at {place}", excerpt(text))
+        })?;
+        let time = parts.unix_ns(location, observed_ns);
+        time.map_err(|why| format!("{}: {why}", excerpt(text)))
     }
 }
 
 impl Transform for Time {
     fn apply(&mut self, record: &mut Record) -> Result<(), String> {
         self.set(record)
+    }
+
+    fn step(&self) -> Option<Step> {
+        Some(Step::Sections(Sections { time: Some(self.section()?), severity: None }))
     }
 }
 

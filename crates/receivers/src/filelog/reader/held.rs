@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_flow::Payload;
-use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Receipt, Refusal, Request};
+use sluice_flow::source::{ArrivedBody, IngressRoute, Permit, Position, Refusal};
 use sluice_otlp::Signal;
 use sluice_tail::{FileId, Mark, Tail};
 
-use super::{Counters, PAUSE, Poison, Reader, final_reason, submit};
+use super::parts::Submitted;
+use super::{Counters, PAUSE, Reader, final_reason};
 use crate::filelog::lines::{Lines, REQUEST_BYTES};
 use crate::filelog::operators::FLUSH_INTERVAL;
 
@@ -41,15 +41,6 @@ impl HeldFrom {
     }
 }
 
-/// The range that was read right before, if one was.
-#[derive(Default)]
-struct Own {
-    begins: Option<(FileId, u64)>,
-    /// It, if one request has all of its records.
-    whole: Option<(FileId, Range<u64>)>,
-    positions: Vec<Position>,
-}
-
 impl Reader {
     /// Submits what has left operators at the end of a range. Records from `cut` on are held.
     /// Returns whether deliveries made it wait.
@@ -62,148 +53,39 @@ impl Reader {
         permit: Permit,
     ) -> Result<bool, Refusal> {
         let cut = cut.unwrap_or(range.end);
-        let (begins, whole) = (Some((id, range.start)), Some((id, range.clone())));
-        let mut own = Own { begins, whole, positions: Vec::new() };
+        let mut positions = Vec::new();
         let parts = [range.start..cut, cut..range.end].into_iter().filter(|it| !it.is_empty());
+        let Some(operators) = self.lines.operators() else { return Ok(false) };
         for part in parts {
             let position = self.progress.begin(id, part.clone());
-            if let Some(operators) = self.lines.operators() {
-                operators.end_range(id, part, &position);
-            }
-            own.positions.push(position);
+            operators.end_range(id, part, &position);
+            positions.push(position);
         }
-        let before = self.poison.get(&id).map(|poison| poison.most);
-        let result = self.submit_parts(route, permit, own, false, before == Some(1)).await;
+        positions.append(&mut operators.released(Some((id, range.start))));
+        let named = operators.makes_the_same_again().then(|| (id, range.clone()));
+        let left = operators.take();
+        let result = self.submit_in_parts(route, permit, left, positions, named).await;
         self.count_operators();
-        match result {
-            Ok((waits, items)) => {
-                if items > 0 {
-                    self.passed(id, &range);
-                }
-                Ok(waits)
-            }
-            Err((refusal, items)) => {
-                if final_reason(&refusal).is_some() {
-                    let most = before.unwrap_or(items).min(items) / 2;
-                    let most = most.max(1);
-                    self.poison.insert(id, Poison { start: range.start, most, skips: false });
-                }
-                Err(at_once(refusal))
-            }
+        let (waits, accepted) = result?;
+        if accepted > 0 {
+            self.passed(id, &range);
         }
-    }
-
-    /// Submits the records that have left, in one request; in several if some are near one that was
-    /// refused for good, or if `each` has its own. Returns whether deliveries made it wait and the
-    /// number of records; after a refusal that of the request.
-    async fn submit_parts(
-        &mut self,
-        route: &Arc<dyn IngressRoute>,
-        permit: Permit,
-        mut own: Own,
-        each: bool,
-        is_short: bool,
-    ) -> Result<(bool, u32), (Refusal, u32)> {
-        let (mut permit, mut waits, mut items) = (Some(permit), false, 0);
-        loop {
-            let part = self.submit_part(route, &mut permit, &mut own, each, is_short)?;
-            items += part.items;
-            if let Some(receipt) = part.receipt {
-                waits |= self.paced(receipt).await;
-            }
-            if !part.has_more {
-                return Ok((waits, items));
-            }
-        }
-    }
-
-    fn submit_part(
-        &mut self,
-        route: &Arc<dyn IngressRoute>,
-        permit: &mut Option<Permit>,
-        own: &mut Own,
-        each: bool,
-        is_short: bool,
-    ) -> Result<Submitted, (Refusal, u32)> {
-        let Some(operators) = self.lines.operators() else { return Ok(Submitted::default()) };
-        let has_more = operators.part(each);
-        own.whole.take_if(|_| has_more);
-        let mut positions = operators.released(own.begins);
-        if has_more {
-            positions.extend(own.positions.iter().map(Position::share));
-        } else {
-            positions.append(&mut own.positions);
-        }
-        let position = Position::of_all(positions);
-        let items = operators.items();
-        if items == 0 {
-            position.iter().for_each(Position::resolve);
-            return Ok(Submitted { has_more, ..Submitted::default() });
-        }
-        let described = operators.described();
-        let is_named = operators.makes_the_same_again();
-        let named = own.whole.take().filter(|_| is_named);
-        let payload = Payload::identity(operators.finish());
-        let permit = match permit.take() {
-            Some(permit) => Ok(permit),
-            None => route.admit_at_once(payload.bytes.len()),
-        };
-        let fetched = named.and_then(|(id, range)| {
-            self.progress.name(&mut self.tail, id, &range, items, &self.counters)
-        });
-        let request = Request { position, fetched, ..Request::new(payload, items) };
-        match submit(Arc::clone(route), request, permit) {
-            Ok(receipt) => {
-                Counters::add(&self.counters.accepted_records, u64::from(items));
-                Ok(Submitted { receipt: Some(receipt), items, has_more })
-            }
-            Err(refusal) => {
-                operators.drop_left();
-                if let Some(reason) = final_reason(&refusal)
-                    && (described.sole.is_some() || is_short)
-                {
-                    let sole = described.sole.clone();
-                    let path = sole.as_ref().and_then(|it| self.tail.path(FileId(it.stream)));
-                    let path = path.map(|it| it.display().to_string()).unwrap_or_default();
-                    if operators.refused(described) {
-                        let offset = sole.map(|it| it.range.start);
-                        tracing::error!(
-                            path,
-                            offset,
-                            reason,
-                            "a log entry is refused for good: it is left out"
-                        );
-                    }
-                }
-                Err((refusal, items))
-            }
-        }
+        Ok(waits)
     }
 
     /// Submits records that operators have held for their time.
     pub(super) async fn flush(&mut self) {
         self.next_flush = Instant::now() + FLUSH_INTERVAL;
         let Some(operators) = self.lines.operators() else { return };
-        let bytes = operators.held_bytes();
+        let (now, bytes) = operators.due();
         let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
         let mut admitted = self.admit_held(&*route, bytes + REQUEST_BYTES).await;
-        // Together they are too large for ever: each on its own.
-        let each = admitted.as_ref().is_err_and(|refusal| final_reason(refusal).is_some());
-        if each {
+        // Together they are too large for ever: they are submitted in parts.
+        if admitted.as_ref().is_err_and(|refusal| final_reason(refusal).is_some()) {
             admitted = self.admit_held(&*route, REQUEST_BYTES).await;
         }
         let result = match admitted {
-            Ok(permit) => {
-                if let Some(operators) = self.lines.operators() {
-                    operators.flush(false);
-                }
-                let submitted = self.submit_parts(&route, permit, Own::default(), each, true).await;
-                self.count_operators();
-                submitted.map_err(|(refusal, _)| {
-                    Counters::add(&self.counters.refused_requests, 1);
-                    at_once(refusal)
-                })
-            }
+            Ok(permit) => self.submit_due(&route, permit, now).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = result {
@@ -212,7 +94,28 @@ impl Reader {
         }
     }
 
-    async fn admit_held(&self, route: &dyn IngressRoute, bytes: usize) -> Result<Permit, Refusal> {
+    async fn submit_due(
+        &mut self,
+        route: &Arc<dyn IngressRoute>,
+        permit: Permit,
+        now: Duration,
+    ) -> Result<(), Refusal> {
+        let Some(operators) = self.lines.operators() else { return Ok(()) };
+        operators.flush(now);
+        let (positions, left) = (operators.released(None), operators.take());
+        let result = self.submit_in_parts(route, permit, left, positions, None).await;
+        self.count_operators();
+        if result.is_err() {
+            Counters::add(&self.counters.refused_requests, 1);
+        }
+        result.map(|_| ())
+    }
+
+    pub(super) async fn admit_held(
+        &self,
+        route: &dyn IngressRoute,
+        bytes: usize,
+    ) -> Result<Permit, Refusal> {
         let arrived = ArrivedBody::default();
         tokio::select! {
             admitted = route.admit(bytes, &arrived) => admitted,
@@ -230,26 +133,13 @@ impl Reader {
         let bytes = operators.held_bytes();
         let Some(route) = self.ingress.route(Signal::Logs).filter(|_| bytes > 0) else { return };
         let Ok(permit) = route.admit_at_once(bytes + REQUEST_BYTES) else { return };
-        operators.flush(true);
-        let (mut permit, mut own) = (Some(permit), Own::default());
-        while let Ok(Submitted { has_more: true, .. }) =
-            self.submit_part(&route, &mut permit, &mut own, false, true)
-        {}
+        operators.flush(Duration::MAX);
+        let (positions, left) = (operators.released(None), operators.take());
+        let request = Self::request(&left.bytes, left.items, &positions);
+        let submitted = self.submit_whole(&route, request, &positions, Ok(permit));
+        if matches!(submitted, Ok(Submitted::Accepted(_))) {
+            positions.iter().for_each(Position::resolve);
+        }
         self.count_operators();
-    }
-}
-
-#[derive(Default)]
-struct Submitted {
-    receipt: Option<Receipt>,
-    items: u32,
-    has_more: bool,
-}
-
-/// Records that are refused for good are known by now: the rest is tried again at once.
-fn at_once(refusal: Refusal) -> Refusal {
-    match final_reason(&refusal) {
-        Some(reason) => Refusal::Retry { delay: Duration::ZERO, reason: reason.to_owned() },
-        None => refusal,
     }
 }

@@ -266,7 +266,13 @@ async fn start(intake: &Arc<Intake>, options: &str) -> (Box<dyn StartedReceiver>
         streams: Streams::default(),
     };
     let bound = config
-        .bind(BindContext { id: "fluentforward", held: &[], checkpoint: None, memory_bytes: 0, fingerprint: 0 })
+        .bind(BindContext {
+            id: "fluentforward",
+            held: &[],
+            checkpoint: None,
+            memory_bytes: 0,
+            fingerprint: 0,
+        })
         .await;
     let running = bound.unwrap_or_else(|error| panic!("{error}")).serve(context);
     let address = &running.addresses()[0].1;
