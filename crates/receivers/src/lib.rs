@@ -10,6 +10,7 @@ mod listen;
 mod netlog;
 pub mod otlp;
 mod receiver;
+mod refused;
 mod splitting;
 mod syslog;
 mod tcplog;
