@@ -177,8 +177,10 @@ fn the_memory_for_writing_bounds_what_is_written() {
             let (chunks, _) =
                 exporter.pack(Signal::Logs, vec![logs.clone()]).expect("is within its limit");
             let items = sluice_otlp::scan(Signal::Logs, logs).expect("is OTLP") as usize;
-            let (made, asked) =
-                (chunks.iter().map(Bytes::len).sum::<usize>(), exporter.packing_bytes(logs.len(), items));
+            let (made, asked) = (
+                chunks.iter().map(Bytes::len).sum::<usize>(),
+                exporter.packing_bytes(logs.len(), items),
+            );
             assert!(made > 0 && 2 * made <= asked, "{kind} {options}: {made} of {asked}");
         }
         // A record of more fields than there is memory for in lists.
@@ -199,15 +201,17 @@ fn a_list_in_pieces_is_one_list() {
     let mut out = Vec::new();
     notation::write_value::<Json>(&mut out, &pieces, 0).expect("is a value");
     assert_eq!(out, b"[2,3]");
-    let deep = |levels: usize| (0..levels).fold(Vec::new(), |inner, _| {
-        let mut element = vec![0x0a];
-        sluice_otlp::wire::write_varint(&mut element, inner.len() as u64);
-        element.extend(inner);
-        let mut list = vec![0x2a];
-        sluice_otlp::wire::write_varint(&mut list, element.len() as u64);
-        list.extend(element);
-        list
-    });
+    let deep = |levels: usize| {
+        (0..levels).fold(Vec::new(), |inner, _| {
+            let mut element = vec![0x0a];
+            sluice_otlp::wire::write_varint(&mut element, inner.len() as u64);
+            element.extend(inner);
+            let mut list = vec![0x2a];
+            sluice_otlp::wire::write_varint(&mut list, element.len() as u64);
+            list.extend(element);
+            list
+        })
+    };
     assert!(notation::write_value::<MessagePack>(&mut out, &deep(48), 4).is_ok());
     assert!(notation::write_value::<MessagePack>(&mut out, &deep(49), 4).is_err());
 }

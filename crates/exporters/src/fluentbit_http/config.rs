@@ -62,7 +62,8 @@ impl FluentBitHttpConfig {
         let date_format = fields.choice("json_date_format", DateFormat::Double, &date_formats, doc);
         for key in ["json_date_key", "json_date_format"] {
             if format == Format::MessagePack && fields.is_given(key) {
-                let why = "has no effect with `format: msgpack`: the time stands before each record";
+                let why =
+                    "has no effect with `format: msgpack`: the time stands before each record";
                 fields.warn_at(key, why);
             }
         }

@@ -13,10 +13,7 @@ pub(super) use crate::refused::{Reason, Refused};
 pub(super) const REMEDIES: &Remedies = {
     use Reason::*;
     &[
-        (
-            Unauthenticated,
-            "give the senders the shared key, user and password of `security`",
-        ),
+        (Unauthenticated, "give the senders the shared key, user and password of `security`"),
         (Unrouted, "add the receiver to a pipeline of logs"),
         (
             Overloaded,

@@ -132,7 +132,7 @@ const METRICS: &[Metric<Counters>] = &[
         "Requests that were accepted: records that came together."),
     row!(Counter "sluice_receiver_accepted" by ["transport", "signal"] in "bytes",
         |it: &Counters, series| logs(it, series, &it.accepted_bytes),
-        "Bytes that were received, of which accepted records were made."),
+        "Bytes of which accepted records were made: as they came, or decoded to UTF-8."),
     row!(Counter "sluice_receiver_refused_requests" by ["transport", "signal", "reason"],
         refused,
         "Refusals. Records that are refused for the moment (`overloaded`) wait and are tried \

@@ -18,9 +18,7 @@ pub(crate) enum Cutter {
     /// The bytes are UTF-8, or have no encoding.
     Lines(Splitter),
     /// Each message has its length before it. A longer one is refused.
-    Counted {
-        max_bytes: usize,
-    },
+    Counted { max_bytes: usize },
 }
 
 impl Cutter {

@@ -139,9 +139,8 @@ impl IngressRoute for Door {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        let answer = answer.map(|refusal| -> BoxFuture<'static, _> {
-            Box::pin(std::future::ready(Err(refusal)))
-        });
+        let answer = answer
+            .map(|refusal| -> BoxFuture<'static, _> { Box::pin(std::future::ready(Err(refusal))) });
         Ok(Receipt { pace: Some(pace), answer })
     }
 }

@@ -11,9 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::read;
-use crate::netlog::testing::{
-    Engine, attribute, body, busy, config, metric, metric_of, start,
-};
+use crate::netlog::testing::{Engine, attribute, body, busy, config, metric, metric_of, start};
 
 const OPTIONS: &str = "listen_address: '127.0.0.1:0'";
 
@@ -338,7 +336,8 @@ async fn a_peer_that_trickles_is_idle() {
 #[tokio::test]
 async fn operators_keep_peers_apart() {
     let engine = Arc::new(Engine::default());
-    let recombine = "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
+    let recombine =
+        "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
     let yaml = format!("{{{OPTIONS}, add_attributes: true, operators: [{recombine}]}}");
     let (_running, address) = start(&engine, read, &yaml).await;
     // More of them than chains.

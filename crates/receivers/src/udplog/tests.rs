@@ -100,7 +100,8 @@ async fn datagrams_without_room_are_counted() {
 #[tokio::test]
 async fn operators_keep_peers_apart() {
     let engine = Arc::new(Engine::default());
-    let recombine = "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
+    let recombine =
+        "{type: recombine, combine_field: body, is_last_entry: 'body matches \"end$\"'}";
     let more = format!(", add_attributes: true, operators: [{recombine}]");
     let (_running, address) = start(&engine, read, &options(&more)).await;
     let mut sockets = Vec::new();
