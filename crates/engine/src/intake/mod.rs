@@ -176,7 +176,7 @@ impl ReceiverRoute {
         mut request: Request,
         permit: &mut Permit,
     ) -> Result<(Option<Answer>, bool), Refusal> {
-        // What is refused and tried again is not in the log meanwhile.
+        // A request that is refused and tried again is not in the log meanwhile.
         self.door.check_open()?;
         let (bytes, items) = (request.payload.uncompressed_len_bytes, request.items as usize);
         let mark = match request.ranges.take().map(|ranges| self.route.arrive(ranges)) {

@@ -41,7 +41,7 @@ pub(crate) struct TcpConfig {
     pub cutter: Cutter,
     /// Of the messages.
     pub charset: Charset,
-    /// What comes is decoded from this before it is cut.
+    /// Bytes are decoded from this as they come, before they are cut.
     pub decoded_from: Option<Charset>,
     pub adds_attributes: bool,
     pub idle_timeout: Option<Duration>,

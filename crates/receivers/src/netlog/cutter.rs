@@ -95,7 +95,7 @@ impl Cutter {
                     bytes = &bytes[cut.consumed..];
                 }
                 Ok(None) => return count,
-                // What cannot be cut is one.
+                // The rest, which cannot be cut, is one.
                 Err(_) => return count + 1,
             }
         }
